@@ -1,0 +1,50 @@
+# The serving image: no torch, no compiler, no root.
+#
+#   docker build -t longmatch .
+#   docker run -p 127.0.0.1:8000:8000 -v longmatch-data:/data longmatch
+
+FROM python:3.12-slim-trixie AS build
+ENV PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore
+RUN python -m venv /opt/longmatch
+ENV PATH=/opt/longmatch/bin:$PATH
+WORKDIR /src
+
+# What Longmatch depends on comes first: a change of the code leaves this layer as it is.
+COPY pyproject.toml constraints.txt ./
+RUN python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+print(*p["dependencies"], *p["optional-dependencies"]["cpu"], sep="\n")' > requirements.txt \
+    && pip install -c constraints.txt -r requirements.txt
+
+COPY README.md ./
+COPY encoder encoder
+COPY index index
+COPY service service
+RUN pip install --no-deps . && pip check
+
+
+FROM python:3.12-slim-trixie
+LABEL org.opencontainers.image.title="longmatch" \
+      org.opencontainers.image.description="Finds the documents that match a long document"
+
+RUN groupadd --gid 10001 longmatch \
+    && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
+               --shell /usr/sbin/nologin longmatch \
+    && install -d -o 10001 -g 10001 -m 0750 /data
+COPY --from=build /opt/longmatch /opt/longmatch
+
+# /opt/longmatch belongs to root and is never written: byte code was compiled by the install.
+# ONNX Runtime reports its use to its maker unless it is told not to.
+ENV PATH=/opt/longmatch/bin:$PATH \
+    ORT_DISABLE_TELEMETRY=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=15s --timeout=5s --start-period=120s --retries=3 \
+    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
+CMD ["longmatch", "serve", "--data", "/data", "--host", "0.0.0.0", "--port", "8000"]

@@ -1,0 +1,51 @@
+# Everything a person runs here. A fresh machine needs Python 3.11 or later and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+BERT ?= sentence-transformers/all-MiniLM-L6-v2
+
+.PHONY: demo test check check-deploy bench checkpoint constraints clean
+
+# Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
+demo: $(VENV)/serving
+	$(BIN)/longmatch demo
+
+# Install what the tests need, and pass them.
+test: $(VENV)/testing
+	$(BIN)/python -m pytest
+
+# What a change must pass besides the tests.
+check: $(VENV)/testing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Every benchmark, one after another; each prints a table and writes benchmarks/results.
+bench: $(VENV)/testing
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+# Make the checkpoint that ships again; BERT is a folder or the name of one on the hub.
+checkpoint: $(VENV)/testing
+	$(BIN)/longmatch create-checkpoint encoder/recipes/smith-minilm-l6.toml --bert $(BERT) \
+		--output encoder/checkpoints/smith-minilm-l6 --precision int8
+
+# Pin the newest versions of everything, for every platform.
+constraints: $(VENV)/testing
+	$(BIN)/pip install --quiet uv
+	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+		--extra cpu --extra evaluate --extra train --extra dev --constraint - \
+		--no-annotate --no-header --quiet --output-file constraints.txt
+
+clean:
+	rm -rf $(VENV) demo-data
+
+$(VENV)/serving: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[cpu]'
+	touch $@
+
+$(VENV)/testing: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[cpu,evaluate,train,dev]'
+	touch $@

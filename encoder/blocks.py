@@ -1,0 +1,133 @@
+"""Greedy sentence filling (SMITH, section 4.1.1): sentences in, sentence blocks out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+LongSentence = Literal["split", "truncate"]
+
+
+class Piece(NamedTuple):
+    """Tokens `start:stop` of sentence number `sentence`."""
+
+    sentence: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What was read of one document and what was left out.
+
+    Attributes:
+        tokens: tokens of the whole text, special tokens not counted.
+        tokens_read: tokens that reached the encoder.
+        blocks: sentence blocks read.
+        blocks_left_out: sentence blocks beyond the checkpoint's `max_blocks`.
+    """
+
+    tokens: int
+    tokens_read: int
+    blocks: int
+    blocks_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceBlocks:
+    """The sentence blocks of one document.
+
+    Attributes:
+        blocks: token ids of each block, special tokens not included.
+        offsets: (start, end) characters of each block in the original text.
+        receipt: what was read and what was left out.
+    """
+
+    blocks: tuple[tuple[int, ...], ...]
+    offsets: tuple[tuple[int, int], ...]
+    receipt: Receipt
+
+
+def fill_sentence_blocks(
+    sentences: Sequence[Sequence[int]],
+    *,
+    block_length: int,
+    max_blocks: int | None,
+    special_tokens: int = 2,
+    long_sentence: LongSentence = "split",
+) -> list[list[int]]:
+    """Fill sentence blocks greedily with whole sentences (SMITH, section 4.1.1).
+
+    Args:
+        sentences: token ids of each sentence, in order; empty ones are skipped.
+        block_length: tokens of a block, special tokens included.
+        max_blocks: blocks kept, the first ones; None keeps all.
+        special_tokens: places of a block that special tokens take.
+        long_sentence: a sentence longer than a block is "split" over as many blocks as it needs,
+            the last of which later sentences may fill up, or is "truncate"d to one block (the
+            paper's way).
+
+    Returns:
+        Token ids of each block, at most `block_length - special_tokens` of them.
+
+    Raises:
+        ValueError: a block without room for a token, or `max_blocks` under 1.
+    """
+    if max_blocks is not None and max_blocks < 1:
+        raise ValueError(f"max_blocks must be at least 1, not {max_blocks}")
+    plan = plan_sentence_blocks(
+        [len(sentence) for sentence in sentences],
+        capacity=block_capacity(block_length, special_tokens),
+        long_sentence=long_sentence,
+    )
+    return [
+        [token for piece in block for token in sentences[piece.sentence][piece.start : piece.stop]]
+        for block in plan[:max_blocks]
+    ]
+
+
+def block_capacity(block_length: int, special_tokens: int = 2) -> int:
+    """Return how many tokens of text one block holds.
+
+    Raises:
+        ValueError: there is no room for a single token.
+    """
+    if block_length <= special_tokens:
+        raise ValueError(
+            f"block_length must be over the {special_tokens} special tokens, not {block_length}"
+        )
+    return block_length - special_tokens
+
+
+def plan_sentence_blocks(
+    lengths: Sequence[int], *, capacity: int, long_sentence: LongSentence
+) -> list[list[Piece]]:
+    """Say which pieces of which sentences make up each block.
+
+    Args:
+        lengths: tokens of each sentence.
+        capacity: tokens of text that a block holds.
+        long_sentence: as in `fill_sentence_blocks`.
+
+    Returns:
+        The pieces of each block, in reading order.
+    """
+    if long_sentence not in ("split", "truncate"):
+        raise ValueError(f"long_sentence must be 'split' or 'truncate', not {long_sentence!r}")
+    blocks: list[list[Piece]] = []
+    room = 0
+    for sentence, length in enumerate(lengths):
+        if long_sentence == "truncate":
+            length = min(length, capacity)
+        for piece in _pieces(sentence, length, capacity):
+            size = piece.stop - piece.start
+            if size > room or (piece.start == 0 and length > capacity):
+                blocks.append([])
+                room = capacity
+            blocks[-1].append(piece)
+            room -= size
+    return blocks
+
+
+def _pieces(sentence: int, length: int, capacity: int) -> Iterator[Piece]:
+    for start in range(0, length, capacity):
+        yield Piece(sentence, start, min(start + capacity, length))

@@ -1,0 +1,171 @@
+"""Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
+
+import tomllib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, pre_tokenizers
+
+from encoder.checkpoint import (
+    TOKENIZER,
+    WEIGHTS,
+    Checkpoint,
+    load_checkpoint,
+    write_config,
+    write_manifest,
+)
+from encoder.errors import CheckpointError
+from encoder.models.bert_weights import (
+    find_bert,
+    load_bert_into,
+    read_bert_config,
+    smith_sizes_of_bert,
+)
+from encoder.models.smith import Smith, SmithConfig, begin_as_mean
+
+_CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a recipe file says of a new checkpoint; see `Checkpoint` and `SmithConfig`."""
+
+    name: str
+    architecture: str
+    block_length: int
+    max_blocks: int
+    long_sentence: str
+    language: str
+    dimension: int
+    initialise_from_bert: bool
+    begin_as_mean: bool
+    model: dict[str, Any] = field(default_factory=dict)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read a recipe.
+
+    Raises:
+        CheckpointError: the file is missing or a field is unknown, missing or wrong.
+    """
+    try:
+        recipe = Recipe(**tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"recipe {path}: {error}") from error
+    if recipe.architecture != "smith":
+        raise CheckpointError(f"recipe {path}: unknown architecture {recipe.architecture!r}")
+    return recipe
+
+
+def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int = 0) -> Checkpoint:
+    """Write weights, configuration and tokenizer of a new checkpoint.
+
+    Args:
+        recipe: sizes and choices.
+        bert: folder or hub name of a BERT-architecture checkpoint: the tokenizer, and where the
+            recipe says so the weights of the sentence level.
+        directory: made where it is missing.
+        seed: of the random weights; equal seeds give equal fingerprints.
+
+    Raises:
+        CheckpointError: the recipe and the BERT checkpoint do not fit.
+    """
+    folder = find_bert(bert)
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer_of(folder)
+    tokenizer.save(str(directory / TOKENIZER))
+    model = _new_model(recipe, folder, tokenizer.get_vocab_size(), seed)
+    save_file(model.state_dict(), directory / WEIGHTS)
+    write_config(directory, _config_of(recipe, model.config, tokenizer))
+    write_manifest(directory)
+    return load_checkpoint(directory)
+
+
+def load_model(checkpoint: Checkpoint) -> Smith:
+    """Load the model of a checkpoint with its weights, ready to encode (evaluation mode).
+
+    Raises:
+        CheckpointError: the weights are missing or do not fit the configuration.
+    """
+    path = checkpoint.directory / WEIGHTS
+    try:
+        model = Smith(smith_config(checkpoint))
+        model.load_state_dict(load_file(path))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing: this checkpoint can only be served") from error
+    except (OSError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} does not fit the configuration: {error}") from error
+    return model.eval()
+
+
+def smith_config(checkpoint: Checkpoint) -> SmithConfig:
+    """Return the architecture's configuration of a checkpoint."""
+    return SmithConfig(
+        block_length=checkpoint.block_length,
+        max_blocks=checkpoint.max_blocks,
+        dimension=checkpoint.dimension,
+        **checkpoint.model,
+    )
+
+
+def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> Smith:
+    sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
+    if recipe.initialise_from_bert:
+        sizes = smith_sizes_of_bert(read_bert_config(folder))
+    torch.manual_seed(seed)
+    try:
+        config = SmithConfig(
+            block_length=recipe.block_length,
+            max_blocks=recipe.max_blocks,
+            dimension=recipe.dimension,
+            **(sizes | recipe.model),
+        )
+        model = Smith(config)
+        if recipe.initialise_from_bert:
+            load_bert_into(model.block_encoder, folder)
+        if recipe.begin_as_mean:
+            begin_as_mean(model.document_encoder)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"recipe {recipe.name}: {error}") from error
+    return model.eval()
+
+
+def _config_of(recipe: Recipe, config: SmithConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    model = asdict(config)
+    for name in ("block_length", "max_blocks", "dimension"):
+        del model[name]
+    return {
+        "name": recipe.name,
+        "architecture": recipe.architecture,
+        "block_length": config.block_length,
+        "max_blocks": config.max_blocks,
+        "long_sentence": recipe.long_sentence,
+        "language": recipe.language,
+        "start_token": tokenizer.token_to_id("[CLS]"),
+        "end_token": tokenizer.token_to_id("[SEP]"),
+        "padding_token": tokenizer.token_to_id("[PAD]"),
+        "block_dimension": config.hidden_size,
+        "dimension": config.dimension,
+        "model": model,
+    }
+
+
+def _tokenizer_of(folder: Path) -> Tokenizer:
+    path = folder / TOKENIZER
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    missing = [t for t in ("[CLS]", "[SEP]", "[PAD]") if tokenizer.token_to_id(t) is None]
+    if missing:
+        raise CheckpointError(f"{path} has no {', '.join(missing)}")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.BertPreTokenizer(), pre_tokenizers.FixedLength(_CHARACTERS_A_WORD)]
+    )
+    return tokenizer

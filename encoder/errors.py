@@ -1,0 +1,41 @@
+"""What can go wrong in `encoder`.
+
+* EncoderError
+  * EmptyTextError        a text without a single token
+  * TruncatedTextError    strict reading was asked for, and the text is longer than is read
+  * CheckpointError       a checkpoint file is missing, changed or not understood
+  * ProviderError         no usable ONNX Runtime execution provider
+  * ParityError           an exported graph does not compute what the model computes
+"""
+
+
+class EncoderError(Exception):
+    """Base of every error that `encoder` raises on purpose."""
+
+
+class EmptyTextError(EncoderError):
+    """The text has no token: it is empty, or white space and control characters only."""
+
+    def __init__(self) -> None:
+        super().__init__("the text is empty: it has no token to read")
+
+
+class TruncatedTextError(EncoderError):
+    """Strict reading was asked for and part of the text would be left out."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(f"the text has {tokens} tokens and only {limit} of them would be read")
+        self.tokens = tokens
+        self.limit = limit
+
+
+class CheckpointError(EncoderError):
+    """A checkpoint directory is incomplete, changed or of an unknown format."""
+
+
+class ProviderError(EncoderError):
+    """None of the execution providers asked for is available."""
+
+
+class ParityError(EncoderError):
+    """A graph differs from its reference by more than its tolerance."""

@@ -1,0 +1,122 @@
+"""The golden batch: a few documents with the vectors that the model itself gives for them.
+
+Every graph is held against it when it is exported, and again on each machine that serves it:
+an int8 kernel may compute something else on another processor.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.checkpoint import GOLDEN, Checkpoint, read_verified
+from encoder.errors import CheckpointError, ParityError
+
+Float32 = NDArray[np.float32]
+
+# Smallest cosine allowed between a vector of a graph and the model's own, block and document.
+MINIMUM_COSINE = {"fp32": 0.99999, "fp16": 0.999, "int8": 0.96}
+# Largest difference allowed in any component; the vectors have unit norm.
+MAXIMUM_DIFFERENCE = {"fp32": 1e-4, "fp16": 1e-2, "int8": 0.1}
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """How far a pair of graphs is from the model: the worst over the golden batch."""
+
+    block_cosine: float
+    block_difference: float
+    document_cosine: float
+    document_difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenBatch:
+    """Sentence blocks of a few documents and the model's vectors for them.
+
+    Attributes:
+        blocks: N token sequences without special tokens, document after document.
+        sizes: number of blocks of each of the D documents.
+        block_vectors: [N, block_dimension].
+        document_vectors: [D, dimension].
+    """
+
+    blocks: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    block_vectors: Float32
+    document_vectors: Float32
+
+    def measure(
+        self,
+        encode_blocks: Callable[[Sequence[Sequence[int]]], Float32],
+        encode_document: Callable[[Float32], Float32],
+    ) -> Parity:
+        """Run both graphs, each on the model's own input to it, and compare."""
+        blocks = encode_blocks(self.blocks)
+        ends = [0, *accumulate(self.sizes)]
+        documents = np.stack([encode_document(self.block_vectors[a:b]) for a, b in pairwise(ends)])
+        return Parity(
+            block_cosine=float((blocks * self.block_vectors).sum(1).min()),
+            block_difference=float(np.abs(blocks - self.block_vectors).max()),
+            document_cosine=float((documents * self.document_vectors).sum(1).min()),
+            document_difference=float(np.abs(documents - self.document_vectors).max()),
+        )
+
+
+def check_parity(parity: Parity, precision: str) -> None:
+    """Refuse graphs that are too far from the model.
+
+    Raises:
+        ParityError: names the worst figure and its limit.
+    """
+    for level in ("block", "document"):
+        figures = asdict(parity)
+        cosine, difference = figures[f"{level}_cosine"], figures[f"{level}_difference"]
+        # "not >=" also refuses NaN
+        if not cosine >= MINIMUM_COSINE[precision]:
+            raise ParityError(
+                f"{precision} {level} encoder: cosine to the model is {cosine:.5f}, "
+                f"under {MINIMUM_COSINE[precision]}"
+            )
+        if not difference <= MAXIMUM_DIFFERENCE[precision]:
+            raise ParityError(
+                f"{precision} {level} encoder: differs from the model by {difference:.2g}, "
+                f"over {MAXIMUM_DIFFERENCE[precision]}"
+            )
+
+
+def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
+    """Read the golden batch of a checkpoint.
+
+    Raises:
+        CheckpointError: it is missing, changed or not understood.
+    """
+    data = read_verified(checkpoint.directory, checkpoint.files, GOLDEN)
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            ends = np.cumsum(arrays["lengths"])[:-1]
+            blocks = np.split(arrays["tokens"], ends)
+            return GoldenBatch(
+                blocks=tuple(tuple(block.tolist()) for block in blocks),
+                sizes=tuple(arrays["sizes"].tolist()),
+                block_vectors=arrays["block_vectors"],
+                document_vectors=arrays["document_vectors"],
+            )
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{checkpoint.directory / GOLDEN}: {error}") from error
+
+
+def write_golden_batch(directory: Path, golden: GoldenBatch) -> None:
+    """Write the golden batch into a checkpoint directory."""
+    np.savez_compressed(
+        directory / GOLDEN,
+        tokens=np.concatenate([np.array(block, dtype=np.int32) for block in golden.blocks]),
+        lengths=np.array([len(block) for block in golden.blocks], dtype=np.int32),
+        sizes=np.array(golden.sizes, dtype=np.int32),
+        block_vectors=golden.block_vectors,
+        document_vectors=golden.document_vectors,
+    )

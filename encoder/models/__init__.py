@@ -1,0 +1,1 @@
+"""Architectures in PyTorch, one file each. Nothing that serves imports this package."""

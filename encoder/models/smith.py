@@ -1,0 +1,233 @@
+"""SMITH: Siamese multi-depth Transformer-based hierarchical encoder (the SMITH paper, section 4.1).
+
+A sentence level reads each sentence block by itself, a document level reads the block vectors.
+Both halves are modules of their own because each is exported to a graph of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from encoder.models.layers import (
+    MASK_VALUE,
+    TransformerLayer,
+    attention_bias,
+    masked_mean,
+    masked_sum,
+)
+
+Pooling = Literal["cls", "mean"]
+Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
+
+
+@dataclass(frozen=True, slots=True)
+class SmithConfig:
+    """Sizes and choices of one SMITH encoder. The defaults are the paper's (section 5.4).
+
+    Attributes:
+        vocabulary_size: rows of the token embedding.
+        block_length: tokens of a sentence block, special tokens included (L_s).
+        max_blocks: sentence blocks that the document level has positions for (L_d).
+        hidden_size: width of both levels and of a block vector (H).
+        intermediate_size: width of the feed-forward layers.
+        attention_heads: heads of both levels (A).
+        sentence_layers: layers of the sentence level (L1).
+        document_layers: layers of the document level (L2).
+        dimension: width of the document vector.
+        pooling: a block is represented by its first token ("cls", the paper) or by the mean of
+            its tokens ("mean", what most sentence encoders were trained with).
+        combine: how the two levels are combined (section 4.1.4).
+        attention_size: width of the attention of `combine="attention"` (V).
+        dropout: share of activations dropped in training.
+        layer_norm_epsilon: BERT's.
+    """
+
+    vocabulary_size: int = 30_522
+    block_length: int = 32
+    max_blocks: int = 64
+    hidden_size: int = 256
+    intermediate_size: int = 1_024
+    attention_heads: int = 4
+    sentence_layers: int = 6
+    document_layers: int = 3
+    dimension: int = 256
+    pooling: Pooling = "cls"
+    combine: Combine = "normal"
+    attention_size: int = 128
+    dropout: float = 0.1
+    layer_norm_epsilon: float = 1e-12
+
+    def __post_init__(self) -> None:
+        if self.pooling not in ("cls", "mean"):
+            raise ValueError(f"pooling must be 'cls' or 'mean', not {self.pooling!r}")
+        if self.combine not in ("normal", "sum_concat", "mean_concat", "attention"):
+            raise ValueError(f"combine: {self.combine!r} is none of section 4.1.4")
+
+
+class BlockEncoder(nn.Module):
+    """The sentence level: tokens of a sentence block -> its block vector (section 4.1.2)."""
+
+    def __init__(self, config: SmithConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
+        self.position_embedding = nn.Embedding(config.block_length, config.hidden_size)
+        self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = _transformer(config, config.sentence_layers)
+        self.projection = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the contextual token representations T_j: [N, T], [N, T] -> [N, T, H]."""
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
+        embedded = self.token_embedding(input_ids) + self.position_embedding(positions)  # eq. 1
+        states: Tensor = self.dropout(self.embedding_norm(embedded))  # [N, T, H]
+        bias = attention_bias(attention_mask, states.dtype)
+        for layer in self.layers:
+            states = layer(states, bias)
+        return states
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Encode sentence blocks.
+
+        Args:
+            input_ids: [N, T] token ids, special tokens included.
+            attention_mask: [N, T], 1 for a token and 0 for padding.
+
+        Returns:
+            [N, H] block vectors of unit norm.
+        """
+        states = self.token_states(input_ids, attention_mask)
+        pooled = (
+            states[:, 0] if self.config.pooling == "cls" else masked_mean(states, attention_mask)
+        )  # [N, H]
+        return F.normalize(self.projection(pooled), dim=-1)
+
+
+class DocumentEncoder(nn.Module):
+    """The document level: block vectors -> the document vector (sections 4.1.2 and 4.1.4)."""
+
+    def __init__(self, config: SmithConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.position_embedding = nn.Embedding(config.max_blocks, config.hidden_size)
+        self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = _transformer(config, config.document_layers)
+        if config.combine == "attention":
+            self.attention_projection = nn.Linear(
+                config.hidden_size, config.attention_size, bias=False
+            )
+            self.attention_vector = nn.Linear(config.attention_size, 1, bias=False)
+        features = config.hidden_size * (1 if config.combine == "normal" else 2)
+        self.projection = nn.Linear(features, config.dimension)
+
+    def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
+        """Return the contextual block representations S_i: [D, S, H], [D, S] -> [D, S, H]."""
+        positions = torch.arange(block_vectors.shape[1], device=block_vectors.device)
+        embedded = block_vectors + self.position_embedding(positions)
+        states: Tensor = self.dropout(self.embedding_norm(embedded))  # [D, S, H]
+        bias = attention_bias(block_mask, states.dtype)
+        for layer in self.layers:
+            states = layer(states, bias)
+        return states
+
+    def forward(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
+        """Encode documents.
+
+        Args:
+            block_vectors: [D, S, H] block vectors, whatever in the places of padding.
+            block_mask: [D, S], 1 for a block and 0 for padding; at least one block a document.
+
+        Returns:
+            [D, dimension] document vectors of unit norm.
+        """
+        document = self.block_states(block_vectors, block_mask)[:, 0]  # [D, H]
+        features = document
+        if self.config.combine != "normal":
+            blocks = self._combine_blocks(block_vectors, block_mask)  # [D, H]
+            features = torch.cat([blocks, document], dim=-1)  # [D, 2H]
+        return F.normalize(self.projection(features), dim=-1)
+
+    def _combine_blocks(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
+        if self.config.combine == "sum_concat":
+            return masked_sum(block_vectors, block_mask)
+        if self.config.combine == "mean_concat":
+            return masked_mean(block_vectors, block_mask)
+        logits = self.attention_vector(self.attention_projection(block_vectors))  # [D, S, 1]
+        bias = (1.0 - block_mask[:, :, None].to(logits.dtype)) * MASK_VALUE
+        return (block_vectors * torch.softmax(logits + bias, dim=1)).sum(1)
+
+
+class Smith(nn.Module):
+    """One tower of the Siamese pair: both levels, end to end."""
+
+    def __init__(self, config: SmithConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.block_encoder = BlockEncoder(config)
+        self.document_encoder = DocumentEncoder(config)
+        self.apply(_initialise)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Encode documents from their tokens.
+
+        Args:
+            input_ids: [D, S, T] token ids, special tokens included.
+            attention_mask: [D, S, T]; a block without a single token is padding.
+
+        Returns:
+            [D, dimension] document vectors of unit norm.
+        """
+        documents, blocks, _ = input_ids.shape
+        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
+        block_mask = attention_mask.amax(-1)  # [D, S]
+        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
+        result: Tensor = self.document_encoder(vectors, block_mask)
+        return result
+
+
+def begin_as_mean(encoder: DocumentEncoder) -> None:
+    """Set the document level so that its output is the normalised mean of the block vectors.
+
+    A start from which training can only be asked to improve. The Transformer of the document
+    level keeps its random weights and is given no weight in the projection.
+
+    Raises:
+        ValueError: the combination has no mean in it, or the sizes differ.
+    """
+    config = encoder.config
+    if config.combine not in ("mean_concat", "attention"):
+        raise ValueError(f"combine={config.combine!r} cannot begin as the mean of the blocks")
+    if config.dimension != config.hidden_size:
+        raise ValueError("beginning as the mean takes dimension equal to hidden_size")
+    with torch.no_grad():
+        encoder.projection.weight.zero_()
+        encoder.projection.bias.zero_()
+        encoder.projection.weight[:, : config.hidden_size] = torch.eye(config.hidden_size)
+        if config.combine == "attention":
+            encoder.attention_vector.weight.zero_()  # equal logits: the mean
+
+
+def _transformer(config: SmithConfig, layers: int) -> nn.ModuleList:
+    return nn.ModuleList(
+        TransformerLayer(
+            config.hidden_size,
+            config.attention_heads,
+            config.intermediate_size,
+            config.dropout,
+            config.layer_norm_epsilon,
+        )
+        for _ in range(layers)
+    )
+
+
+def _initialise(module: nn.Module) -> None:
+    """Initialise as BERT does: normal with deviation 0.02, biases zero."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

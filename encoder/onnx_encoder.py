@@ -1,0 +1,182 @@
+"""The serving engine: sentence blocks -> block vectors -> document vector, by ONNX Runtime.
+
+On a CPU one sentence block is one call on one thread, and several threads call at once. That is
+as fast as batches, wastes nothing on padding, and is the one way to keep dynamic int8 independent
+of its batch mates: its activations share one scale over the whole tensor. On a GPU the blocks of
+many documents are packed, sorted by length, into a few fixed shapes.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.golden import check_parity, read_golden_batch
+from encoder.onnx_session import OpenedGraphs, open_graphs
+
+Float32 = NDArray[np.float32]
+
+GPU_BATCH_TOKENS = 65_536
+_LENGTH_STEP = 16  # padded block lengths are multiples of this, so that shapes are few
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedDocuments:
+    """Vectors of several documents.
+
+    Attributes:
+        document_vectors: [D, dimension], unit norm.
+        block_vectors: for each document [S, block_dimension], unit norm.
+    """
+
+    document_vectors: Float32
+    block_vectors: tuple[Float32, ...]
+
+
+class OnnxEncoder:
+    """One encoder, ready to be called from any number of threads.
+
+    Attributes:
+        checkpoint: what it was loaded from.
+        precision: of the graphs in use: "int8", "fp16" or "fp32".
+        provider: the execution provider in use.
+        threads: how many threads may usefully call at once.
+        batch_tokens: tokens, padding counted, that one call of `encode_blocks` should be given;
+            0 means one block a call.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        precision: str | None = None,
+        providers: Sequence[str] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Open the graphs of a checkpoint.
+
+        Args:
+            checkpoint: as `load_checkpoint` gives it.
+            precision: "int8", "fp16" or "fp32"; by default int8 on a CPU and fp16 on a GPU,
+                or what the checkpoint has.
+            providers: execution providers in the order of preference, "cuda" or
+                "CUDAExecutionProvider"; by default CUDA when it is there, the CPU else.
+            threads: by default one for each core.
+
+        Raises:
+            CheckpointError: a graph is missing or changed.
+            ProviderError: no provider asked for can be used.
+        """
+        graphs = open_graphs(checkpoint, precision, providers)
+        self._graphs: OpenedGraphs = graphs
+        self.checkpoint = checkpoint
+        self.precision = graphs.precision
+        self.provider = graphs.provider
+        self.threads = threads or (usable_cores() if graphs.on_cpu else 1)
+        self.batch_tokens = 0 if graphs.on_cpu else GPU_BATCH_TOKENS
+
+    @property
+    def dimension(self) -> int:
+        """Width of a document vector."""
+        return self.checkpoint.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """Which vectors can be compared with this encoder's."""
+        return self.checkpoint.fingerprint
+
+    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode sentence blocks on the calling thread.
+
+        Args:
+            blocks: N token sequences without special tokens.
+
+        Returns:
+            [N, block_dimension] block vectors.
+        """
+        vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
+        for rows in self._calls(blocks):
+            ids, mask = self._pad([blocks[row] for row in rows])
+            inputs = {"input_ids": ids, "attention_mask": mask}
+            vectors[rows] = self._graphs.block.run(None, inputs)[0][: len(rows)]
+        return vectors
+
+    def encode_document(self, block_vectors: Float32) -> Float32:
+        """Encode one document from its block vectors [S, block_dimension] -> [dimension]."""
+        mask = np.ones((1, len(block_vectors)), dtype=np.int64)
+        inputs = {"block_vectors": block_vectors[None], "block_mask": mask}
+        vector: Float32 = self._graphs.document.run(None, inputs)[0][0]
+        return vector
+
+    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedDocuments:
+        """Encode many documents with all threads; for offline work."""
+        flat = [block for document in documents for block in document.blocks]
+        with ThreadPoolExecutor(self.threads) as pool:
+            if self.batch_tokens:
+                vectors = self.encode_blocks(flat)
+            else:
+                calls = pool.map(lambda block: self.encode_blocks([block]), flat)
+                vectors = np.concatenate([self._no_blocks(), *calls])
+            ends = np.cumsum([len(document.blocks) for document in documents])
+            split = np.split(vectors, ends[:-1]) if documents else []
+            encoded = list(pool.map(self.encode_document, split))
+        return EncodedDocuments(
+            document_vectors=np.array(encoded, dtype=np.float32).reshape(-1, self.dimension),
+            block_vectors=tuple(split),
+        )
+
+    def warm_up(self) -> None:
+        """Run the golden batch, so that the first request is not the slow one.
+
+        Raises:
+            ParityError: on this machine the graphs do not compute what the model computes (an
+                int8 kernel that saturates on an old processor, say).
+        """
+        golden = read_golden_batch(self.checkpoint)
+        check_parity(golden.measure(self.encode_blocks, self.encode_document), self.precision)
+
+    def _no_blocks(self) -> Float32:
+        return np.empty((0, self.checkpoint.block_dimension), dtype=np.float32)
+
+    def _calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+        """Say which blocks go into which call of the graph."""
+        if not self.batch_tokens:
+            yield from ([row] for row in range(len(blocks)))
+            return
+        order = sorted(range(len(blocks)), key=lambda row: -len(blocks[row]))
+        start = 0
+        while start < len(order):
+            length = self._padded_length(len(blocks[order[start]]))
+            stop = start + max(1, self.batch_tokens // length)
+            yield order[start:stop]
+            start = stop
+
+    def _padded_length(self, tokens: int) -> int:
+        length = tokens + 2
+        if self.batch_tokens:
+            length = -(-length // _LENGTH_STEP) * _LENGTH_STEP
+        return min(length, self.checkpoint.block_length)
+
+    def _pad(self, blocks: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return token ids and mask [N, T]; packed calls are padded to a power of two of rows."""
+        length = self._padded_length(max(len(block) for block in blocks))
+        rows = 1 << (len(blocks) - 1).bit_length() if self.batch_tokens else len(blocks)
+        ids = np.full((rows, length), self.checkpoint.padding_token, dtype=np.int64)
+        mask = np.zeros((rows, length), dtype=np.int64)
+        for row, block in enumerate(blocks):
+            tokens = [self.checkpoint.start_token, *block, self.checkpoint.end_token]
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        return ids, mask
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use (a container may be given fewer)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,112 @@
+"""Opening the two graphs of a checkpoint: which precision, execution provider and memory."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnxruntime as ort
+
+from encoder.checkpoint import BLOCK_GRAPH, DOCUMENT_GRAPH, Checkpoint, read_verified
+from encoder.errors import CheckpointError, ProviderError
+
+CPU = "CPUExecutionProvider"
+DEFAULT_PROVIDERS = ("CUDAExecutionProvider", CPU)
+
+_LOG = logging.getLogger(__name__)
+_PREFERRED_ON_CPU = ("int8", "fp32", "fp16")
+_PREFERRED_ON_GPU = ("fp16", "fp32", "int8")
+# ONNX Runtime's fused residual + LayerNorm runs scalar code on a CPU: without this fusion an int8
+# block takes a quarter less time (measured, benchmarks/bench_encoder.py).
+_SLOW_ON_CPU = ["SkipLayerNormFusion"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedGraphs:
+    """The two sessions of an encoder, and what was chosen for them."""
+
+    block: ort.InferenceSession
+    document: ort.InferenceSession
+    precision: str
+    provider: str
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the CPU computes."""
+        return self.provider == CPU
+
+
+def open_graphs(
+    checkpoint: Checkpoint, precision: str | None, providers: Sequence[str] | None
+) -> OpenedGraphs:
+    """Open both graphs with the first provider that works.
+
+    Raises:
+        CheckpointError: a graph is missing, changed, or of no precision asked for.
+        ProviderError: no provider asked for can be used.
+    """
+    for provider in _usable_providers(providers):
+        chosen = _choose_precision(checkpoint, precision, provider)
+        block = _open_graph(checkpoint, f"{chosen}/{BLOCK_GRAPH}", provider)
+        if block.get_providers()[0] != provider:
+            # ONNX Runtime falls back to the CPU without an error when a GPU library is missing
+            _LOG.warning("%s is installed but does not start", provider)
+            continue
+        document = _open_graph(checkpoint, f"{chosen}/{DOCUMENT_GRAPH}", provider)
+        return OpenedGraphs(block, document, chosen, provider)
+    raise ProviderError(f"none of the execution providers starts: {', '.join(providers or ())}")
+
+
+def _usable_providers(wanted: Sequence[str] | None) -> Iterator[str]:
+    installed = {_short(name): name for name in ort.get_available_providers()}
+    if wanted is not None:
+        missing = [name for name in wanted if _short(name) not in installed]
+        if len(missing) == len(wanted):
+            raise ProviderError(
+                f"execution provider {', '.join(missing) or '(none given)'} is not installed; "
+                f"installed: {', '.join(installed)}"
+            )
+    for name in wanted if wanted is not None else DEFAULT_PROVIDERS:
+        if _short(name) in installed:
+            yield installed[_short(name)]
+
+
+def _short(provider: str) -> str:
+    return provider.lower().removesuffix("executionprovider")
+
+
+def _choose_precision(checkpoint: Checkpoint, wanted: str | None, provider: str) -> str:
+    preferred = _PREFERRED_ON_CPU if provider == CPU else _PREFERRED_ON_GPU
+    for precision in (wanted,) if wanted else preferred:
+        if precision in checkpoint.precisions:
+            return precision
+    raise CheckpointError(
+        f"{checkpoint.directory} has no {wanted or 'graphs'}; "
+        f"it has: {', '.join(checkpoint.precisions) or 'none'}"
+    )
+
+
+def _open_graph(checkpoint: Checkpoint, name: str, provider: str) -> ort.InferenceSession:
+    data = read_verified(checkpoint.directory, checkpoint.files, name)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3  # errors only: its warnings are about its own optimiser
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    # Shapes differ from call to call: an arena and memory patterns would grow with each new one.
+    options.enable_mem_pattern = False
+    options.enable_cpu_mem_arena = False
+    try:
+        return ort.InferenceSession(
+            data,
+            options,
+            providers=[(provider, _provider_options(provider))],
+            disabled_optimizers=_SLOW_ON_CPU if provider == CPU else None,
+        )
+    except Exception as error:  # the library has no common base class of its own
+        raise CheckpointError(f"{checkpoint.directory / name} does not load: {error}") from error
+
+
+def _provider_options(provider: str) -> dict[str, Any]:
+    if provider == "CUDAExecutionProvider":
+        return {"arena_extend_strategy": "kSameAsRequested"}  # bounded by the fixed shapes
+    return {}

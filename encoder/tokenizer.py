@@ -1,0 +1,101 @@
+"""Text to sentence blocks: split, tokenise, fill; character offsets kept."""
+
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer
+
+from encoder.blocks import (
+    Piece,
+    Receipt,
+    SentenceBlocks,
+    block_capacity,
+    plan_sentence_blocks,
+)
+from encoder.checkpoint import TOKENIZER, Checkpoint, read_verified
+from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
+from encoder.sentences import replace_lone_surrogates, split_sentences
+
+_SENTENCES_A_CALL = 512  # bounds what the tokenizer holds of a book at one time
+
+Offsets = tuple[int, int]
+
+
+class BlockTokenizer:
+    """Turns a text into the sentence blocks that a checkpoint reads. Safe to call from threads."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        """Load the tokenizer of a checkpoint.
+
+        Raises:
+            CheckpointError: the tokenizer is missing, changed or not understood.
+        """
+        self._checkpoint = checkpoint
+        self._capacity = block_capacity(checkpoint.block_length)
+        data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
+        try:
+            self._tokenizer = Tokenizer.from_buffer(data)
+        except Exception as error:  # the library raises bare Exception
+            raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+
+    def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
+        """Split, tokenise and fill.
+
+        Args:
+            text: the whole document.
+            strict: refuse a text of which something would be left out.
+
+        Raises:
+            EmptyTextError: the text has no token.
+            TruncatedTextError: strict, and the text is longer than is read.
+        """
+        sentences, offsets = self._tokenise(text)
+        plan = plan_sentence_blocks(
+            [len(sentence) for sentence in sentences],
+            capacity=self._capacity,
+            long_sentence=self._checkpoint.long_sentence,
+        )
+        if not plan:
+            raise EmptyTextError
+        kept = plan[: self._checkpoint.max_blocks]
+        receipt = Receipt(
+            tokens=sum(len(sentence) for sentence in sentences),
+            tokens_read=sum(piece.stop - piece.start for block in kept for piece in block),
+            blocks=len(kept),
+            blocks_left_out=len(plan) - len(kept),
+        )
+        if strict and receipt.tokens_read < receipt.tokens:
+            raise TruncatedTextError(receipt.tokens, receipt.tokens_read)
+        return SentenceBlocks(
+            blocks=tuple(_tokens_of(block, sentences) for block in kept),
+            offsets=tuple(_span_of(block, offsets) for block in kept),
+            receipt=receipt,
+        )
+
+    def _tokenise(self, text: str) -> tuple[list[list[int]], list[list[Offsets]]]:
+        spans = split_sentences(text, self._checkpoint.language)
+        sentences: list[list[int]] = []
+        offsets: list[list[Offsets]] = []
+        readable = replace_lone_surrogates(text)
+        for first in range(0, len(spans), _SENTENCES_A_CALL):
+            some = spans[first : first + _SENTENCES_A_CALL]
+            encodings = self._tokenizer.encode_batch(
+                [readable[start:end] for start, end in some], add_special_tokens=False
+            )
+            for (start, _), encoding in zip(some, encodings, strict=True):
+                sentences.append(encoding.ids)
+                offsets.append([(start + a, start + b) for a, b in encoding.offsets])
+        return sentences, offsets
+
+
+def _tokens_of(block: Sequence[Piece], sentences: list[list[int]]) -> tuple[int, ...]:
+    return tuple(
+        token for piece in block for token in sentences[piece.sentence][piece.start : piece.stop]
+    )
+
+
+def _span_of(block: Sequence[Piece], offsets: list[list[Offsets]]) -> Offsets:
+    first, last = block[0], block[-1]
+    return offsets[first.sentence][first.start][0], offsets[last.sentence][last.stop - 1][1]

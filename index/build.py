@@ -1,0 +1,181 @@
+"""The offline job: read a corpus, encode what is new in it, publish a searchable snapshot.
+
+The job can be killed at any moment and started again. Documents are committed with their vectors,
+batch by batch, and the next run leaves out whatever the store holds already, known by the hash of
+its content; the store as a whole belongs to one checkpoint fingerprint.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoder.blocks import Receipt, SentenceBlocks
+from encoder.errors import EmptyTextError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.corpus import RefusedInput, count_documents, read_corpus
+from index.data_directory import DataDirectory
+from index.document import Document
+from index.live_index import LiveIndex
+from index.observer import Observer
+from index.sqlite_store import Entry, SQLiteDocumentStore
+from index.vector_index import Float32
+
+# One batch is what a kill can cost: some seconds of two cores.
+BATCH_CHARACTERS = 400_000
+BATCH_DOCUMENTS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What one run of the job did.
+
+    Attributes:
+        encoded: documents that were new or changed.
+        unchanged: documents that the store held already.
+        refused: pieces of input that were left out, each told to the observer.
+        tokens: tokens of the encoded documents.
+        tokens_left_out: those of them beyond the checkpoint's `max_blocks`.
+    """
+
+    encoded: int
+    unchanged: int
+    refused: int
+    tokens: int
+    tokens_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedDocument:
+    """A document with its vector Float32[dimension] and what was read of it."""
+
+    document: Document
+    vector: Float32
+    receipt: Receipt
+
+
+def build_index(
+    corpus: Path,
+    data: DataDirectory,
+    tokenizer: BlockTokenizer,
+    encoder: OnnxEncoder,
+    observer: Observer,
+) -> BuildReport:
+    """Bring a data directory up to date with a corpus and publish a snapshot.
+
+    Documents of the data directory that the corpus does not have stay.
+
+    Raises:
+        CorpusError: the corpus cannot be read at all.
+        StoreError: the store cannot be written; what was committed before stays.
+        SnapshotError: all is stored, but the index could not be published.
+    """
+    observer.started("encoding", count_documents(corpus))
+    counts = Counter[str]()
+    for batch in batches(told(read_corpus(corpus), observer)):
+        counts["refused"] += sum(isinstance(item, RefusedInput) for item in batch)
+        accepted = [item for item in batch if isinstance(item, Document)]
+        new = _update_unchanged(accepted, data.store)
+        observer.advanced(documents=len(batch) - len(new), tokens=0)
+        results = encode_documents(new, tokenizer, encoder, observer)
+        data.store.put([Entry(r.document, r.vector, r.receipt) for r in results])
+        counts["refused"] += len(new) - len(results)
+        counts["unchanged"] += len(accepted) - len(new)
+        counts["encoded"] += len(results)
+        counts["tokens"] += sum(r.receipt.tokens for r in results)
+        counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
+    _publish(data.index, observer)
+    return BuildReport(
+        encoded=counts["encoded"],
+        unchanged=counts["unchanged"],
+        refused=counts["refused"],
+        tokens=counts["tokens"],
+        tokens_left_out=counts["tokens"] - counts["tokens_read"],
+    )
+
+
+def told(
+    items: Iterable[Document | RefusedInput], observer: Observer
+) -> Iterator[Document | RefusedInput]:
+    """Pass the items of a corpus on, telling the observer of each that is refused."""
+    for item in items:
+        if isinstance(item, RefusedInput):
+            observer.refused(item)
+        yield item
+
+
+def batches(
+    items: Iterable[Document | RefusedInput],
+) -> Iterator[list[Document | RefusedInput]]:
+    """Group the items of a corpus into batches that one commit takes."""
+    batch: list[Document | RefusedInput] = []
+    characters = 0
+    for item in items:
+        batch.append(item)
+        characters += len(item.text) if isinstance(item, Document) else 0
+        if characters >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def encode_documents(
+    documents: Sequence[Document],
+    tokenizer: BlockTokenizer,
+    encoder: OnnxEncoder,
+    observer: Observer,
+) -> list[EncodedDocument]:
+    """Encode documents with all threads; one without a single token is refused and left out."""
+    readable: list[Document] = []
+    blocks: list[SentenceBlocks] = []
+    for document in documents:
+        try:
+            blocks.append(tokenizer(document.text))
+        except EmptyTextError as error:
+            observer.refused(RefusedInput(f"document {document.id}", str(error)))
+        else:
+            readable.append(document)
+    vectors = encoder.encode(blocks).document_vectors
+    tokens_read = sum(b.receipt.tokens_read for b in blocks)
+    observer.advanced(documents=len(documents), tokens=tokens_read)
+    return [
+        EncodedDocument(document, vector, b.receipt)
+        for document, vector, b in zip(readable, vectors, blocks, strict=True)
+    ]
+
+
+def _publish(index: LiveIndex, observer: Observer) -> None:
+    before = index.sequence
+    index.catch_up()
+    if index.outgrown:
+        observer.started("training the index", None)
+        index.rebuild()
+    elif index.sequence != before or index.generation == 0:
+        observer.started("publishing the index", None)
+        index.publish()
+
+
+def _update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> list[Document]:
+    """Store new titles and metadata of documents of unchanged text; return the other documents."""
+    hashes = store.content_hashes([document.id for document in batch])
+    new: list[Document] = []
+    known: list[Document] = []
+    for document in batch:
+        (known if hashes.get(document.id) == document.content_hash else new).append(document)
+    stored = store.find([document.id for document in known])
+    redescribed = [d for d in known if d.id in stored and _redescribed(d, stored[d.id].document)]
+    ids = [stored[document.id].vector_id for document in redescribed]
+    vectors = dict(zip(*store.vectors(ids), strict=True))
+    store.put(
+        [
+            Entry(document, vectors[stored[document.id].vector_id], stored[document.id].receipt)
+            for document in redescribed
+        ]
+    )
+    return new
+
+
+def _redescribed(document: Document, stored: Document) -> bool:
+    return (document.title, document.metadata) != (stored.title, stored.metadata)

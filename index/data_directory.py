@@ -1,0 +1,97 @@
+"""The data directory: the document store, its snapshots and the lock of the one who writes.
+
+store.sqlite3   documents and vectors, the truth
+snapshots/      published generations of the index, a copy
+lock            held by the process that writes
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from index.errors import DataDirectoryInUseError, StoreError
+from index.live_index import LiveIndex, open_live_index
+from index.sqlite_store import SQLiteDocumentStore
+
+STORE_FILE = "store.sqlite3"
+SNAPSHOTS_DIRECTORY = "snapshots"
+LOCK_FILE = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class DataDirectory:
+    """An open data directory; `open_data_directory` makes it."""
+
+    path: Path
+    store: SQLiteDocumentStore
+    index: LiveIndex
+    _open_files: ExitStack
+
+    def close(self) -> None:
+        """Close the store and release the lock; closing twice does nothing."""
+        self._open_files.close()
+
+
+def open_data_directory(
+    path: Path, *, fingerprint: str, dimension: int, read_only: bool = False
+) -> DataDirectory:
+    """Open a data directory, and make it when it is missing unless `read_only`.
+
+    One process at a time writes; any number read beside it, each with the state at its opening
+    until it calls `index.catch_up`.
+
+    Args:
+        path: the directory.
+        fingerprint: of the checkpoint whose vectors it holds.
+        dimension: of these vectors.
+        read_only: take no lock, make nothing, publish nothing.
+
+    Raises:
+        DataDirectoryInUseError: another process has it open for writing.
+        FingerprintMismatchError: its vectors are of another checkpoint.
+        StoreError: it is not a directory, cannot be written, or its store is damaged.
+    """
+    with ExitStack() as open_files:
+        if read_only:
+            _check_exists(path)
+        else:
+            _make_directory(path)
+            open_files.callback(_acquire_lock(path).release)
+        store = SQLiteDocumentStore(
+            path / STORE_FILE, fingerprint=fingerprint, dimension=dimension, read_only=read_only
+        )
+        open_files.callback(store.close)
+        index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
+        return DataDirectory(path, store, index, open_files.pop_all())
+
+
+def _check_exists(path: Path) -> None:
+    try:
+        found = (path / STORE_FILE).is_file()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error}") from error
+    if not found:
+        raise StoreError(f"{path}: there is no data directory here")
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise StoreError(f"{path}: is not a directory") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be made: {error}") from error
+
+
+def _acquire_lock(path: Path) -> FileLock:
+    # Not bound to this thread: a server opens in one thread and closes in another.
+    lock = FileLock(path / LOCK_FILE, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise DataDirectoryInUseError(f"{path}: in use by another process") from error
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(f"{path}: cannot be written: {error}") from error
+    return lock

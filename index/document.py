@@ -1,0 +1,74 @@
+"""The document: what a user gives, under an id of the user's own."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from encoder.sentences import replace_lone_surrogates
+from index.errors import DocumentError
+
+MAX_ID_CHARACTERS = 512
+MAX_TITLE_CHARACTERS = 4_096
+MAX_METADATA_BYTES = 65_536
+
+_CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a corpus.
+
+    Lone surrogates, which no UTF-8 file can hold, become U+FFFD one for one, so that character
+    offsets into `text` stay what the user sees.
+
+    Raises:
+        DocumentError: a field is missing, empty or over its limit.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", replace_lone_surrogates(self.text))
+        object.__setattr__(self, "title", replace_lone_surrogates(self.title))
+        _check_id(self.id)
+        if not self.text.strip():
+            raise DocumentError("text", "is empty")
+        if len(self.title) > MAX_TITLE_CHARACTERS:
+            raise DocumentError("title", f"is longer than {MAX_TITLE_CHARACTERS} characters")
+        metadata = metadata_json(self.metadata)
+        if len(metadata.encode()) > MAX_METADATA_BYTES:
+            raise DocumentError("metadata", f"is larger than {MAX_METADATA_BYTES} bytes of JSON")
+        object.__setattr__(self, "metadata", json.loads(metadata))
+
+    @property
+    def content_hash(self) -> bytes:
+        """SHA-256 of the text, the part of a document that decides its vector."""
+        return hashlib.sha256(self.text.encode()).digest()
+
+
+def metadata_json(metadata: Mapping[str, Any]) -> str:
+    """Serialise metadata canonically: sorted keys, lone surrogates replaced.
+
+    Raises:
+        DocumentError: a value that JSON cannot hold.
+    """
+    try:
+        text = json.dumps(dict(metadata), sort_keys=True, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DocumentError("metadata", f"is not JSON: {error}") from error
+    return replace_lone_surrogates(text)
+
+
+def _check_id(document_id: str) -> None:
+    if not document_id:
+        raise DocumentError("id", "is empty")
+    if len(document_id) > MAX_ID_CHARACTERS:
+        raise DocumentError("id", f"is longer than {MAX_ID_CHARACTERS} characters")
+    if _CONTROL_OR_SURROGATE.search(document_id):
+        raise DocumentError("id", "has a control character or a lone surrogate")

@@ -1,0 +1,95 @@
+"""Vectors of a corpus without an index: `longmatch embed`, and the input of an evaluation."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.build import batches, encode_documents, told
+from index.corpus import count_documents, read_corpus
+from index.document import Document
+from index.errors import CorpusError
+from index.observer import Observer
+from index.vector_index import Float32, Int64
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedCorpus:
+    """The vectors of N documents.
+
+    Attributes:
+        ids: N document ids.
+        vectors: Float32[N, dimension], unit norm.
+        tokens: Int64[N], tokens of each document.
+        tokens_read: Int64[N], those of them that were read.
+        refused: pieces of input that were left out.
+    """
+
+    ids: tuple[str, ...]
+    vectors: Float32
+    tokens: Int64
+    tokens_read: Int64
+    refused: int
+
+
+def embed_corpus(
+    corpus: Path, tokenizer: BlockTokenizer, encoder: OnnxEncoder, observer: Observer
+) -> EmbeddedCorpus:
+    """Encode every document of a corpus, in its order.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or holds no document.
+    """
+    observer.started("encoding", count_documents(corpus))
+    encoded = []
+    refused = 0
+    for batch in batches(told(read_corpus(corpus), observer)):
+        documents = [item for item in batch if isinstance(item, Document)]
+        results = encode_documents(documents, tokenizer, encoder, observer)
+        refused += len(batch) - len(results)
+        encoded += [(r.document.id, r.vector, r.receipt) for r in results]
+    if not encoded:
+        raise CorpusError(f"{corpus}: holds no document that can be read")
+    return EmbeddedCorpus(
+        ids=tuple(document_id for document_id, _, _ in encoded),
+        vectors=np.stack([vector for _, vector, _ in encoded]),
+        tokens=np.array([receipt.tokens for _, _, receipt in encoded], dtype=np.int64),
+        tokens_read=np.array([receipt.tokens_read for _, _, receipt in encoded], dtype=np.int64),
+        refused=refused,
+    )
+
+
+def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
+    """Write `ids`, `vectors`, `tokens` and `tokens_read` to an .npz file, whole or not at all."""
+    temporary = path.with_name(path.name + ".partial")
+    with temporary.open("wb") as file:
+        np.savez(
+            file,
+            ids=np.array(corpus.ids, dtype=np.str_),
+            vectors=corpus.vectors,
+            tokens=corpus.tokens,
+            tokens_read=corpus.tokens_read,
+        )
+    temporary.replace(path)
+
+
+def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
+    """Read what `write_embedded_corpus` wrote.
+
+    Raises:
+        CorpusError: the file is missing, or not such a file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return EmbeddedCorpus(
+                ids=tuple(arrays["ids"].tolist()),
+                vectors=arrays["vectors"],
+                tokens=arrays["tokens"],
+                tokens_read=arrays["tokens_read"],
+                refused=0,
+            )
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        raise CorpusError(f"{path}: these are no vectors of `longmatch embed`: {error}") from error

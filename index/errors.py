@@ -1,0 +1,51 @@
+"""What can go wrong in `index`.
+
+* IndexingError
+  * DocumentError          a document field is missing, empty or over its limit
+  * CorpusError            a corpus path that cannot be read at all
+  * StoreError             the document store is damaged or of another format
+    * FingerprintMismatchError   data made by another checkpoint
+    * DataDirectoryInUseError    another process owns the data directory
+  * SnapshotError          a snapshot file is missing, changed or of another format
+"""
+
+
+class IndexingError(Exception):
+    """Base of every error that `index` raises on purpose."""
+
+
+class DocumentError(IndexingError):
+    """A field of a document is missing, empty, of the wrong type or over its limit."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class CorpusError(IndexingError):
+    """The corpus as a whole cannot be read: no such path, unknown format."""
+
+
+class StoreError(IndexingError):
+    """The document store is damaged or was written in a format that is not understood."""
+
+
+class FingerprintMismatchError(StoreError):
+    """The data directory holds vectors of another checkpoint."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(
+            f"the data directory was made with checkpoint {found[:12]}, "
+            f"not with {expected[:12]}: use that checkpoint or another data directory"
+        )
+        self.found = found
+        self.expected = expected
+
+
+class DataDirectoryInUseError(StoreError):
+    """Another process has the data directory open for writing."""
+
+
+class SnapshotError(IndexingError):
+    """A published index generation is incomplete or changed."""

@@ -1,0 +1,243 @@
+"""FAISS IVF behind the vector index port: one cell while small, many cells when large.
+
+The only file that imports faiss. An index of one list needs no training and searches exactly, so
+ids, deletes and files are the same code at every size.
+
+Threads. FAISS spreads a call over OpenMP threads. A search here runs on the calling thread alone:
+a second thread brings a single query nothing, every thread that ever searched would keep a team
+of its own, and where cores are shared a team waits for its slowest member far longer than a
+query takes. Who has many queries calls from many threads; searches do not wait for each other.
+Training and large additions, which nobody waits for, use all cores.
+"""
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import faiss
+import numpy as np
+
+from index.errors import SnapshotError
+from index.rwlock import ReadersWriterLock
+from index.vector_index import NO_VECTOR, Bool, Float32, Int64, SearchResult
+
+ONE_LIST_BELOW = 5_000
+SAMPLE_PER_LIST = 64
+PARALLEL_FROM = 1_024  # vectors to add or to train with
+TRAINING_ITERATIONS = 10
+TRAINING_SEED = 1
+
+_DESERIALISATION_LIMITS = threading.Lock()
+
+
+def choose_nlist(count: int) -> int:
+    """Return how many lists an index of `count` vectors should have.
+
+    One below `ONE_LIST_BELOW`, where scanning all of them takes less time than encoding a
+    sentence. Above, 4 * sqrt(count), which balances choosing the lists against scanning them,
+    but never less than 39 vectors a list, which k-means needs for a stable centre.
+    """
+    if count < ONE_LIST_BELOW:
+        return 1
+    return min(math.isqrt(16 * count), count // 39)
+
+
+def default_nprobe(nlist: int) -> int:
+    """Return how many of `nlist` lists a query visits when the caller does not say.
+
+    2 * sqrt(nlist): the share of the vectors that is scanned falls as the index grows, while the
+    neighbours lost at the borders of cells stay about as few. Encoding a long document costs many
+    times a search, so this errs on the side of recall.
+    """
+    return min(nlist, 2 * math.isqrt(nlist))
+
+
+class FaissIndex:
+    """An IVF index of unit vectors under the cosine; the `VectorIndex` port in one process."""
+
+    def __init__(self, index: faiss.IndexIVFFlat) -> None:
+        """Wrap a trained index; use `train_faiss_index` or `load_faiss_index`."""
+        self._index = index
+        self._ids = _ids_in_lists(index)
+        self._lock = ReadersWriterLock()
+
+    @property
+    def dimension(self) -> int:
+        """Length of every vector."""
+        return int(self._index.d)
+
+    @property
+    def nlist(self) -> int:
+        """How many lists, or cells, the vectors are kept in."""
+        return int(self._index.nlist)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def contains(self, ids: Int64) -> Bool:
+        """Say for each of ids Int64[N] whether its vector is there."""
+        with self._lock.reading():
+            return np.fromiter((one in self._ids for one in ids.tolist()), np.bool_, len(ids))
+
+    def add(self, ids: Int64, vectors: Float32) -> None:
+        """Add vectors Float32[N, dimension] under ids Int64[N]; all of them or none.
+
+        Raises:
+            ValueError: a wrong shape, a vector that is not finite, an id below 0, given twice or
+                already there (to replace a vector, remove it first).
+        """
+        vectors = _checked_vectors(vectors, self.dimension)
+        ids = np.ascontiguousarray(ids, dtype=np.int64)
+        new = set(ids.tolist())
+        if ids.shape != (len(vectors),):
+            raise ValueError(f"{len(vectors)} vectors need as many ids, not shape {ids.shape}")
+        if len(new) < len(ids) or min(new, default=0) < 0:
+            raise ValueError("vector ids must be different and not below 0")
+        with _openmp_threads_for(len(ids)), self._lock.writing():
+            if known := self._ids & new:
+                raise ValueError(f"vector id {min(known)} is already there")
+            self._index.add_with_ids(vectors, ids)
+            self._ids |= new
+
+    def remove(self, ids: Int64) -> int:
+        """Remove the vectors of ids Int64[N] and return how many of them were there."""
+        with self._lock.writing():
+            known = self._ids.intersection(ids.tolist())
+            # The hash table of the lists accepts this selector only.
+            chosen = np.fromiter(known, np.int64, len(known))
+            removed = int(self._index.remove_ids(faiss.IDSelectorArray(chosen)))
+            self._ids -= known
+        return removed
+
+    def search(self, vectors: Float32, k: int, *, nprobe: int | None = None) -> SearchResult:
+        """Find the k vectors of highest cosine for each query Float32[Q, dimension].
+
+        Args:
+            vectors: queries of unit norm.
+            k: how many to find for each.
+            nprobe: lists visited for each query; None takes `default_nprobe`, more than there
+                are means all, which is exact.
+
+        Raises:
+            ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
+        """
+        vectors = _checked_vectors(vectors, self.dimension)
+        nprobe = default_nprobe(self.nlist) if nprobe is None else min(nprobe, self.nlist)
+        if k < 1 or nprobe < 1:
+            raise ValueError(f"k and nprobe must be at least 1, not {k} and {nprobe}")
+        # Parameters of this call: nprobe set on the index would be shared by all threads.
+        parameters = faiss.SearchParametersIVF(nprobe=nprobe)
+        with _openmp_threads_for(added=0), self._lock.reading():
+            scores, ids = self._index.search(vectors, k, params=parameters)
+        scores[ids == NO_VECTOR] = -np.inf
+        return SearchResult(ids, scores)
+
+    def save(self, path: Path) -> None:
+        """Write the index to one new file.
+
+        Changes wait until it is written; searches do not, unless a change waits before them.
+
+        Raises:
+            OSError: the file cannot be written whole.
+        """
+        # Through Python's file object: faiss's own writer does not report a failing close.
+        with path.open("xb") as file, self._lock.reading():
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
+
+
+def train_faiss_index(sample: Float32, nlist: int) -> FaissIndex:
+    """Make an empty index whose lists are the cells of a k-means over `sample`.
+
+    Args:
+        sample: unit vectors Float32[N, dimension]; `SAMPLE_PER_LIST` a list are enough, and one
+            list needs none.
+        nlist: how many lists.
+
+    Raises:
+        ValueError: a wrong shape, a vector that is not finite, or fewer vectors than lists.
+    """
+    sample = _checked_vectors(sample, sample.shape[-1])
+    if not 1 <= nlist <= max(1, len(sample)):
+        raise ValueError(f"{len(sample)} vectors cannot be divided into {nlist} lists")
+    dimension = sample.shape[1]
+    quantizer = faiss.IndexFlatIP(dimension)
+    if nlist == 1:
+        quantizer.add(np.zeros((1, dimension), dtype=np.float32))
+    index = faiss.IndexIVFFlat(quantizer, dimension, nlist, faiss.METRIC_INNER_PRODUCT)
+    index.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds the list of an id to delete
+    if nlist > 1:
+        index.cp.seed = TRAINING_SEED
+        index.cp.niter = TRAINING_ITERATIONS
+        index.cp.min_points_per_centroid = 1  # only silences a warning on stderr
+        index.cp.max_points_per_centroid = max(SAMPLE_PER_LIST, -(-len(sample) // nlist))
+        with _openmp_threads_for(len(sample)):
+            index.train(sample)
+    return FaissIndex(index)
+
+
+def load_faiss_index(path: Path) -> FaissIndex:
+    """Read an index that `FaissIndex.save` wrote.
+
+    Raises:
+        SnapshotError: the file is missing, damaged or holds another kind of index.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file, _deserialisation_limited_to(size):
+            index = faiss.read_index(faiss.PyCallbackIOReader(file.read))
+    except (OSError, RuntimeError) as error:
+        raise SnapshotError(f"{path}: cannot be read: {error}") from error
+    if (
+        not isinstance(index, faiss.IndexIVFFlat)
+        or index.metric_type != faiss.METRIC_INNER_PRODUCT
+        or index.direct_map.type != faiss.DirectMap.Hashtable
+    ):
+        raise SnapshotError(f"{path}: this is not an index that Longmatch wrote")
+    loaded = FaissIndex(index)
+    if len(loaded) != index.ntotal:
+        raise SnapshotError(f"{path}: the lists do not hold the vectors they should")
+    return loaded
+
+
+def _checked_vectors(vectors: Float32, dimension: int) -> Float32:
+    checked = np.ascontiguousarray(vectors, dtype=np.float32)
+    if checked.ndim != 2 or checked.shape[1] != dimension:
+        raise ValueError(f"vectors must have shape (N, {dimension}), not {checked.shape}")
+    if not np.isfinite(checked).all():
+        raise ValueError("a vector has a value that is not finite")
+    return checked
+
+
+def _ids_in_lists(index: faiss.IndexIVFFlat) -> set[int]:
+    ids: set[int] = set()
+    for number in range(index.nlist):
+        if size := index.invlists.list_size(number):
+            ids.update(faiss.rev_swig_ptr(index.invlists.get_ids(number), size).tolist())
+    return ids
+
+
+@contextmanager
+def _openmp_threads_for(added: int) -> Iterator[None]:
+    # OpenMP keeps this number for each calling thread, so callers do not disturb each other.
+    before = faiss.omp_get_max_threads()
+    if added < PARALLEL_FROM:
+        faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+@contextmanager
+def _deserialisation_limited_to(size: int) -> Iterator[None]:
+    # Nothing in a file is larger than the file: a damaged length must not become an allocation.
+    # faiss keeps the limits for the whole process.
+    with _DESERIALISATION_LIMITS:
+        before = faiss.get_deserialization_vector_byte_limit()
+        faiss.set_deserialization_vector_byte_limit(size)
+        try:
+            yield
+        finally:
+            faiss.set_deserialization_vector_byte_limit(before)

@@ -1,0 +1,86 @@
+"""Files of lines, plain or gzip, one line at a time; a line that cannot be read is named."""
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+MAX_LINE_BYTES = 64 * 2**20
+_SKIP_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Line `number`, counted from 1, without its line end."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """Line `number` could not be read; the lines after it may be fine."""
+
+    number: int
+    reason: str
+
+
+def read_lines(path: Path) -> Iterator[Line | BadLine]:
+    """Read the lines of a UTF-8 file, gzip when its name ends in `.gz`, holding one at a time.
+
+    A damaged or cut off gzip file gives the lines before the damage and then one `BadLine`. Nothing
+    is raised: a file that cannot be opened is one `BadLine` too.
+    """
+    number = 0
+    try:
+        with _open(path) as stream:
+            while raw := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                    _skip_line(stream)
+                    yield BadLine(number, f"is longer than {MAX_LINE_BYTES} bytes")
+                else:
+                    yield _decode(number, raw)
+    except EOFError:
+        yield BadLine(number + 1, "the file is cut off here")
+    except (zlib.error, gzip.BadGzipFile) as error:
+        yield BadLine(number + 1, f"the file is damaged here: {error}")
+    except OSError as error:
+        yield BadLine(number + 1, f"cannot be read: {error.strerror or error}")
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines that `read_lines` gives; of a damaged file those before the damage."""
+    lines, ended = 0, True
+    try:
+        with _open(path) as stream:
+            while data := stream.read(_SKIP_BYTES):
+                lines += data.count(b"\n")
+                ended = data.endswith(b"\n")
+    except (OSError, EOFError, zlib.error):
+        ended = False  # `read_lines` gives one more, which says so
+    return lines + (not ended)
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    if path.name.lower().endswith(".gz"):
+        return cast(io.BufferedIOBase, gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _skip_line(stream: io.BufferedIOBase) -> None:
+    while (rest := stream.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
+        pass
+
+
+def _decode(number: int, raw: bytes) -> Line | BadLine:
+    if number == 1:
+        raw = raw.removeprefix(codecs.BOM_UTF8)
+    try:
+        return Line(number, raw.decode().rstrip("\r\n"))
+    except UnicodeDecodeError as error:
+        return BadLine(number, f"is not UTF-8 at byte {error.start} of the line")

@@ -1,0 +1,116 @@
+"""The tables of the store, how they are made, and whether a file holds them."""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from index.durable_files import put_in_place
+from index.errors import FingerprintMismatchError, StoreError
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x4C4D5348
+
+# Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
+# `text` is the last column: the others are then read without the pages that a long text fills.
+# `removals` and the sequence of each vector are the change log, for a snapshot of any age.
+SCHEMA = f"""
+CREATE TABLE meta (
+    fingerprint TEXT NOT NULL,
+    dimension INTEGER NOT NULL,
+    created TEXT NOT NULL,
+    sequence INTEGER NOT NULL
+);
+CREATE TABLE documents (
+    vector_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    content_hash BLOB NOT NULL,
+    tokens INTEGER NOT NULL,
+    tokens_read INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    blocks_left_out INTEGER NOT NULL,
+    indexed_at TEXT NOT NULL,
+    title TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE TABLE vectors (
+    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    sequence INTEGER NOT NULL,
+    vector BLOB NOT NULL
+);
+CREATE INDEX vectors_by_sequence ON vectors (sequence);
+CREATE TABLE removals (
+    vector_id INTEGER PRIMARY KEY,
+    added INTEGER NOT NULL,
+    sequence INTEGER NOT NULL
+);
+CREATE INDEX removals_by_sequence ON removals (sequence);
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
+    """Make an empty store if there is no file; a kill leaves none rather than half of one.
+
+    So a store that has become an empty file is known to be damaged, and not taken for a new one.
+
+    Raises:
+        StoreError: it cannot be written, or the log of a store that is gone lies beside it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        if path.exists():
+            return
+        if log.exists():  # SQLite would replay it into the new store
+            raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
+        unfinished.unlink(missing_ok=True)
+        _create(unfinished, fingerprint, dimension)
+        put_in_place(unfinished, path)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{path}: cannot be made: {error}") from error
+
+
+def _create(path: Path, fingerprint: str, dimension: int) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":  # some network file systems
+            raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
+        connection.executescript(SCHEMA)
+        connection.execute(
+            "INSERT INTO meta VALUES (?, ?, ?, 0)", (fingerprint, dimension, utc_now())
+        )
+        connection.commit()
+
+
+def check_is_ours(
+    connection: sqlite3.Connection, path: Path, fingerprint: str, dimension: int
+) -> None:
+    """Check that the file is a store of this version of the format and of this checkpoint.
+
+    Raises:
+        FingerprintMismatchError: the vectors in it are of another checkpoint.
+        StoreError: it is not a store, of a later format or of another dimension.
+    """
+    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+        raise StoreError(f"{path}: this is a database, but not a Longmatch document store")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: the store has format {version}; "
+            f"this version of Longmatch reads format {SCHEMA_VERSION}"
+        )
+    found = connection.execute("SELECT fingerprint, dimension FROM meta").fetchone()
+    if found is None:
+        raise StoreError(f"{path}: the store does not say which checkpoint made it")
+    if found[0] != fingerprint:
+        raise FingerprintMismatchError(found[0], fingerprint)
+    if found[1] != dimension:
+        raise StoreError(f"{path}: the vectors have dimension {found[1]}, not {dimension}")
+
+
+def utc_now() -> str:
+    """Return the present time as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,116 @@
+"""The statements of the store; each function works on a connection inside a transaction."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from encoder.blocks import Receipt
+from index.document import Document, metadata_json
+from index.sqlite_schema import utc_now
+from index.vector_index import Float32
+
+# A list of ids is given as one JSON array: SQLite limits the variables of a statement.
+DOCUMENTS_BY_ID = """
+SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
+    indexed_at
+FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+DOCUMENTS_BY_VECTOR_ID = """
+SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
+    indexed_at
+FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+CONTENT_HASHES = """
+SELECT id, vector_id, content_hash
+FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+VECTORS = """
+SELECT vector_id, vector
+FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+NEXT_VECTORS = """
+SELECT vector_id, vector
+FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+# Without ORDER BY vector_id, for which SQLite would walk the table instead of the sequence index.
+ADDED_SINCE = """
+SELECT vector_id FROM vectors WHERE sequence > ?"""
+REMOVED_SINCE = """
+SELECT vector_id FROM removals WHERE sequence > ?1 AND added <= ?1"""
+
+_INSERT_DOCUMENT = """
+INSERT INTO documents (id, content_hash, tokens, tokens_read, blocks, blocks_left_out, indexed_at,
+    title, metadata, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INSERT_VECTOR = """
+INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
+_INSERT_REMOVALS = """
+INSERT INTO removals (vector_id, added, sequence)
+SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_DELETE_DOCUMENTS = """
+DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+# No stored id has these, and SQLite would cut a JSON string at a NUL.
+_NEVER_IN_AN_ID = re.compile("[\x00\ud800-\udfff]")
+
+
+def document_id_list(document_ids: Iterable[str]) -> str:
+    """Write document ids as the JSON array that a statement takes."""
+    return json.dumps([one for one in document_ids if not _NEVER_IN_AN_ID.search(one)])
+
+
+def vector_id_list(vector_ids: Iterable[int]) -> str:
+    """Write vector ids as the JSON array that a statement takes."""
+    return json.dumps([int(vector_id) for vector_id in vector_ids])
+
+
+def read_sequence(connection: sqlite3.Connection) -> int:
+    """Return how often the set of vectors has changed."""
+    (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
+    return int(sequence)
+
+
+def advance_sequence(connection: sqlite3.Connection) -> int:
+    """Count one more change of the set of vectors and return the new sequence."""
+    connection.execute("UPDATE meta SET sequence = sequence + 1")
+    return read_sequence(connection)
+
+
+def insert_document(connection: sqlite3.Connection, document: Document, receipt: Receipt) -> int:
+    """Insert a document and return its new vector id."""
+    cursor = connection.execute(
+        _INSERT_DOCUMENT,
+        (
+            document.id,
+            document.content_hash,
+            receipt.tokens,
+            receipt.tokens_read,
+            receipt.blocks,
+            receipt.blocks_left_out,
+            utc_now(),
+            document.title,
+            metadata_json(document.metadata),
+            document.text,
+        ),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def insert_vector(
+    connection: sqlite3.Connection, vector_id: int, sequence: int, vector: Float32
+) -> None:
+    """Insert the vector Float32[dimension] of a document, added at `sequence`."""
+    connection.execute(_INSERT_VECTOR, (vector_id, sequence, vector.astype("<f4").tobytes()))
+
+
+def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> None:
+    """Replace title and metadata of a stored document."""
+    connection.execute(
+        "UPDATE documents SET title = ?, metadata = ? WHERE vector_id = ?",
+        (document.title, metadata_json(document.metadata), vector_id),
+    )
+
+
+def remove_documents(
+    connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
+) -> None:
+    """Delete documents with their vectors and log that they are gone since `sequence`."""
+    wanted = vector_id_list(vector_ids)
+    connection.execute(_INSERT_REMOVALS, (sequence, wanted))
+    connection.execute(_DELETE_DOCUMENTS, (wanted,))

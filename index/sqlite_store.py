@@ -1,0 +1,248 @@
+"""The durable truth in one SQLite file: documents, their vectors and a change sequence."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import index.sqlite_statements as sql
+from encoder.blocks import Receipt
+from index.document import Document
+from index.errors import DocumentError, StoreError
+from index.sqlite_connections import SQLiteConnections
+from index.sqlite_schema import check_is_ours, create_if_missing
+from index.vector_index import Float32, Int64
+
+UNIT_NORM_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is put: a document, its vector Float32[dimension] of unit norm, what was read of it."""
+
+    document: Document
+    vector: Float32
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as it is stored; `indexed_at` is ISO 8601 in UTC."""
+
+    vector_id: int
+    document: Document
+    receipt: Receipt
+    indexed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an index must do to reach `sequence`: vector ids added Int64[N], removed Int64[M]."""
+
+    sequence: int
+    added: Int64
+    removed: Int64
+
+
+class SQLiteDocumentStore:
+    """Documents and vectors of one checkpoint. Safe to use from many threads.
+
+    The sequence counts the changes of the set of vectors: a put that only changes titles or
+    metadata, and a delete of unknown ids, leave it as it is.
+    """
+
+    def __init__(
+        self, path: Path, *, fingerprint: str, dimension: int, read_only: bool = False
+    ) -> None:
+        """Open the store at `path`, and create it when it is missing unless `read_only`.
+
+        Raises:
+            FingerprintMismatchError: the vectors in it are of another checkpoint.
+            StoreError: the file is missing, damaged, not a store, or of a later format.
+        """
+        self.path = path
+        self.fingerprint = fingerprint
+        self.dimension = dimension
+        if not read_only:
+            create_if_missing(path, fingerprint, dimension)
+        self._connections = SQLiteConnections(path, read_only=read_only)
+        try:
+            with self._connections.reading() as connection:
+                check_is_ours(connection, path, fingerprint, dimension)
+        except BaseException:
+            self._connections.close()
+            raise
+
+    def put(self, entries: Sequence[Entry]) -> Change:
+        """Insert or replace documents in one transaction that is durable at return.
+
+        A document of unchanged text keeps its vector id and its vector; of it only title and
+        metadata are updated. A new text gets a new vector id, and the old one is removed.
+
+        Raises:
+            ValueError: an id twice in one call, or a vector that is not Float32[dimension] of
+                unit norm.
+            StoreError: the change could not be written; nothing of it was.
+        """
+        self._check(entries)
+        ids = sql.document_id_list(entry.document.id for entry in entries)
+        with self._connections.writing() as connection:
+            known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
+            changed: list[Entry] = []
+            for entry in entries:
+                vector_id, content_hash = known.get(entry.document.id, (None, None))
+                if content_hash == entry.document.content_hash:
+                    sql.update_description(connection, vector_id, entry.document)
+                else:
+                    changed.append(entry)
+            sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
+            replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
+            sql.remove_documents(connection, replaced, sequence)
+            added = []
+            for entry in changed:
+                added.append(sql.insert_document(connection, entry.document, entry.receipt))
+                sql.insert_vector(connection, added[-1], sequence, entry.vector)
+        return Change(sequence, _int64(added), _int64(replaced))
+
+    def delete(self, document_ids: Sequence[str]) -> Change:
+        """Delete documents in one transaction that is durable at return; unknown ids are ignored.
+
+        Raises:
+            StoreError: the change could not be written; nothing of it was.
+        """
+        ids = sql.document_id_list(document_ids)
+        with self._connections.writing() as connection:
+            removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
+            sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
+            sql.remove_documents(connection, removed, sequence)
+        return Change(sequence, _int64([]), _int64(removed))
+
+    def get(self, vector_ids: Sequence[int]) -> dict[int, StoredDocument]:
+        """Return the documents of these vector ids; ids that do not live are absent.
+
+        Raises:
+            StoreError: the file cannot be read, or a document in it is damaged.
+        """
+        rows = self._read(sql.DOCUMENTS_BY_VECTOR_ID, sql.vector_id_list(vector_ids))
+        return {row[0]: self._stored_document(row) for row in rows}
+
+    def find(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """Return the documents of these document ids; unknown ids are absent.
+
+        Raises:
+            StoreError: the file cannot be read, or a document in it is damaged.
+        """
+        rows = self._read(sql.DOCUMENTS_BY_ID, sql.document_id_list(document_ids))
+        return {row[1]: self._stored_document(row) for row in rows}
+
+    def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the content hash of each document that is stored, without reading its text.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        rows = self._read(sql.CONTENT_HASHES, sql.document_id_list(document_ids))
+        return {document_id: content_hash for document_id, _, content_hash in rows}
+
+    def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
+        """Return those of these vector ids that still live, ascending, with their vectors.
+
+        Returns:
+            Int64[N] and Float32[N, dimension].
+
+        Raises:
+            StoreError: the file cannot be read, or a vector in it is damaged.
+        """
+        return self._arrays(self._read(sql.VECTORS, sql.vector_id_list(vector_ids)))
+
+    def iterate_vectors(self, chunk: int = 8192) -> Iterator[tuple[Int64, Float32]]:
+        """Yield every vector, by ascending vector id, in chunks.
+
+        Each chunk sees the store as it is when it is read: vectors added or removed meanwhile
+        may be met or not.
+
+        Raises:
+            StoreError: the file cannot be read, or a vector in it is damaged.
+        """
+        last = 0
+        while rows := self._read(sql.NEXT_VECTORS, last, chunk):
+            last = rows[-1][0]
+            yield self._arrays(rows)
+
+    def changes_since(self, sequence: int) -> Change:
+        """Return what an index of `sequence` must do to hold what the store holds now.
+
+        Returns:
+            The present sequence; living vector ids added after `sequence`; vector ids that lived
+            at `sequence` and do no more. Both ascending.
+
+        Raises:
+            ValueError: `sequence` is below 0 or ahead of the store.
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            present = sql.read_sequence(connection)
+            if not 0 <= sequence <= present:
+                raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
+            added = connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()
+            removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
+        return Change(present, np.sort(_int64(added)), np.sort(_int64(removed)))
+
+    @property
+    def sequence(self) -> int:
+        """How often the set of vectors has changed; 0 in a new store."""
+        with self._connections.reading() as connection:
+            return sql.read_sequence(connection)
+
+    def __len__(self) -> int:
+        return int(self._read("SELECT count(*) FROM documents")[0][0])
+
+    def close(self) -> None:
+        """Close the file; every later call raises StoreError."""
+        self._connections.close()
+
+    def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        with self._connections.reading() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def _check(self, entries: Sequence[Entry]) -> None:
+        seen: set[str] = set()
+        for entry in entries:
+            name = f"document {entry.document.id!r}"
+            if entry.document.id in seen:
+                raise ValueError(f"{name} is there twice")
+            seen.add(entry.document.id)
+            if entry.vector.shape != (self.dimension,):
+                shape = entry.vector.shape
+                raise ValueError(f"{name}: its vector has shape {shape}, not ({self.dimension},)")
+            if not _unit_norm(entry.vector):
+                raise ValueError(f"{name}: its vector has no unit norm")
+
+    def _stored_document(self, row: tuple[Any, ...]) -> StoredDocument:
+        vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
+        try:
+            document = Document(document_id, text, title, json.loads(metadata))
+        except (ValueError, DocumentError) as error:
+            raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
+        return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
+
+    def _arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Int64, Float32]:
+        data = b"".join(vector for _, vector in rows)
+        if len(data) != len(rows) * self.dimension * 4:
+            raise StoreError(f"{self.path}: a vector is damaged: its length is wrong")
+        vectors = np.frombuffer(data, dtype="<f4").reshape(len(rows), self.dimension)
+        if not _unit_norm(vectors):
+            raise StoreError(f"{self.path}: a vector is damaged: it has no unit norm")
+        return _int64([vector_id for vector_id, _ in rows]), vectors.astype(np.float32, copy=False)
+
+
+def _unit_norm(vectors: Float32) -> bool:
+    norms = np.linalg.norm(vectors, axis=-1)
+    return bool(np.all(np.abs(norms - 1.0) <= UNIT_NORM_TOLERANCE))  # False for NaN, too
+
+
+def _int64(values: Sequence[int] | Sequence[tuple[int]]) -> Int64:
+    return np.array(values, dtype=np.int64).reshape(-1)

@@ -1,0 +1,1 @@
+"""The online service and the `longmatch` command."""

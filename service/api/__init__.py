@@ -1,0 +1,1 @@
+"""HTTP: the only folder that imports FastAPI."""

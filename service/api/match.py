@@ -1,0 +1,82 @@
+"""POST /match."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+
+from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.openapi import json_example, problem_responses
+from service.api.problems import (
+    BODY_TOO_LARGE,
+    DOCUMENT_NOT_FOUND,
+    ENCODING_FAILED,
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    MALFORMED_BODY,
+    NOT_READY,
+    OVERLOADED,
+    REQUEST_TOO_LARGE,
+    SHUTTING_DOWN,
+    UNSUPPORTED_MEDIA_TYPE,
+)
+from service.api.schemas import MatchesResponse, MatchRequest, MatchResponse, match_response
+from service.matching import match
+
+router = APIRouter(tags=["match"])
+
+REQUESTS = {
+    "text": {
+        "summary": "A text",
+        "value": {"text": "Ant colonies find short paths without a leader. …", "top_k": 5},
+    },
+    "id": {"summary": "A stored document", "value": {"id": "articles/ants", "min_score": 0.5}},
+    "queries": {
+        "summary": "Several at once",
+        "value": {"queries": [{"text": "Bees dance. …"}, {"id": "articles/ants"}], "top_k": 3},
+    },
+    "strict": {
+        "summary": "Refuse rather than leave a part out",
+        "value": {"text": "A whole book. …", "strict": True},
+    },
+}
+ANSWER = {
+    "matches": [
+        {"id": "articles/bees", "score": 0.83, "title": "Bees", "metadata": {"year": 2021}}
+    ],
+    "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
+    "timings": {"tokenize": 4.1, "queue": 0.2, "encode": 251.7, "search": 0.4, "fetch": 0.3},
+    "checkpoint": "smith-minilm-l6",
+    "generation": 3,
+}
+
+
+@router.post(
+    "/match",
+    summary="Find the documents that match a document",
+    dependencies=[Admitted, JSONBody],
+    responses={
+        200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`"),
+        **problem_responses(
+            MALFORMED_BODY, DOCUMENT_NOT_FOUND, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
+            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, ENCODING_FAILED, OVERLOADED,
+            NOT_READY, SHUTTING_DOWN,
+        ),
+    },
+)  # fmt: skip
+async def post_match(
+    request: Annotated[MatchRequest, Body(openapi_examples=REQUESTS)], engine: EngineDep
+) -> MatchResponse | MatchesResponse:
+    """Match a text, a stored document, or several of them.
+
+    The score is the cosine of the two document vectors. The receipt says how much of the document
+    was read and what was left out.
+    """
+    found = await match(
+        engine,
+        request.to_queries(),
+        top_k=request.top_k or engine.settings.default_top_k,
+        min_score=request.min_score,
+        strict=request.strict,
+    )
+    answers = [match_response(matches, engine.checkpoint.name) for matches in found]
+    return answers[0] if request.queries is None else MatchesResponse(results=answers)

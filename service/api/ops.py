@@ -1,0 +1,143 @@
+"""What runs the service asks of it: /livez /readyz /metrics /version, and what its errors mean."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+
+from service.api.deps import EngineDep, OpenEngineDep
+from service.api.openapi import json_example, problem_responses
+from service.api.ops_schemas import (
+    LiveResponse,
+    ProblemTypeResponse,
+    ReadyResponse,
+    VersionResponse,
+    version_response,
+)
+from service.api.problems import (
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    NO_SUCH_ROUTE,
+    NOT_READY,
+    OVERLOADED,
+    PROBLEM_TYPES,
+)
+from service.engine import is_ready
+
+router = APIRouter(tags=["operations"])
+
+METRICS = """\
+# HELP longmatch_requests_total Requests answered.
+# TYPE longmatch_requests_total counter
+longmatch_requests_total{code="200",method="POST",route="/match"} 17.0
+"""
+VERSION = {
+    "version": "0.1.0",
+    "checkpoint": {
+        "name": "smith-minilm-l6",
+        "fingerprint": "9f2c" * 16,
+        "block_length": 128,
+        "max_blocks": 512,
+        "dimension": 384,
+    },
+    "precision": "int8",
+    "provider": "CPUExecutionProvider",
+    "limits": {
+        "max_queue_tokens": 262144,
+        "max_active_requests": 256,
+        "max_body_bytes": 16777216,
+        "max_text_characters": 2000000,
+        "max_documents_per_request": 256,
+        "max_queries_per_request": 32,
+        "max_top_k": 1000,
+        "default_top_k": 10,
+    },
+}
+PROBLEM = {
+    "type": OVERLOADED.uri,
+    "status": OVERLOADED.status,
+    "title": OVERLOADED.title,
+    "description": OVERLOADED.description,
+}
+
+
+@router.get(
+    "/livez",
+    summary="Is the process alive",
+    responses={
+        200: json_example({"status": "alive"}, "It answers"),
+        **problem_responses(INTERNAL_ERROR),
+    },
+)
+async def get_livez() -> LiveResponse:
+    """Answer whatever the load is: an orchestrator restarts what does not."""
+    return LiveResponse(status="alive")
+
+
+@router.get(
+    "/readyz",
+    summary="Can it work",
+    responses={
+        200: json_example(
+            {"status": "ready", "documents": 3418, "generation": 3}, "It is open and warm"
+        ),
+        **problem_responses(INTERNAL_ERROR, NOT_READY),
+    },
+)
+async def get_readyz(engine: EngineDep) -> ReadyResponse:
+    """Answer 200 when all is open and every encoder thread works, whatever the load is."""
+    index = engine.data.index
+    return ReadyResponse(status="ready", documents=len(index), generation=index.generation)
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=PlainTextResponse,
+    responses={
+        200: {
+            "description": "Text exposition format",
+            "content": {"text/plain": {"examples": {"some": {"value": METRICS}}}},
+        },
+        **problem_responses(INTERNAL_ERROR, NOT_READY),
+    },
+)
+async def get_metrics(engine: OpenEngineDep) -> Response:
+    """Return every metric, also of a service that is no longer ready."""
+    engine.metrics.ready.set(is_ready(engine))
+    return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get(
+    "/version",
+    summary="What is running, and its limits",
+    responses={
+        200: json_example(VERSION, "Version, checkpoint and limits"),
+        **problem_responses(INTERNAL_ERROR, NOT_READY),
+    },
+)
+async def get_version(engine: OpenEngineDep) -> VersionResponse:
+    """Return the version, the checkpoint and the limits of a request."""
+    return version_response(engine)
+
+
+@router.get(
+    "/problems/{name}",
+    summary="What a kind of error means",
+    responses={
+        200: json_example(PROBLEM, "The kind of error"),
+        **problem_responses(NO_SUCH_ROUTE, INVALID_INPUT, INTERNAL_ERROR),
+    },
+)
+async def get_problem(
+    name: Annotated[str, Path(openapi_examples={"overloaded": {"value": OVERLOADED.name}})],
+) -> ProblemTypeResponse:
+    """Describe what stands in the `type` of a problem."""
+    if name not in PROBLEM_TYPES:
+        raise HTTPException(404)
+    kind = PROBLEM_TYPES[name]
+    return ProblemTypeResponse(
+        type=kind.uri, status=kind.status, title=kind.title, description=kind.description
+    )

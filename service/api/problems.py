@@ -1,0 +1,118 @@
+"""The problem types (RFC 9457) of the API: each with its status and what it means."""
+
+from dataclasses import dataclass
+
+from encoder import errors as encoder_errors
+from index import errors as index_errors
+from service import errors as service_errors
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """One kind of error; its URI is `/problems/NAME`, where it is described."""
+
+    name: str
+    status: int
+    title: str
+    description: str
+
+    @property
+    def uri(self) -> str:
+        """The `type` member of a problem."""
+        return f"/problems/{self.name}"
+
+
+MALFORMED_BODY = ProblemType(
+    "malformed-body", 400, "The body is not JSON",
+    "The body could not be parsed as UTF-8 encoded JSON. `detail` says where it breaks.",
+)  # fmt: skip
+NO_SUCH_ROUTE = ProblemType(
+    "no-such-route", 404, "There is nothing at this address",
+    "The path is none of those that the API documentation lists.",
+)  # fmt: skip
+DOCUMENT_NOT_FOUND = ProblemType(
+    "document-not-found", 404, "No document has this id",
+    "The id of a document that is not stored, or that was deleted.",
+)  # fmt: skip
+METHOD_NOT_ALLOWED = ProblemType(
+    "method-not-allowed", 405, "The method is not allowed here",
+    "The path exists, but not with this method. The Allow header names those that do.",
+)  # fmt: skip
+BODY_TOO_LARGE = ProblemType(
+    "body-too-large", 413, "The body is too large",
+    "The body has more bytes than the setting `max_body_bytes`.",
+)  # fmt: skip
+REQUEST_TOO_LARGE = ProblemType(
+    "request-too-large", 413, "The request has too many tokens",
+    "The texts of the request have together more tokens to read than the queue holds (the setting "
+    "`max_queue_tokens`). Send fewer at a time.",
+)  # fmt: skip
+UNSUPPORTED_MEDIA_TYPE = ProblemType(
+    "unsupported-media-type", 415, "The body must be JSON",
+    "The request must have Content-Type: application/json.",
+)  # fmt: skip
+INVALID_INPUT = ProblemType(
+    "invalid-input", 422, "A field is refused",
+    "`errors` names each field that is refused by JSON pointer, with the limit where there is one.",
+)  # fmt: skip
+INTERNAL_ERROR = ProblemType(
+    "internal-error", 500, "The service failed",
+    "An error that is not the client's. `request_id` finds it in the log of the service.",
+)  # fmt: skip
+ENCODING_FAILED = ProblemType(
+    "encoding-failed", 500, "The encoder failed",
+    "The encoder failed while it worked on the request; nothing was stored. `request_id` finds it "
+    "in the log of the service.",
+)  # fmt: skip
+OVERLOADED = ProblemType(
+    "overloaded", 503, "The service is overloaded",
+    "More work is waiting than the service takes. Nothing was done; retry after the seconds that "
+    "the Retry-After header gives.",
+)  # fmt: skip
+NOT_READY = ProblemType(
+    "not-ready", 503, "The service is not ready",
+    "The service is not open yet, or a part of it has died.",
+)  # fmt: skip
+SHUTTING_DOWN = ProblemType(
+    "shutting-down", 503, "The service is shutting down",
+    "The service finishes what it has begun and takes nothing new.",
+)  # fmt: skip
+
+PROBLEM_TYPES = {
+    problem.name: problem
+    for problem in (
+        MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED, BODY_TOO_LARGE,
+        REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
+        ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+    )
+}  # fmt: skip
+
+# Every exception class of the three packages, itself and not by inheritance: a new one without a
+# line here fails a test.
+PROBLEM_OF: dict[type[Exception], ProblemType] = {
+    encoder_errors.EncoderError: INTERNAL_ERROR,
+    encoder_errors.EmptyTextError: INVALID_INPUT,
+    encoder_errors.TruncatedTextError: INVALID_INPUT,
+    encoder_errors.CheckpointError: INTERNAL_ERROR,
+    encoder_errors.ProviderError: INTERNAL_ERROR,
+    encoder_errors.ParityError: INTERNAL_ERROR,
+    index_errors.IndexingError: INTERNAL_ERROR,
+    index_errors.DocumentError: INVALID_INPUT,
+    index_errors.CorpusError: INTERNAL_ERROR,
+    index_errors.StoreError: INTERNAL_ERROR,
+    index_errors.FingerprintMismatchError: INTERNAL_ERROR,
+    index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
+    index_errors.SnapshotError: INTERNAL_ERROR,
+    service_errors.ServiceError: INTERNAL_ERROR,
+    service_errors.SettingsError: INTERNAL_ERROR,
+    service_errors.InvalidInputError: INVALID_INPUT,
+    service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
+    service_errors.BodyTooLargeError: BODY_TOO_LARGE,
+    service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
+    service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
+    service_errors.OverloadedError: OVERLOADED,
+    service_errors.EncodingFailedError: ENCODING_FAILED,
+    service_errors.UnavailableError: NOT_READY,
+    service_errors.NotReadyError: NOT_READY,
+    service_errors.ShuttingDownError: SHUTTING_DOWN,
+}

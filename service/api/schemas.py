@@ -1,0 +1,292 @@
+"""Requests and answers of the API. Limits that are settings are checked behind it, not here."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from encoder.blocks import Receipt
+from index.document import MAX_ID_CHARACTERS, MAX_TITLE_CHARACTERS, Document
+from index.errors import DocumentError
+from index.sqlite_store import StoredDocument
+from service.encoding import PointedText
+from service.errors import FieldError, InvalidInputError
+from service.indexing import IndexedDocuments
+from service.matching import Matches, Query, StoredQuery
+from service.metrics import Stage
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _whole_characters(text: str) -> str:
+    if _LONE_SURROGATE.search(text):
+        raise ValueError("has a lone surrogate, which is no character")
+    return text
+
+
+def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        _whole_characters(json.dumps(metadata, ensure_ascii=False, allow_nan=False))
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+    return metadata
+
+
+def _no_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+Characters = Annotated[str, AfterValidator(_whole_characters)]
+DocumentId = Annotated[Characters, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
+Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+Metadata = Annotated[dict[str, JsonValue], AfterValidator(_sendable)]
+
+
+def optional(**field: Any) -> Any:
+    """Describe a field that may be left out and has no default that a client could send."""
+    return Field(default=None, json_schema_extra=_no_default, **field)
+
+
+class Body(BaseModel):
+    """A request body: no unknown field, no value of another type, no null."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        if value is None:
+            raise ValueError("must not be null")
+        return value
+
+
+class QueryBody(Body):
+    """One of several queries."""
+
+    text: Characters | SkipJsonSchema[None] = optional(description="Text of a document.")
+    id: DocumentId | SkipJsonSchema[None] = optional(
+        description="Id of a stored document, which is left out of its own matches.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        _exactly_one(text=self.text, id=self.id)
+        return self
+
+
+class MatchRequest(Body):
+    """What to match: exactly one of `text`, `id` and `queries`."""
+
+    text: Characters | SkipJsonSchema[None] = optional(description="Text of a document.")
+    id: DocumentId | SkipJsonSchema[None] = optional(
+        description="Id of a stored document, which is left out of its own matches.",
+    )
+    queries: Annotated[list[QueryBody], Field(min_length=1)] | SkipJsonSchema[None] = optional(
+        description="Several queries; at most `max_queries_per_request` (see /version).",
+    )
+    top_k: Annotated[int, Field(ge=1)] | SkipJsonSchema[None] = optional(
+        description="Matches to give for each query; at most `max_top_k`, "
+        "`default_top_k` when not given (see /version).",
+    )
+    min_score: Cosine | SkipJsonSchema[None] = optional(
+        description="Give no match under this cosine."
+    )
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        _exactly_one(text=self.text, id=self.id, queries=self.queries)
+        return self
+
+    def to_queries(self) -> list[Query]:
+        """Return the queries, each with the pointer to its place in the request."""
+        if self.queries is None:
+            return [_query("#", self.text, self.id)]
+        return [
+            _query(f"#/queries/{number}", query.text, query.id)
+            for number, query in enumerate(self.queries)
+        ]
+
+
+class DocumentBody(Body):
+    """A document to store."""
+
+    id: DocumentId = Field(description="Your own id; a document of the same id is replaced.")
+    text: Characters = Field(
+        description="The whole text; at most `max_text_characters` (see /version)."
+    )
+    title: Characters = Field(default="", max_length=MAX_TITLE_CHARACTERS)
+    metadata: Metadata = Field(
+        default_factory=dict, description="Any JSON object; given back with every match."
+    )
+
+
+class IndexRequest(Body):
+    """Documents to insert or replace, all or none of them."""
+
+    documents: list[DocumentBody] = Field(
+        min_length=1, description="At most `max_documents_per_request` (see /version)."
+    )
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning.",
+    )
+
+    def to_documents(self) -> list[Document]:
+        """Return the documents.
+
+        Raises:
+            InvalidInputError: fields are refused; names all of them.
+        """
+        documents: list[Document] = []
+        refused: list[FieldError] = []
+        for number, body in enumerate(self.documents):
+            try:
+                documents.append(Document(body.id, body.text, body.title, body.metadata))
+            except DocumentError as error:
+                refused.append(FieldError(f"#/documents/{number}/{error.field}", error.reason))
+        if refused:
+            raise InvalidInputError(refused)
+        return documents
+
+
+class ReceiptBody(BaseModel):
+    """What was read of a document and what was left out."""
+
+    tokens: int = Field(description="Tokens of the whole text.")
+    tokens_read: int = Field(description="Tokens that reached the encoder.")
+    blocks: int = Field(description="Sentence blocks read.")
+    blocks_left_out: int = Field(description="Sentence blocks beyond what the checkpoint reads.")
+
+
+class MatchBody(BaseModel):
+    """A document that matches."""
+
+    id: str
+    score: float = Field(description="Cosine of the two document vectors.")
+    title: str
+    metadata: dict[str, JsonValue]
+
+
+class Answer(BaseModel):
+    """What every answer that used the index says of how it was made."""
+
+    timings: dict[str, float] = Field(description="Milliseconds of each stage.")
+    checkpoint: str = Field(description="Name of the checkpoint that made the vectors.")
+    generation: int = Field(description="Generation of the index.")
+
+
+class MatchResponse(Answer):
+    """The matches of one document, best first."""
+
+    matches: list[MatchBody]
+    receipt: ReceiptBody
+
+
+class MatchesResponse(BaseModel):
+    """The matches of several documents, in the order of the queries."""
+
+    results: list[MatchResponse]
+
+
+class IndexedBody(BaseModel):
+    """A document that was stored."""
+
+    id: str
+    receipt: ReceiptBody
+    unchanged: bool = Field(
+        description="The same text was stored already: it was not encoded again, at most title "
+        "and metadata were replaced."
+    )
+
+
+class IndexResponse(Answer):
+    """The documents that were stored: durable, and found by the next match."""
+
+    indexed: int = Field(description="Documents stored.")
+    documents: list[IndexedBody]
+
+
+class DocumentResponse(BaseModel):
+    """A stored document."""
+
+    id: str
+    title: str
+    metadata: dict[str, JsonValue]
+    receipt: ReceiptBody
+    indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
+    text: str | SkipJsonSchema[None] = optional(description="Only with `?text=true`.")
+
+
+def match_response(matches: Matches, checkpoint: str) -> MatchResponse:
+    """Shape the answer to one query."""
+    return MatchResponse(
+        matches=[MatchBody(**asdict(match)) for match in matches.matches],
+        receipt=_receipt(matches.receipt),
+        timings=_milliseconds(matches.seconds),
+        checkpoint=checkpoint,
+        generation=matches.generation,
+    )
+
+
+def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
+    """Shape the answer to POST /index."""
+    return IndexResponse(
+        indexed=len(indexed.documents),
+        documents=[
+            IndexedBody(id=item.id, receipt=_receipt(item.receipt), unchanged=item.unchanged)
+            for item in indexed.documents
+        ],
+        timings=_milliseconds(indexed.seconds),
+        checkpoint=checkpoint,
+        generation=indexed.generation,
+    )
+
+
+def document_response(stored: StoredDocument, *, with_text: bool) -> DocumentResponse:
+    """Shape the answer to GET /documents/{id}."""
+    document = stored.document
+    return DocumentResponse(
+        id=document.id,
+        title=document.title,
+        metadata=dict(document.metadata),
+        receipt=_receipt(stored.receipt),
+        indexed_at=stored.indexed_at,
+        text=document.text if with_text else None,
+    )
+
+
+def _query(place: str, text: str | None, document_id: str | None) -> Query:
+    if text is not None:
+        return PointedText(f"{place}/text", text)
+    return StoredQuery(f"{place}/id", str(document_id))
+
+
+def _exactly_one(**given: object) -> None:
+    if sum(value is not None for value in given.values()) != 1:
+        raise ValueError(f"give exactly one of {', '.join(given)}")
+
+
+def _receipt(receipt: Receipt) -> ReceiptBody:
+    return ReceiptBody(**asdict(receipt))
+
+
+def _milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:
+    return {stage: round(duration * 1000, 3) for stage, duration in seconds.items()}

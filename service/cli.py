@@ -1,0 +1,51 @@
+"""`longmatch`: the one command, composed of what `encoder`, `index` and `service` offer."""
+
+import sys
+
+import typer
+from pydantic import ValidationError
+
+from encoder.errors import EmptyTextError, EncoderError
+from index.errors import DocumentError, IndexingError
+from service.commands import checkpoints, corpora, evaluation, serving
+from service.commands.common import REFUSED, USAGE, console
+from service.console import printable
+from service.errors import ServiceError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Find the documents that match a long document.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    corpora.index,
+    serving.serve,
+    corpora.match,
+    corpora.embed,
+    evaluation.evaluate,
+    checkpoints.create_checkpoint,
+    checkpoints.export,
+    serving.demo,
+):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command; errors that we know are one line on standard error."""
+    try:
+        app()
+    except (EmptyTextError, DocumentError) as error:
+        sys.exit(_fail(error, REFUSED))
+    except (EncoderError, IndexingError, ServiceError, OSError) as error:
+        sys.exit(_fail(error, USAGE))
+    except ValidationError as error:
+        first = error.errors()[0]
+        sys.exit(_fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", USAGE))
+
+
+def _fail(error: object, status: int) -> int:
+    console.print(f"error: {printable(str(error))}", markup=False, style="red")
+    return status

@@ -1,0 +1,1 @@
+"""The commands of `longmatch`, one file for each kind of work."""

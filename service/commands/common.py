@@ -1,0 +1,84 @@
+"""What the commands share: options, an opened checkpoint, output."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.data_directory import DataDirectory, open_data_directory
+
+OK, REFUSED, USAGE = 0, 1, 2
+DEFAULT_DATA = Path("longmatch-data")
+
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+CorpusArgument = Annotated[
+    Path, typer.Argument(help="A folder of files, JSON Lines, a BEIR folder, or one file.")
+]
+DataOption = Annotated[
+    Path, typer.Option(envvar="LONGMATCH_DATA", help="The data directory; made when missing.")
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(envvar="LONGMATCH_CHECKPOINT", help="Another checkpoint than the one that ships."),
+]
+PrecisionOption = Annotated[
+    str | None, typer.Option(help="int8, fp16 or fp32; the best for the device when not given.")
+]
+ProviderOption = Annotated[
+    list[str] | None, typer.Option("--provider", help="cuda, cpu, …; may be given again.")
+]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="One for each core by default.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A checkpoint ready to encode."""
+
+    checkpoint: Checkpoint
+    tokenizer: BlockTokenizer
+    encoder: OnnxEncoder
+
+
+def load(
+    checkpoint: Path | None,
+    precision: str | None,
+    providers: list[str] | None,
+    threads: int | None,
+) -> Loaded:
+    """Open a checkpoint with its tokenizer and its graphs."""
+    opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    encoder = OnnxEncoder(opened, precision=precision, providers=providers, threads=threads)
+    encoder.warm_up()
+    return Loaded(opened, BlockTokenizer(opened), encoder)
+
+
+def print_json(value: object) -> None:
+    """Print a result to standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+@contextmanager
+def opened(
+    data: Path, checkpoint: Checkpoint, *, read_only: bool = False
+) -> Iterator[DataDirectory]:
+    """Open a data directory for the time of a command."""
+    directory = open_data_directory(
+        data,
+        fingerprint=checkpoint.fingerprint,
+        dimension=checkpoint.dimension,
+        read_only=read_only,
+    )
+    try:
+        yield directory
+    finally:
+        directory.close()

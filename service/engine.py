@@ -1,0 +1,133 @@
+"""The one composition root: everything that the service works with, opened once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.data_directory import DataDirectory, open_data_directory
+from service.admission import Admission
+from service.errors import SettingsError
+from service.metrics import Metrics, create_metrics
+from service.scheduler import EncodeScheduler
+from service.settings import Settings
+
+READER_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What `open_engine` opened; behaviour is in the functions that take it.
+
+    Attributes:
+        settings: what it was opened with.
+        checkpoint: which encoder.
+        tokenizer: text -> sentence blocks.
+        encoder: sentence blocks -> vectors.
+        data: documents, vectors, index.
+        scheduler: the queue in front of the encoder.
+        admission: the bound on requests in the house.
+        readers: the threads that tokenise, search and read the store.
+        writer: the one thread that changes store and index, so that the index meets the changes
+            in the order of the store.
+        metrics: where everything is counted.
+    """
+
+    settings: Settings
+    checkpoint: Checkpoint
+    tokenizer: BlockTokenizer
+    encoder: OnnxEncoder
+    data: DataDirectory
+    scheduler: EncodeScheduler
+    admission: Admission
+    readers: ThreadPoolExecutor
+    writer: ThreadPoolExecutor
+    metrics: Metrics
+
+
+def open_engine(settings: Settings) -> Engine:
+    """Load and verify the checkpoint, open the data, start the workers and warm up.
+
+    Raises:
+        SettingsError: the queue could not hold the longest document.
+        EncoderError: the checkpoint, the execution provider or the golden batch fails.
+        IndexingError: the data directory is in use, damaged or of another checkpoint.
+    """
+    checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
+    _check_queue(settings, checkpoint)
+    encoder = OnnxEncoder(
+        checkpoint,
+        precision=settings.precision,
+        providers=settings.providers or None,
+        threads=settings.threads,
+    )
+    encoder.warm_up()
+    metrics = create_metrics()
+    with ExitStack() as opened:
+        data = open_data_directory(
+            settings.data, fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
+        )
+        opened.callback(data.close)
+        scheduler = EncodeScheduler(
+            encoder, max_queue_tokens=settings.max_queue_tokens, metrics=metrics
+        )
+        opened.callback(scheduler.close)
+        engine = Engine(
+            settings=settings,
+            checkpoint=checkpoint,
+            tokenizer=BlockTokenizer(checkpoint),
+            encoder=encoder,
+            data=data,
+            scheduler=scheduler,
+            admission=Admission(settings.max_active_requests),
+            readers=ThreadPoolExecutor(READER_THREADS, "reader"),
+            writer=ThreadPoolExecutor(1, "writer"),
+            metrics=metrics,
+        )
+        metrics.build_info.labels(
+            installed_version(), checkpoint.name, encoder.precision, encoder.provider
+        ).set(1)
+        record_index(engine)
+        opened.pop_all()
+    return engine
+
+
+def close_engine(engine: Engine) -> None:
+    """Stop the workers, let writes end, and close the data; who still waits gets an error."""
+    engine.scheduler.close()
+    engine.readers.shutdown()
+    engine.writer.shutdown()
+    engine.data.close()
+
+
+def is_ready(engine: Engine) -> bool:
+    """Say whether the engine can work: it is open and every encoder thread runs."""
+    return engine.scheduler.alive
+
+
+def record_index(engine: Engine) -> None:
+    """Set the metrics that describe the index."""
+    index = engine.data.index
+    engine.metrics.index_documents.set(len(index))
+    engine.metrics.index_generation.set(index.generation)
+    engine.metrics.index_lists.set(index.nlist)
+
+
+def installed_version() -> str:
+    """Return the version of the installed package, or "unknown" in a bare source tree."""
+    try:
+        return version("longmatch")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
+    longest = checkpoint.max_blocks * checkpoint.block_length
+    if settings.max_queue_tokens < longest:
+        raise SettingsError(
+            f"max_queue_tokens is {settings.max_queue_tokens}, but checkpoint {checkpoint.name} "
+            f"reads documents of up to {longest} tokens: the queue must hold one of them"
+        )

@@ -1,0 +1,128 @@
+"""What can go wrong in `service`.
+
+* ServiceError
+  * SettingsError            the settings contradict the checkpoint
+  * InvalidInputError        fields of a request are refused; names each of them
+  * UnsupportedMediaTypeError   the body is not declared as JSON
+  * BodyTooLargeError        the body has more bytes than are read
+  * RequestTooLargeError     the documents of one request have more tokens than the queue holds
+  * DocumentNotFoundError    no document has the id
+  * OverloadedError          the queue is full; says when to come back
+  * EncodingFailedError      the encoder failed while it worked on the request
+  * UnavailableError         the service cannot work
+    * NotReadyError          it is not open yet, or it is broken
+    * ShuttingDownError      it is closing
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+RejectionReason = Literal["queue_tokens", "active_requests"]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One refused field of a request.
+
+    Attributes:
+        pointer: JSON pointer to it, as a URI fragment: "#/documents/3/text".
+        detail: what is wrong, without the value.
+        limit: the limit that was passed, where there is one.
+        tokens: tokens of the text, where the limit counts tokens.
+    """
+
+    pointer: str
+    detail: str
+    limit: int | None = None
+    tokens: int | None = None
+
+
+class ServiceError(Exception):
+    """Base of every error that `service` raises on purpose."""
+
+
+class SettingsError(ServiceError):
+    """The settings contradict the checkpoint that they name."""
+
+
+class InvalidInputError(ServiceError):
+    """Fields of a request are refused."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
+        self.errors = tuple(errors)
+
+
+class UnsupportedMediaTypeError(ServiceError):
+    """The body of a request is not declared as JSON."""
+
+    def __init__(self) -> None:
+        super().__init__("send the body as JSON, with Content-Type: application/json")
+
+
+class BodyTooLargeError(ServiceError):
+    """The body of a request has more bytes than are read."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body is larger than {limit} bytes")
+        self.limit = limit
+
+
+class RequestTooLargeError(ServiceError):
+    """The documents of one request have together more tokens than the queue holds."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(
+            f"the documents of this request have {tokens} tokens to read, "
+            f"and one request may have {limit}: send fewer documents at a time"
+        )
+        self.tokens = tokens
+        self.limit = limit
+
+
+class DocumentNotFoundError(ServiceError):
+    """No document has the id."""
+
+    def __init__(self, document_id: str, pointer: str | None = None) -> None:
+        super().__init__(f"there is no document with the id {document_id!r}")
+        self.pointer = pointer
+
+
+class OverloadedError(ServiceError):
+    """The queue is full.
+
+    Attributes:
+        retry_after: whole seconds after which there should be room.
+        reason: which bound was reached.
+    """
+
+    def __init__(self, retry_after: int, reason: RejectionReason) -> None:
+        super().__init__(f"more work is waiting than the service takes: retry in {retry_after} s")
+        self.retry_after = retry_after
+        self.reason = reason
+
+
+class EncodingFailedError(ServiceError):
+    """The encoder failed while it worked on the request; the cause is chained and logged."""
+
+    def __init__(self) -> None:
+        super().__init__("the document could not be encoded")
+
+
+class UnavailableError(ServiceError):
+    """The service cannot work."""
+
+
+class NotReadyError(UnavailableError):
+    """The service is not open yet, or a part of it has died."""
+
+    def __init__(self, reason: str = "the service is not open yet") -> None:
+        super().__init__(reason)
+
+
+class ShuttingDownError(UnavailableError):
+    """The service is closing."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is shutting down")

@@ -1,0 +1,173 @@
+"""The second visible way: documents -> the store, and the index that is found by the next match."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from encoder.blocks import Receipt
+from index.data_directory import DataDirectory
+from index.document import Document
+from index.sqlite_store import Entry, StoredDocument
+from service.encoding import PointedText, encode_texts
+from service.engine import Engine, record_index
+from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
+from service.metrics import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """One document that was stored.
+
+    Attributes:
+        id: of the document.
+        receipt: what was read of it.
+        unchanged: the text was stored already; at most title and metadata were replaced.
+    """
+
+    id: str
+    receipt: Receipt
+    unchanged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDocuments:
+    """The answer to one call.
+
+    Attributes:
+        documents: in the order given.
+        generation: of the index that holds them.
+        seconds: time of each stage, added up over the documents.
+    """
+
+    documents: tuple[Indexed, ...]
+    generation: int
+    seconds: Mapping[Stage, float]
+
+
+async def index_documents(
+    engine: Engine, documents: Sequence[Document], *, strict: bool = False
+) -> IndexedDocuments:
+    """Insert or replace documents; at return they are durable and the next match finds them.
+
+    All are encoded before the first is stored, and all are stored in one transaction: when one
+    is refused, nothing is changed. A document whose text is stored already is not encoded again.
+
+    Args:
+        engine: where to.
+        documents: with different ids.
+        strict: refuse rather than leave a part of a text out.
+
+    Raises:
+        InvalidInputError: too many documents, an id twice, or a text is refused.
+        ServiceError: the other errors of `encode_texts`.
+        StoreError: the store could not be written; nothing was stored.
+    """
+    _check(engine, documents)
+    loop = asyncio.get_running_loop()
+    known = await loop.run_in_executor(engine.readers, _unchanged, engine.data, documents)
+    new = [
+        (PointedText(f"#/documents/{number}/text", document.text), document)
+        for number, document in enumerate(documents)
+        if document.id not in known
+    ]
+    encoded = await encode_texts(engine, [text for text, _ in new], strict=strict)
+    entries = dict(known)
+    for (_, document), read in zip(new, encoded, strict=True):
+        entries[document.id] = Entry(document, read.vector, read.receipt)
+    ordered = [entries[document.id] for document in documents]
+    # One job of the one writer thread: it runs to its end even when the client leaves meanwhile.
+    storing = await loop.run_in_executor(engine.writer, _put, engine, ordered)
+    return IndexedDocuments(
+        documents=tuple(
+            Indexed(entry.document.id, entry.receipt, entry.document.id in known)
+            for entry in ordered
+        ),
+        generation=engine.data.index.generation,
+        seconds=_added_up([read.seconds for read in encoded] + [{"store": storing}]),
+    )
+
+
+async def delete_document(engine: Engine, document_id: str) -> None:
+    """Delete one document; at return the deletion is durable and no match finds it.
+
+    Raises:
+        DocumentNotFoundError: it is not there.
+        StoreError: the store could not be written.
+    """
+    loop = asyncio.get_running_loop()
+    if not await loop.run_in_executor(engine.writer, _delete, engine, document_id):
+        raise DocumentNotFoundError(document_id)
+
+
+async def find_document(engine: Engine, document_id: str) -> StoredDocument:
+    """Return one stored document.
+
+    Raises:
+        DocumentNotFoundError: it is not there.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.run_in_executor(engine.readers, engine.data.store.find, [document_id])
+    if document_id not in found:
+        raise DocumentNotFoundError(document_id)
+    return found[document_id]
+
+
+def _check(engine: Engine, documents: Sequence[Document]) -> None:
+    limit = engine.settings.max_documents_per_request
+    if len(documents) > limit:
+        raise InvalidInputError(
+            [FieldError("#/documents", f"has more than {limit} documents", limit)]
+        )
+    seen: set[str] = set()
+    twice: list[FieldError] = []
+    for number, document in enumerate(documents):
+        if document.id in seen:
+            twice.append(FieldError(f"#/documents/{number}/id", "is given twice"))
+        seen.add(document.id)
+    if twice:
+        raise InvalidInputError(twice)
+
+
+def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, Entry]:
+    """Return an entry, with the stored vector, for each document whose text is stored already."""
+    hashes = data.store.content_hashes([document.id for document in documents])
+    same = [d for d in documents if hashes.get(d.id) == d.content_hash]
+    stored = data.store.find([document.id for document in same])
+    ids, rows = data.store.vectors([found.vector_id for found in stored.values()])
+    vectors = dict(zip(ids.tolist(), rows, strict=True))
+    return {
+        document.id: Entry(document, vectors[found.vector_id], found.receipt)
+        for document in same
+        # Another request may have changed or deleted it since the hashes were read.
+        if (found := stored.get(document.id))
+        and found.document.content_hash == document.content_hash
+        and found.vector_id in vectors
+    }
+
+
+def _put(engine: Engine, entries: Sequence[Entry]) -> float:
+    """Store entries and make the index follow; return the seconds."""
+    started = time.perf_counter()
+    change = engine.data.store.put(entries)
+    engine.data.index.apply(change)
+    record_index(engine)
+    seconds = time.perf_counter() - started
+    engine.metrics.stage_duration.labels("store").observe(seconds)
+    return seconds
+
+
+def _delete(engine: Engine, document_id: str) -> bool:
+    """Delete a document and make the index follow; return whether it was there."""
+    change = engine.data.store.delete([document_id])
+    engine.data.index.apply(change)
+    record_index(engine)
+    return len(change.removed) > 0
+
+
+def _added_up(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
+    total: dict[Stage, float] = {}
+    for part in parts:
+        for stage, seconds in part.items():
+            total[stage] = total.get(stage, 0.0) + seconds
+    return total

@@ -1,0 +1,96 @@
+"""Every Prometheus metric of the service, and nowhere else."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+Stage = Literal["tokenize", "queue", "encode", "search", "fetch", "store"]
+
+# The buckets that OpenTelemetry recommends for `http.server.request.duration`.
+DURATION_BUCKETS = (
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+)  # fmt: skip
+TOKEN_BUCKETS = tuple(float(2**power) for power in range(4, 21))
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The metrics of one engine, on a registry of their own."""
+
+    registry: CollectorRegistry
+    requests: Counter
+    request_duration: Histogram
+    stage_duration: Histogram
+    queue_tokens: Gauge
+    admission_rejected: Counter
+    document_tokens: Histogram
+    documents_truncated: Counter
+    tokens_left_out: Counter
+    encoded_tokens: Counter
+    encoded_blocks: Counter
+    cancelled: Counter
+    index_documents: Gauge
+    index_generation: Gauge
+    index_lists: Gauge
+    ready: Gauge
+    build_info: Gauge
+
+
+def create_metrics() -> Metrics:
+    """Make the metrics, with those of the process, the platform and the garbage collector."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+
+    def counter(name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"longmatch_{name}", description, labels, registry=registry)
+
+    def gauge(name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(f"longmatch_{name}", description, labels, registry=registry)
+
+    def histogram(
+        name: str, description: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(
+            f"longmatch_{name}", description, labels, registry=registry, buckets=buckets
+        )
+
+    return Metrics(
+        registry=registry,
+        requests=counter("requests_total", "Requests answered.", "route", "method", "code"),
+        request_duration=histogram(
+            "request_duration_seconds", "Time from request to answer.", DURATION_BUCKETS, "route"
+        ),
+        stage_duration=histogram(
+            "stage_duration_seconds", "Time of one stage of a request.", DURATION_BUCKETS, "stage"
+        ),
+        queue_tokens=gauge("queue_tokens", "Tokens admitted and not encoded yet."),
+        admission_rejected=counter(
+            "admission_rejected_total", "Requests refused because of overload.", "reason"
+        ),
+        document_tokens=histogram("document_tokens", "Tokens of a document.", TOKEN_BUCKETS),
+        documents_truncated=counter(
+            "documents_truncated_total", "Documents of which a part was left out."
+        ),
+        tokens_left_out=counter("tokens_left_out_total", "Tokens that were not read."),
+        encoded_tokens=counter("encoded_tokens_total", "Tokens encoded."),
+        encoded_blocks=counter("encoded_blocks_total", "Sentence blocks encoded."),
+        cancelled=counter("cancelled_total", "Requests whose client left before the answer."),
+        index_documents=gauge("index_documents", "Documents in the index."),
+        index_generation=gauge("index_generation", "Generation of the index."),
+        index_lists=gauge("index_lists", "Inverted lists of the index; one is a full scan."),
+        ready=gauge("ready", "1 when the service is ready, else 0."),
+        build_info=gauge(
+            "build_info", "What is running.", "version", "checkpoint", "precision", "provider"
+        ),
+    )

@@ -1,0 +1,89 @@
+"""Every setting of the service: its name, type, default and meaning."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+LogLevel = Literal["critical", "error", "warning", "info", "debug"]
+
+
+class Settings(BaseSettings):
+    """Settings of the service, read from `LONGMATCH_*` variables or given by name."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LONGMATCH_", env_ignore_empty=True, extra="forbid", frozen=True
+    )
+
+    data: Path = Field(
+        default=Path("longmatch-data"),
+        description="The data directory: documents, vectors, index, snapshots. Made when missing.",
+    )
+    checkpoint: Path | None = Field(
+        default=None, description="The checkpoint directory; the one that ships when not given."
+    )
+    precision: str | None = Field(
+        default=None,
+        description="Which graphs of the checkpoint to run (int8, fp16, fp32); "
+        "the best one for the device when not given.",
+    )
+    providers: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="ONNX Runtime execution providers in order of preference, separated by "
+        "commas; CUDA when it is there, else CPU, when not given.",
+    )
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="Encoder threads; one for each core that may be used when not given.",
+    )
+    max_queue_tokens: int = Field(
+        default=262_144,
+        ge=1,
+        description="Tokens that may wait for the encoder, of all requests together; more are "
+        "refused with 503. Must hold the longest document that the checkpoint reads.",
+    )
+    max_active_requests: int = Field(
+        default=256,
+        ge=1,
+        description="Requests that may be worked on at a time; more are refused with 503.",
+    )
+    max_body_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1, description="Bytes of a request body."
+    )
+    max_text_characters: int = Field(
+        default=2_000_000, ge=1, description="Characters of the text of one document."
+    )
+    max_documents_per_request: int = Field(
+        default=256, ge=1, description="Documents in one POST /index."
+    )
+    max_queries_per_request: int = Field(
+        default=32, ge=1, description="Queries in one POST /match."
+    )
+    max_top_k: int = Field(default=1000, ge=1, description="Matches that may be asked for.")
+    default_top_k: int = Field(
+        default=10, ge=1, description="Matches given when the request does not say how many."
+    )
+    drain_seconds: float = Field(
+        default=30.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long requests may take to finish after the service was told to stop.",
+    )
+    log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
+
+    @field_validator("providers", mode="before")
+    @classmethod
+    def _split_providers(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @model_validator(mode="after")
+    def _default_within_limit(self) -> "Settings":
+        if self.default_top_k > self.max_top_k:
+            raise ValueError(
+                f"default_top_k ({self.default_top_k}) is over max_top_k ({self.max_top_k})"
+            )
+        return self

@@ -1,0 +1,99 @@
+"""What tests of more than one package share: a tiny checkpoint, really initialised and exported."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint
+from encoder.create import Recipe, create_checkpoint
+from encoder.export import export_checkpoint
+
+TINY = Recipe(
+    name="tiny",
+    architecture="smith",
+    block_length=16,
+    max_blocks=64,
+    long_sentence="split",
+    language="en",
+    dimension=32,
+    initialise_from_bert=True,
+    begin_as_mean=True,
+    model={
+        "sentence_layers": 2,
+        "document_layers": 1,
+        "pooling": "mean",
+        "combine": "attention",
+        "attention_size": 8,
+    },
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_recipe() -> Recipe:
+    """Blocks of 16 tokens, 64 of them, 32 wide."""
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT-architecture checkpoint folder as a hub would give it: 2 layers, 32 wide, random."""
+    folder = tmp_path_factory.mktemp("bert")
+    config = {
+        "model_type": "bert",
+        "vocab_size": 30_522,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 64,
+        "layer_norm_eps": 1e-12,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.copy(DEFAULT_CHECKPOINT / TOKENIZER, folder / TOKENIZER)
+    torch.manual_seed(1)
+    save_file(bert_tensors(), folder / "model.safetensors")
+    return folder
+
+
+def bert_tensors() -> dict[str, torch.Tensor]:
+    """Random weights under the names that BERT checkpoints use."""
+    tensors = {
+        "embeddings.word_embeddings.weight": torch.randn(30_522, 32),
+        "embeddings.position_embeddings.weight": torch.randn(64, 32) * 0.1,
+        "embeddings.token_type_embeddings.weight": torch.randn(2, 32) * 0.1,
+        "embeddings.LayerNorm.weight": torch.ones(32),
+        "embeddings.LayerNorm.bias": torch.zeros(32),
+    }
+    shapes = {
+        "attention.self.query": (32, 32),
+        "attention.self.key": (32, 32),
+        "attention.self.value": (32, 32),
+        "attention.output.dense": (32, 32),
+        "intermediate.dense": (64, 32),
+        "output.dense": (32, 64),
+    }
+    for layer in range(2):
+        for name, shape in shapes.items():
+            tensors[f"encoder.layer.{layer}.{name}.weight"] = torch.randn(shape) * 0.1
+            tensors[f"encoder.layer.{layer}.{name}.bias"] = torch.randn(shape[0]) * 0.1
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            tensors[f"encoder.layer.{layer}.{name}.weight"] = torch.ones(32)
+            tensors[f"encoder.layer.{layer}.{name}.bias"] = torch.zeros(32)
+    return tensors
+
+
+@pytest.fixture(scope="session")
+def tiny_weights(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A checkpoint with weights and no graphs yet."""
+    return create_checkpoint(TINY, str(tiny_bert), tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tiny_weights: Checkpoint) -> Path:
+    """The directory of a tiny checkpoint with graphs of every precision; do not change it."""
+    export_checkpoint(tiny_weights, ["fp32", "fp16", "int8"])
+    return tiny_weights.directory

@@ -1,0 +1,78 @@
+"""What every exported encoder must keep, in every precision (R14)."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.golden_texts import GOLDEN_TEXTS
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+
+ENCODERS = ["tiny-fp32", "tiny-fp16", "tiny-int8", "shipped-int8"]
+TEXTS = [*GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]
+
+
+@pytest.fixture(scope="module", params=ENCODERS)
+def encoder(request: pytest.FixtureRequest, tiny_checkpoint: Path) -> OnnxEncoder:
+    name, precision = request.param.split("-")
+    directory = tiny_checkpoint if name == "tiny" else DEFAULT_CHECKPOINT
+    return OnnxEncoder(load_checkpoint(directory), precision=precision, threads=2)
+
+
+@pytest.fixture(scope="module")
+def documents(encoder: OnnxEncoder) -> list[SentenceBlocks]:
+    tokenizer = BlockTokenizer(encoder.checkpoint)
+    return [tokenizer(text) for text in TEXTS]
+
+
+def test_shape_type_and_unit_norm(encoder: OnnxEncoder, documents: list[SentenceBlocks]) -> None:
+    encoded = encoder.encode(documents)
+    assert encoded.document_vectors.shape == (len(documents), encoder.dimension)
+    assert encoded.document_vectors.dtype == np.float32
+    for document, blocks in zip(documents, encoded.block_vectors, strict=True):
+        assert blocks.shape == (len(document.blocks), encoder.checkpoint.block_dimension)
+        assert np.allclose(np.linalg.norm(blocks, axis=1), 1, atol=1e-3)
+    assert np.allclose(np.linalg.norm(encoded.document_vectors, axis=1), 1, atol=1e-3)
+
+
+def test_batch_mates_change_nothing(encoder: OnnxEncoder, documents: list[SentenceBlocks]) -> None:
+    together = encoder.encode(documents).document_vectors
+    backwards = encoder.encode(documents[::-1]).document_vectors[::-1]
+    alone = np.concatenate([encoder.encode([d]).document_vectors for d in documents])
+    assert np.abs(together - alone).max() <= 1e-4
+    assert np.abs(together - backwards).max() <= 1e-4
+
+
+def test_the_same_again(encoder: OnnxEncoder, documents: list[SentenceBlocks]) -> None:
+    first, second = (encoder.encode(documents).document_vectors for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_packed_calls_give_what_single_calls_give(
+    encoder: OnnxEncoder, documents: list[SentenceBlocks]
+) -> None:
+    """The way of a GPU: several blocks a call, padded to a few shapes."""
+    if encoder.precision == "int8":
+        tolerance = 0.2  # the shared scale of dynamic int8: why a CPU takes one block a call
+    else:
+        tolerance = 1e-4 if encoder.precision == "fp32" else 2e-3
+    packed = OnnxEncoder(encoder.checkpoint, precision=encoder.precision)
+    packed.batch_tokens = 256
+    difference = (
+        packed.encode(documents).document_vectors - encoder.encode(documents).document_vectors
+    )
+    assert np.abs(difference).max() <= tolerance
+
+
+def test_nothing_to_encode(encoder: OnnxEncoder) -> None:
+    encoded = encoder.encode([])
+    assert encoded.document_vectors.shape == (0, encoder.dimension)
+    assert encoded.block_vectors == ()
+    assert encoder.encode_blocks([]).shape == (0, encoder.checkpoint.block_dimension)
+
+
+def test_the_golden_batch_holds(encoder: OnnxEncoder) -> None:
+    encoder.warm_up()

@@ -1,0 +1,167 @@
+"""Every metric and label that the dashboard and the alerts ask for is one that we expose."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from service.api.app import create_app
+from service.metrics import create_metrics
+from service.settings import Settings
+
+# What Prometheus adds to every series that it scrapes.
+TARGET_LABELS = {"instance", "job"}
+SUFFIXES = {
+    "counter": ("_total",),
+    "gauge": ("",),
+    "histogram": ("_bucket", "_sum", "_count"),
+}
+# Prometheus's own series, and those of the client library, which not every platform has.
+FOREIGN: dict[str, set[str]] = {
+    "up": set(),
+    "ALERTS": {"alertname", "alertstate", "severity"},
+    "process_cpu_seconds_total": set(),
+    "process_open_fds": set(),
+    "process_max_fds": set(),
+    "process_resident_memory_bytes": set(),
+    "process_start_time_seconds": set(),
+}
+WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right"}
+
+
+def exposed() -> dict[str, set[str]]:
+    """Labels of every series, by its name."""
+    metrics = create_metrics()
+    series = {name: labels | TARGET_LABELS for name, labels in FOREIGN.items()}
+    for field in fields(metrics):
+        metric: MetricWrapperBase | CollectorRegistry = getattr(metrics, field.name)
+        if isinstance(metric, CollectorRegistry):
+            continue
+        [family] = metric.describe()
+        for suffix in SUFFIXES[family.type]:
+            labels = set(metric._labelnames) | TARGET_LABELS
+            series[family.name + suffix] = labels | ({"le"} if suffix == "_bucket" else set())
+    return series
+
+
+def selectors(query: str) -> Iterator[tuple[str, set[str]]]:
+    """(metric, labels it is selected by) of each selector of a PromQL query."""
+    bare = re.sub(r'"[^"]*"', '""', query)
+    bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", bare)
+    bare = re.sub(r"\[[^]]*\]", " ", bare)
+    for match in re.finditer(r"([a-zA-Z_:][\w:]*)\s*(\{[^}]*\})?(\s*\()?", bare):
+        name, braces, call = match.groups()
+        if not call and name not in WORDS:
+            yield name, set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", braces or ""))
+
+
+def grouping_labels(query: str) -> set[str]:
+    lists = re.findall(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)", query)
+    return {label.strip() for found in lists for label in found.split(",") if label.strip()}
+
+
+def check(query: str) -> None:
+    series = exposed()
+    found = list(selectors(query))
+    assert found, query
+    known: set[str] = set()
+    for name, labels in found:
+        assert name in series, f"{name} is not exposed: {query}"
+        assert labels <= series[name], f"{name} has no {labels - series[name]}: {query}"
+        known |= series[name]
+    assert grouping_labels(query) <= known, query
+
+
+def dashboard_targets(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
+    return [target for panel in dashboard["panels"] for target in panel.get("targets", [])]
+
+
+def test_dashboard_asks_for_series_that_exist(dashboard: dict[str, Any]) -> None:
+    targets = dashboard_targets(dashboard)
+    assert targets
+    for target in targets:
+        check(target["expr"])
+
+
+def test_legends_name_labels_that_the_query_keeps(dashboard: dict[str, Any]) -> None:
+    for target in dashboard_targets(dashboard):
+        named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        if grouping_labels(target["expr"]):
+            assert named <= grouping_labels(target["expr"]), target["expr"]
+        else:
+            assert named <= TARGET_LABELS, target["expr"]
+
+
+def test_dashboard_variables_ask_for_series_that_exist(dashboard: dict[str, Any]) -> None:
+    queries = [
+        variable["query"]["query"]
+        for variable in dashboard["templating"]["list"]
+        if variable["type"] == "query"
+    ]
+    assert queries
+    for query in queries:
+        selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", query).groups()  # type: ignore[union-attr]
+        check(selector)
+        assert label in TARGET_LABELS
+
+
+def test_alerts_ask_for_series_that_exist(alerts: list[dict[str, Any]]) -> None:
+    assert alerts
+    for alert in alerts:
+        check(alert["expr"])
+
+
+def test_shares_are_of_every_route_that_works_and_of_no_other(
+    dashboard: dict[str, Any], alerts: list[dict[str, Any]]
+) -> None:
+    queries = [target["expr"] for target in dashboard_targets(dashboard)]
+    queries += [alert["expr"] for alert in alerts]
+    patterns = {found for query in queries for found in re.findall(r'route=~"([^"]*)"', query)}
+    [pattern] = patterns
+    app = create_app(Settings())
+    paths = set(app.openapi()["paths"])
+    operations = {path for path in paths if "operations" in tags(app, path)}
+    assert operations >= {"/livez", "/readyz", "/metrics", "/version"}
+    assert {path for path in paths if re.fullmatch(pattern, path)} == paths - operations
+
+
+def tags(app: FastAPI, path: str) -> set[str]:
+    return {tag for operation in app.openapi()["paths"][path].values() for tag in operation["tags"]}
+
+
+def test_alerts_on_one_route_name_one_that_exists(alerts: list[dict[str, Any]]) -> None:
+    named = {found for alert in alerts for found in re.findall(r'route="([^"]*)"', alert["expr"])}
+    assert named
+    assert named <= set(create_app(Settings()).openapi()["paths"])
+
+
+def test_every_metric_of_ours_is_watched(
+    dashboard: dict[str, Any], alerts: list[dict[str, Any]]
+) -> None:
+    queries = [target["expr"] for target in dashboard_targets(dashboard)]
+    queries += [alert["expr"] for alert in alerts]
+    asked = {name for query in queries for name, _ in selectors(query)}
+    metrics = create_metrics()
+    for family in metrics.registry.collect():
+        if family.name.startswith("longmatch_"):
+            assert any(name.startswith(family.name) for name in asked), family.name
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "rate(longmatch_request_total[5m])",
+        'longmatch_ready{route="/match"}',
+        "sum by (reason) (longmatch_requests_total)",
+        "longmatch_ready and http_requests_total > 0",
+        "longmatch_document_tokens",
+    ],
+)
+def test_the_check_itself_finds_what_is_wrong(wrong: str) -> None:
+    with pytest.raises(AssertionError):
+        check(wrong)

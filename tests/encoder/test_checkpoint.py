@@ -1,0 +1,108 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint, write_manifest
+from encoder.errors import CheckpointError
+from encoder.onnx_encoder import OnnxEncoder
+
+
+@pytest.fixture
+def copy(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "checkpoint"
+    shutil.copytree(tiny_checkpoint, target)
+    return target
+
+
+def test_the_shipped_checkpoint_is_whole() -> None:
+    checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
+    assert checkpoint.precisions == ("int8",)
+    OnnxEncoder(checkpoint).warm_up()
+
+
+def test_every_precision_is_listed(tiny_checkpoint: Path) -> None:
+    assert set(load_checkpoint(tiny_checkpoint).precisions) == {"fp32", "fp16", "int8"}
+
+
+def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=str(tmp_path)):
+        load_checkpoint(tmp_path)
+    with pytest.raises(CheckpointError, match="nowhere"):
+        load_checkpoint(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "manifest.json"])
+def test_a_missing_file_is_named(copy: Path, name: str) -> None:
+    (copy / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        load_checkpoint(copy)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_changed_file_is_named(copy: Path, name: str) -> None:
+    with (copy / name).open("a") as file:
+        file.write(" ")
+    with pytest.raises(CheckpointError, match=name):
+        load_checkpoint(copy)
+
+
+@pytest.mark.parametrize("graph", ["block_encoder.onnx", "document_encoder.onnx"])
+@pytest.mark.parametrize("damage", ["missing", "changed", "cut"])
+def test_a_damaged_graph_is_named(copy: Path, graph: str, damage: str) -> None:
+    path = copy / "int8" / graph
+    data = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    elif damage == "changed":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    else:
+        path.write_bytes(data[:-100])
+    with pytest.raises(CheckpointError, match=graph):
+        OnnxEncoder(load_checkpoint(copy), precision="int8")
+
+
+def test_a_graph_that_is_none_is_named(copy: Path) -> None:
+    (copy / "int8" / "block_encoder.onnx").write_bytes(b"not a graph")
+    write_manifest(copy)
+    with pytest.raises(CheckpointError, match=r"block_encoder\.onnx"):
+        OnnxEncoder(load_checkpoint(copy), precision="int8")
+
+
+@pytest.mark.parametrize(
+    "manifest", ["", "[]", "null", '{"format": 2}', '{"format": 1}', '{"format": 1, "files": 3}']
+)
+def test_a_manifest_that_is_not_understood(copy: Path, manifest: str) -> None:
+    (copy / "manifest.json").write_text(manifest)
+    with pytest.raises(CheckpointError, match=r"manifest|not understood"):
+        load_checkpoint(copy)
+
+
+def test_a_configuration_with_another_field_is_not_understood(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text()) | {"surprise": 1}
+    (copy / "config.json").write_text(json.dumps(config))
+    write_manifest(copy)
+    with pytest.raises(CheckpointError, match="surprise"):
+        load_checkpoint(copy)
+
+
+def test_the_fingerprint_follows_the_weights_and_not_the_precisions(copy: Path) -> None:
+    before = load_checkpoint(copy)
+    shutil.rmtree(copy / "fp16")
+    write_manifest(copy)
+    fewer = load_checkpoint(copy)
+    assert fewer.precisions == ("int8", "fp32")
+    assert fewer.fingerprint == before.fingerprint
+    with (copy / "weights.safetensors").open("ab") as file:
+        file.write(b"\0")
+    write_manifest(copy)
+    assert load_checkpoint(copy).fingerprint != before.fingerprint
+
+
+def test_a_checkpoint_without_its_weights_keeps_its_fingerprint(copy: Path) -> None:
+    before = load_checkpoint(copy).fingerprint
+    (copy / "weights.safetensors").unlink()
+    write_manifest(copy)
+    assert load_checkpoint(copy).fingerprint == before

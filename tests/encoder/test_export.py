@@ -1,0 +1,119 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import encoder.golden
+from encoder.checkpoint import PARITY, Checkpoint, load_checkpoint
+from encoder.create import Recipe, create_checkpoint, load_model, read_recipe
+from encoder.errors import CheckpointError, ParityError
+from encoder.export import export_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+
+RECIPES = Path(__file__).parents[2] / "encoder" / "recipes"
+
+
+@pytest.mark.parametrize(("blocks", "tokens"), [(1, 1), (1, 14), (5, 7), (33, 3)])
+def test_graphs_compute_what_the_model_computes(
+    tiny_checkpoint: Path, blocks: int, tokens: int
+) -> None:
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    model = load_model(checkpoint)
+    rng = np.random.default_rng(blocks)
+    rows = rng.integers(1_000, 20_000, (blocks, tokens))
+    ids = torch.tensor(
+        [[checkpoint.start_token, *row, checkpoint.end_token] for row in rows.tolist()]
+    )
+    with torch.no_grad():
+        expected_blocks = model.block_encoder(ids, torch.ones_like(ids))
+        expected = model(ids[None], torch.ones_like(ids)[None])[0]
+    encoder = OnnxEncoder(checkpoint, precision="fp32")
+    vectors = encoder.encode_blocks(rows.tolist())
+    assert np.abs(vectors - expected_blocks.numpy()).max() <= 1e-4
+    assert np.abs(encoder.encode_document(vectors) - expected.numpy()).max() <= 1e-4
+
+
+def test_parity_is_written_beside_the_graphs(tiny_checkpoint: Path) -> None:
+    report = json.loads((tiny_checkpoint / PARITY).read_text())
+    assert set(report) == {"fp32", "fp16", "int8"}
+    assert report["fp32"]["block_difference"] <= 1e-4
+
+
+def test_projections_stay_in_full_precision(tiny_checkpoint: Path) -> None:
+    for name in ("block_encoder.onnx", "document_encoder.onnx"):
+        graph = onnx.load(tiny_checkpoint / "int8" / name).graph
+        kept = [t for t in graph.initializer if t.name.startswith("projection.weight")]
+        assert [t.data_type for t in kept] == [onnx.TensorProto.FLOAT]
+        assert any(t.data_type == onnx.TensorProto.INT8 for t in graph.initializer)
+
+
+def test_a_failed_export_changes_nothing(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = create_checkpoint(tiny_recipe, str(tiny_bert), tmp_path / "c")
+    before = sorted(p.name for p in checkpoint.directory.rglob("*"))
+    monkeypatch.setitem(encoder.golden.MINIMUM_COSINE, "fp32", 1.1)
+    with pytest.raises(ParityError, match="fp32 block encoder"):
+        export_checkpoint(checkpoint, ["fp32"])
+    assert sorted(p.name for p in checkpoint.directory.rglob("*")) == before
+
+
+@pytest.mark.parametrize("precisions", [[], ["int4"]])
+def test_unknown_precisions_are_refused(tiny_weights: Checkpoint, precisions: list[str]) -> None:
+    with pytest.raises(CheckpointError, match="precision"):
+        export_checkpoint(tiny_weights, precisions)
+
+
+def test_a_checkpoint_without_weights_can_only_be_served(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    checkpoint = create_checkpoint(tiny_recipe, str(tiny_bert), tmp_path / "c")
+    (checkpoint.directory / "weights.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="can only be served"):
+        export_checkpoint(checkpoint, ["fp32"])
+
+
+def test_equal_seeds_give_equal_fingerprints(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    made = [
+        create_checkpoint(tiny_recipe, str(tiny_bert), tmp_path / str(n), seed=seed).fingerprint
+        for n, seed in enumerate([0, 0, 1])
+    ]
+    assert made[0] == made[1] != made[2]
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_makes_a_checkpoint(path: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    recipe = read_recipe(path)
+    if recipe.initialise_from_bert:  # of the tiny BERT at hand
+        model = recipe.model | {"sentence_layers": 2}
+        recipe = dataclasses.replace(recipe, dimension=32, model=model, block_length=32)
+    smith = load_model(create_checkpoint(recipe, str(tiny_bert), tmp_path / "c"))
+    ids = torch.randint(1_000, 20_000, (1, 3, 8))
+    with torch.no_grad():
+        vector = smith(ids, torch.ones_like(ids))
+    assert vector.shape == (1, recipe.dimension)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("name = ", "recipe"), ('name = "x"', "missing"), ("surprise = 1", "surprise")],
+)
+def test_a_recipe_that_is_not_understood(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(content)
+    with pytest.raises(CheckpointError, match=message):
+        read_recipe(path)
+
+
+def test_a_recipe_that_does_not_fit_its_bert(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    recipe = dataclasses.replace(tiny_recipe, dimension=48)
+    with pytest.raises(CheckpointError, match="dimension"):
+        create_checkpoint(recipe, str(tiny_bert), tmp_path / "c")

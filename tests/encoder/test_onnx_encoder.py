@@ -1,0 +1,103 @@
+import dataclasses
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint, load_checkpoint, write_manifest
+from encoder.errors import CheckpointError, ParityError, ProviderError
+from encoder.golden import read_golden_batch, write_golden_batch
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+
+TEXT = "One sentence here. Another one follows it, and it is longer. A third ends the text."
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def encoder(checkpoint: Checkpoint) -> OnnxEncoder:
+    return OnnxEncoder(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def document(checkpoint: Checkpoint) -> SentenceBlocks:
+    return BlockTokenizer(checkpoint)(TEXT)
+
+
+def test_a_cpu_takes_int8_and_one_block_a_call(encoder: OnnxEncoder) -> None:
+    assert (encoder.precision, encoder.provider) == ("int8", "CPUExecutionProvider")
+    assert encoder.batch_tokens == 0
+    assert encoder.threads >= 1
+
+
+@pytest.mark.parametrize("name", ["cpu", "CPU", "CPUExecutionProvider"])
+def test_providers_by_either_name(checkpoint: Checkpoint, name: str) -> None:
+    assert OnnxEncoder(checkpoint, providers=[name]).provider == "CPUExecutionProvider"
+
+
+def test_the_next_provider_is_taken_where_the_first_is_not_installed(
+    checkpoint: Checkpoint,
+) -> None:
+    assert OnnxEncoder(checkpoint, providers=["cuda", "cpu"]).provider == "CPUExecutionProvider"
+
+
+@pytest.mark.parametrize("providers", [["cuda"], ["nonsense"], []])
+def test_no_usable_provider_is_an_error(checkpoint: Checkpoint, providers: list[str]) -> None:
+    with pytest.raises(ProviderError, match="not installed"):
+        OnnxEncoder(checkpoint, providers=providers)
+
+
+def test_a_precision_that_is_not_there_is_named(checkpoint: Checkpoint) -> None:
+    with pytest.raises(CheckpointError, match=r"int4.*fp32"):
+        OnnxEncoder(checkpoint, precision="int4")
+
+
+def test_the_two_steps_are_what_encode_does(encoder: OnnxEncoder, document: SentenceBlocks) -> None:
+    blocks = encoder.encode_blocks(document.blocks)
+    encoded = encoder.encode([document])
+    assert np.array_equal(blocks, encoded.block_vectors[0])
+    assert np.array_equal(encoder.encode_document(blocks), encoded.document_vectors[0])
+
+
+def test_many_threads_get_their_own_answers(encoder: OnnxEncoder, checkpoint: Checkpoint) -> None:
+    tokenizer = BlockTokenizer(checkpoint)
+    documents = [tokenizer(f"Document number {n}. " * (n + 1)) for n in range(20)]
+    expected = encoder.encode(documents).document_vectors
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda d: encoder.encode([d]).document_vectors[0], documents * 3))
+    assert np.array_equal(np.stack(answers), np.concatenate([expected] * 3))
+
+
+def test_packing_never_passes_its_budget(checkpoint: Checkpoint) -> None:
+    encoder = OnnxEncoder(checkpoint)
+    encoder.batch_tokens = 128
+    blocks = [[7] * (1 + n % 14) for n in range(100)]
+    calls = list(encoder._calls(blocks))
+    assert sorted(row for rows in calls for row in rows) == list(range(100))
+    for rows in calls:
+        ids, mask = encoder._pad([blocks[row] for row in rows])
+        assert ids.size <= 128
+        assert ids.shape == mask.shape
+        assert ids.shape[0] & (ids.shape[0] - 1) == 0  # powers of two: few shapes
+
+
+def test_graphs_that_compute_something_else_are_refused_at_warm_up(
+    checkpoint: Checkpoint, encoder: OnnxEncoder, tmp_path: Path
+) -> None:
+    """As an int8 kernel that saturates would: the golden vectors are not what comes out."""
+    copy = tmp_path / "other"
+    shutil.copytree(checkpoint.directory, copy)
+    golden = read_golden_batch(checkpoint)
+    write_golden_batch(
+        copy, dataclasses.replace(golden, block_vectors=golden.block_vectors[::-1].copy())
+    )
+    write_manifest(copy)
+    with pytest.raises(ParityError, match="block encoder"):
+        OnnxEncoder(load_checkpoint(copy)).warm_up()

@@ -1,0 +1,117 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint, write_manifest
+from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
+from encoder.tokenizer import BlockTokenizer
+
+TEXT = "The first sentence is here. Then comes one that is longer, by far! Is this the end?"
+TOO_LONG = ("word " * 14 + "\n\n") * 70  # 70 blocks of 14 tokens
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Checkpoint:
+    return load_checkpoint(DEFAULT_CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(shipped: Checkpoint) -> BlockTokenizer:
+    return BlockTokenizer(shipped)
+
+
+@pytest.fixture(scope="module")
+def tiny_tokenizer(tiny_weights: Checkpoint) -> BlockTokenizer:
+    """Blocks of 14 tokens, 64 of them."""
+    return BlockTokenizer(tiny_weights)
+
+
+def test_offsets_are_the_text_of_each_block(tiny_tokenizer: BlockTokenizer) -> None:
+    blocks = tiny_tokenizer(TEXT)
+    assert [TEXT[start:end] for start, end in blocks.offsets] == [
+        "The first sentence is here.",
+        "Then comes one that is longer, by far!",
+        "Is this the end?",
+    ]
+
+
+def test_offsets_count_characters_not_bytes(tiny_tokenizer: BlockTokenizer) -> None:
+    text = "😀 Ünïcödé 漢字 here. " + TEXT
+    start, end = tiny_tokenizer(text).offsets[-1]
+    assert text[start:end].endswith("Is this the end?")
+
+
+def test_a_long_sentence_is_split_with_its_offsets(tiny_tokenizer: BlockTokenizer) -> None:
+    text = " ".join(["word"] * 30) + "."
+    blocks = tiny_tokenizer(text)
+    assert [len(block) for block in blocks.blocks] == [14, 14, 3]
+    assert "".join(text[a:b].replace(" ", "") for a, b in blocks.offsets) == "word" * 30 + "."
+
+
+def test_receipt_counts_what_is_left_out(tiny_tokenizer: BlockTokenizer) -> None:
+    receipt = tiny_tokenizer(TOO_LONG).receipt
+    assert receipt.tokens == 14 * 70
+    assert receipt.tokens_read == 14 * 64
+    assert receipt.blocks == 64
+    assert receipt.blocks_left_out == 6
+
+
+def test_strict_refuses_what_would_be_left_out(tiny_tokenizer: BlockTokenizer) -> None:
+    assert tiny_tokenizer(TEXT, strict=True).receipt.blocks_left_out == 0
+    with pytest.raises(TruncatedTextError) as caught:
+        tiny_tokenizer(TOO_LONG, strict=True)
+    assert (caught.value.tokens, caught.value.limit) == (14 * 70, 14 * 64)
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t ", "\x00", "\u200b\x00\x1f"])
+def test_a_text_without_a_token_is_refused(tokenizer: BlockTokenizer, text: str) -> None:
+    with pytest.raises(EmptyTextError):
+        tokenizer(text)
+
+
+def test_special_tokens_in_a_text_are_text(tokenizer: BlockTokenizer, shipped: Checkpoint) -> None:
+    tokens = tokenizer("A [SEP] in [CLS] the [PAD] text [MASK].").blocks[0]
+    assert not {shipped.start_token, shipped.end_token, shipped.padding_token} & set(tokens)
+
+
+def test_a_word_without_end_is_read_in_parts(tokenizer: BlockTokenizer) -> None:
+    assert tokenizer("a" * 1_000).receipt.tokens >= 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 1_000_000, "漢" * 200_000, "word " * 200_000, "a\ud800b \udfff", "a\x00b", "😀" * 100],
+)
+def test_hostile_texts_lose_no_place(tokenizer: BlockTokenizer, text: str) -> None:
+    blocks = tokenizer(text)
+    position = 0
+    for start, end in blocks.offsets:
+        assert position <= start < end <= len(text)
+        position = end
+    if not blocks.receipt.blocks_left_out:
+        assert blocks.receipt.tokens == blocks.receipt.tokens_read
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(st.characters(), max_size=400))
+def test_any_text_is_empty_or_read_in_order(tokenizer: BlockTokenizer, text: str) -> None:
+    try:
+        blocks = tokenizer(text)
+    except EmptyTextError:
+        return
+    assert len(blocks.offsets) == len(blocks.blocks) == blocks.receipt.blocks
+    assert sum(map(len, blocks.blocks)) == blocks.receipt.tokens_read
+    assert list(blocks.offsets) == sorted(blocks.offsets)
+    assert all(0 <= start < end <= len(text) for start, end in blocks.offsets)
+
+
+def test_a_broken_tokenizer_is_named(tiny_weights: Checkpoint, tmp_path: Path) -> None:
+    copy = tmp_path / "broken"
+    shutil.copytree(tiny_weights.directory, copy)
+    (copy / "tokenizer.json").write_text("{}")
+    write_manifest(copy)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
+        BlockTokenizer(load_checkpoint(copy))

@@ -1,0 +1,237 @@
+import resource
+import threading
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.errors import SnapshotError
+from index.faiss_index import (
+    ONE_LIST_BELOW,
+    FaissIndex,
+    choose_nlist,
+    default_nprobe,
+    load_faiss_index,
+    train_faiss_index,
+)
+from index.vector_index import Float32
+
+DIMENSION = 32
+
+
+def unit_vectors(count: int, seed: int) -> Float32:
+    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Float32:
+    return unit_vectors(ONE_LIST_BELOW, seed=1)
+
+
+@pytest.fixture(scope="module")
+def index(vectors: Float32) -> FaissIndex:
+    index = train_faiss_index(vectors, choose_nlist(len(vectors)))
+    index.add(np.arange(len(vectors)), vectors)
+    return index
+
+
+def recall(index: FaissIndex, vectors: Float32, nprobe: int | None) -> float:
+    """Recall@10 against exact search."""
+    queries = unit_vectors(200, seed=2)
+    exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :10]
+    found = index.search(queries, 10, nprobe=nprobe).ids
+    hits = [
+        len(set(one) & set(two)) for one, two in zip(exact.tolist(), found.tolist(), strict=True)
+    ]
+    return sum(hits) / exact.size
+
+
+@pytest.mark.parametrize(
+    ("count", "nlist"),
+    [
+        (0, 1),
+        (4_999, 1),
+        (5_000, 128),
+        (20_000, 512),
+        (24_336, 624),
+        (100_000, 1_264),
+        (1_000_000, 4_000),
+    ],
+)
+def test_lists_grow_with_the_vectors(count: int, nlist: int) -> None:
+    assert choose_nlist(count) == nlist
+
+
+@given(count=st.integers(0, 10**9))
+def test_lists_hold_enough_vectors_to_be_trained(count: int) -> None:
+    nlist = choose_nlist(count)
+    assert nlist == 1 or 39 * nlist <= count
+    assert nlist <= choose_nlist(count + 1)
+    assert 1 <= default_nprobe(nlist) <= nlist
+
+
+def test_the_share_of_lists_that_is_visited_falls() -> None:
+    assert [default_nprobe(nlist) for nlist in (1, 2, 4, 128, 4_000)] == [1, 2, 4, 22, 126]
+
+
+def test_cells_are_really_in_use(index: FaissIndex, vectors: Float32, tmp_path: Path) -> None:
+    index.save(tmp_path / "index.faiss")
+    assert faiss.read_index(str(tmp_path / "index.faiss")).nlist == index.nlist == 128
+    one = recall(index, vectors, nprobe=1)
+    usual = recall(index, vectors, nprobe=None)
+    assert 0.02 < one < usual < 1.0  # random vectors have no cells of their own to be found in
+    assert recall(index, vectors, nprobe=128) == 1.0
+    assert recall(index, vectors, nprobe=10_000) == 1.0
+
+
+def test_nprobe_holds_for_its_call_only(index: FaissIndex, vectors: Float32) -> None:
+    alone = {nprobe: recall(index, vectors, nprobe) for nprobe in (1, 4, 128)}
+    together: dict[int, set[float]] = {nprobe: set() for nprobe in alone}
+
+    def search(nprobe: int) -> None:
+        for _ in range(3):
+            together[nprobe].add(recall(index, vectors, nprobe))
+
+    threads = [threading.Thread(target=search, args=(nprobe,)) for nprobe in alone]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert together == {nprobe: {value} for nprobe, value in alone.items()}
+
+
+def test_training_twice_gives_the_same_index(vectors: Float32, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        index = train_faiss_index(vectors[:2_000], 32)
+        index.add(np.arange(2_000), vectors[:2_000])
+        index.save(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize(("count", "nlist"), [(10, 11), (0, 2), (10, 0), (10, -1)])
+def test_more_lists_than_vectors_cannot_be_trained(count: int, nlist: int) -> None:
+    with pytest.raises(ValueError, match=f"{count} vectors cannot be divided into {nlist} lists"):
+        train_faiss_index(unit_vectors(count, seed=1), nlist)
+
+
+def test_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    train_faiss_index(unit_vectors(40, seed=1), 20)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_many_are_removed_in_any_order_and_stay_away(vectors: Float32, tmp_path: Path) -> None:
+    index = train_faiss_index(vectors, 128)
+    index.add(np.arange(5_000), vectors)
+    gone = np.random.default_rng(3).permutation(5_000)[:4_000]
+
+    assert index.remove(gone) == 4_000
+    index.save(tmp_path / "index.faiss")
+    loaded = load_faiss_index(tmp_path / "index.faiss")
+
+    for one in (index, loaded):
+        assert len(one) == 1_000
+        assert not one.contains(gone).any()
+        found = one.search(vectors[gone[:200]], 1_000, nprobe=128).ids
+        assert not np.isin(found, gone).any()
+        assert np.sort(found[0]).tolist() == np.setdiff1d(np.arange(5_000), gone).tolist()
+
+
+def test_contains_answers_for_each_id(index: FaissIndex) -> None:
+    asked = np.array([0, 5_000, 4_999, -1, 0])
+    assert index.contains(asked).tolist() == [True, False, True, False, True]
+    assert index.contains(np.array([], dtype=np.int64)).tolist() == []
+
+
+def test_the_threads_of_the_caller_are_left_as_they_were(vectors: Float32) -> None:
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(3)
+    try:
+        index = train_faiss_index(vectors[:200], 4)
+        index.add(np.arange(3), vectors[:3])
+        index.search(vectors[:50], 3)
+        assert faiss.omp_get_max_threads() == 3
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def test_a_full_disk_is_an_error(index: FaissIndex, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            index.save(tmp_path / "index.faiss")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    index.save(tmp_path / "again.faiss")
+    assert len(load_faiss_index(tmp_path / "again.faiss")) == len(index)
+
+
+def other_kind(path: Path) -> None:
+    flat = faiss.IndexFlatIP(DIMENSION)
+    flat.add(unit_vectors(10, seed=1))
+    faiss.write_index(flat, str(path))
+
+
+def without_hash_table(path: Path) -> None:
+    lists = faiss.IndexIVFFlat(
+        faiss.IndexFlatIP(DIMENSION), DIMENSION, 2, faiss.METRIC_INNER_PRODUCT
+    )
+    lists.train(unit_vectors(100, seed=1))
+    faiss.write_index(lists, str(path))
+
+
+def euclidean(path: Path) -> None:
+    lists = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIMENSION), DIMENSION, 2)
+    lists.set_direct_map_type(faiss.DirectMap.Hashtable)
+    lists.train(unit_vectors(100, seed=1))
+    faiss.write_index(lists, str(path))
+
+
+@pytest.mark.parametrize("write", [other_kind, without_hash_table, euclidean])
+def test_an_index_of_another_kind_is_refused(write: object, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    assert callable(write)
+    write(path)
+    with pytest.raises(SnapshotError, match=r"index\.faiss: this is not an index that Longmatch"):
+        load_faiss_index(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"IwFl", b"no index at all" * 100, b"\xff" * 4096])
+def test_a_file_that_is_no_index_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    path.write_bytes(content)
+    with pytest.raises(SnapshotError, match=r"index\.faiss: cannot be read"):
+        load_faiss_index(path)
+
+
+def test_a_missing_or_cut_file_is_refused(index: FaissIndex, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    with pytest.raises(SnapshotError, match=r"index\.faiss: cannot be read"):
+        load_faiss_index(path)
+    index.save(path)
+    whole = path.read_bytes()
+    for size in np.linspace(1, len(whole) - 1, 40, dtype=int):
+        path.write_bytes(whole[:size])
+        with pytest.raises(SnapshotError, match=r"index\.faiss: "):
+            load_faiss_index(path)
+
+
+def test_a_damaged_length_is_refused_before_memory_is_asked_for(tmp_path: Path) -> None:
+    index = train_faiss_index(unit_vectors(10, seed=1), 1)
+    index.add(np.arange(10), unit_vectors(10, seed=1))
+    path = tmp_path / "index.faiss"
+    index.save(path)
+    whole = path.read_bytes()
+    before = faiss.get_deserialization_vector_byte_limit()
+    # The number of values of the quantizer's one vector, as a 64-bit count.
+    place = whole.index((DIMENSION * 4).to_bytes(8, "little"), whole.index(b"IxFI"))
+    path.write_bytes(whole[:place] + (10**11).to_bytes(8, "little") + whole[place + 8 :])
+    with pytest.raises(SnapshotError, match="limit"):
+        load_faiss_index(path)
+    assert faiss.get_deserialization_vector_byte_limit() == before
