@@ -83,7 +83,8 @@ def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
         CorpusError: the file is missing, or not such a file.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # opened here: NumPy leaves a file open that is no archive
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return EmbeddedCorpus(
                 ids=tuple(arrays["ids"].tolist()),
                 vectors=arrays["vectors"],
@@ -91,5 +92,5 @@ def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
                 tokens_read=arrays["tokens_read"],
                 refused=0,
             )
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise CorpusError(f"{path}: these are no vectors of `longmatch embed`: {error}") from error

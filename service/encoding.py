@@ -1,6 +1,5 @@
 """Texts of one request -> document vectors, through the bounded queue."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from encoder.errors import EmptyTextError, TruncatedTextError
 from service.engine import Engine
 from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
+from service.threads import run_in
 
 Float32 = NDArray[np.float32]
 
@@ -87,16 +87,13 @@ async def _tokenise(
     engine: Engine, texts: Sequence[PointedText], strict: bool
 ) -> tuple[list[SentenceBlocks], list[float]]:
     """Return the sentence blocks of each text and the seconds that each took."""
-    loop = asyncio.get_running_loop()
     documents: list[SentenceBlocks] = []
     seconds: list[float] = []
     refused: list[FieldError] = []
     for item in texts:
         started = time.perf_counter()
         try:
-            document = await loop.run_in_executor(
-                engine.readers, lambda text: engine.tokenizer(text, strict=strict), item.text
-            )
+            document = await run_in(engine.readers, engine.tokenizer, item.text, strict=strict)
         except EmptyTextError as error:
             refused.append(FieldError(item.pointer, str(error)))
         except TruncatedTextError as error:

@@ -1,6 +1,5 @@
 """The second visible way: documents -> the store, and the index that is found by the next match."""
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from service.encoding import PointedText, encode_texts
 from service.engine import Engine, record_index
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
+from service.threads import run_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,7 @@ async def index_documents(
         StoreError: the store could not be written; nothing was stored.
     """
     _check(engine, documents)
-    loop = asyncio.get_running_loop()
-    known = await loop.run_in_executor(engine.readers, _unchanged, engine.data, documents)
+    known = await run_in(engine.readers, _unchanged, engine.data, documents)
     new = [
         (PointedText(f"#/documents/{number}/text", document.text), document)
         for number, document in enumerate(documents)
@@ -77,7 +76,7 @@ async def index_documents(
         entries[document.id] = Entry(document, read.vector, read.receipt)
     ordered = [entries[document.id] for document in documents]
     # One job of the one writer thread: it runs to its end even when the client leaves meanwhile.
-    storing = await loop.run_in_executor(engine.writer, _put, engine, ordered)
+    storing = await run_in(engine.writer, _put, engine, ordered)
     return IndexedDocuments(
         documents=tuple(
             Indexed(entry.document.id, entry.receipt, entry.document.id in known)
@@ -95,8 +94,7 @@ async def delete_document(engine: Engine, document_id: str) -> None:
         DocumentNotFoundError: it is not there.
         StoreError: the store could not be written.
     """
-    loop = asyncio.get_running_loop()
-    if not await loop.run_in_executor(engine.writer, _delete, engine, document_id):
+    if not await run_in(engine.writer, _delete, engine, document_id):
         raise DocumentNotFoundError(document_id)
 
 
@@ -106,8 +104,7 @@ async def find_document(engine: Engine, document_id: str) -> StoredDocument:
     Raises:
         DocumentNotFoundError: it is not there.
     """
-    loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(engine.readers, engine.data.store.find, [document_id])
+    found = await run_in(engine.readers, engine.data.store.find, [document_id])
     if document_id not in found:
         raise DocumentNotFoundError(document_id)
     return found[document_id]

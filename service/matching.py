@@ -1,6 +1,5 @@
 """The first visible way: a document -> the documents that match it."""
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from service.encoding import EncodedText, Float32, PointedText, encode_texts
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
+from service.threads import run_in
 
 _WIDER = 4  # how many times more candidates to ask for when too few of them could be used
 
@@ -92,18 +92,15 @@ async def match(
         ServiceError: the other errors of `encode_texts`.
     """
     _check_limits(engine, queries, top_k)
-    loop = asyncio.get_running_loop()
     stored = [query for query in queries if isinstance(query, StoredQuery)]
     texts = [query for query in queries if isinstance(query, PointedText)]
-    known = iter(await loop.run_in_executor(engine.readers, _find_stored, engine.data, stored))
+    known = iter(await run_in(engine.readers, _find_stored, engine.data, stored) if stored else [])
     read = iter(await encode_texts(engine, texts, strict=strict))
     sought = [
         next(known) if isinstance(query, StoredQuery) else _sought_text(next(read))
         for query in queries
     ]
-    return await loop.run_in_executor(
-        engine.readers, _find_matches, engine, sought, top_k, min_score
-    )
+    return await run_in(engine.readers, _find_matches, engine, sought, top_k, min_score)
 
 
 def _check_limits(engine: Engine, queries: Sequence[Query], top_k: int) -> None:

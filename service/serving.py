@@ -1,6 +1,8 @@
 """Running the service as a process."""
 
+import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -27,13 +29,17 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
     """
     settings = Settings(**given)
     engine = open_engine(settings)
+    # uvicorn finishes what is in flight and then raises the signal once more, which would end the
+    # process before the engine is closed.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        uvicorn.run(
-            create_app(settings, engine),
-            host=host,
-            port=port,
-            log_level=settings.log_level,
-            timeout_graceful_shutdown=round(settings.drain_seconds),
-        )
+        with suppress(KeyboardInterrupt):
+            uvicorn.run(
+                create_app(settings, engine),
+                host=host,
+                port=port,
+                log_level=settings.log_level,
+                timeout_graceful_shutdown=round(settings.drain_seconds),
+            )
     finally:
         close_engine(engine)

@@ -42,9 +42,11 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         redirect_slashes=False,
         lifespan=_lifespan(settings) if engine is None else None,
     )
+    routers = [module.router for module in (match, index, documents, ops)]
+    for router in routers:
+        app.include_router(router)
+    app.state.routes = [route for router in routers for route in router.routes]
     app.state.engine = engine
-    for routes in (match, index, documents, ops):
-        app.include_router(routes.router)
     install_docs(app)
     install_openapi(app)
     install_error_handlers(app)

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import Scope
 
 from encoder.errors import EncoderError
@@ -71,7 +72,7 @@ async def _handle(request: Request, error: Exception) -> JSONResponse:
 
 def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     """Return the answer to a request that ended in `error`, and log what is the service's fault."""
-    problem = _problem(error)
+    problem = _problem(error, scope)
     request_id = scope["state"]["request_id"]
     if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log(request_id, error)
@@ -89,12 +90,12 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     return JSONResponse(content, problem.kind.status, dict(problem.headers), media_type=MEDIA_TYPE)
 
 
-def _problem(error: Exception) -> Problem:
+def _problem(error: Exception, scope: Scope) -> Problem:
     match error:
         case RequestValidationError():
             return _validation_problem(error)
         case HTTPException():
-            return _http_problem(error)
+            return _http_problem(error, scope)
     kind = PROBLEM_OF.get(type(error), INTERNAL_ERROR)
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return Problem(kind, _OWN_FAULT)
@@ -123,16 +124,26 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
     return Problem(kind, str(error))
 
 
-def _http_problem(error: HTTPException) -> Problem:
-    headers = dict(error.headers or {})
+def _http_problem(error: HTTPException, scope: Scope) -> Problem:
     match error.status_code:
         case HTTPStatus.BAD_REQUEST:
             return Problem(MALFORMED_BODY, _parse_failure(error.__cause__))
         case HTTPStatus.NOT_FOUND:
             return Problem(NO_SUCH_ROUTE, NO_SUCH_ROUTE.description)
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            return Problem(METHOD_NOT_ALLOWED, METHOD_NOT_ALLOWED.description, headers=headers)
+            allowed = {"Allow": ", ".join(_allowed_methods(scope))}
+            return Problem(METHOD_NOT_ALLOWED, METHOD_NOT_ALLOWED.description, headers=allowed)
     return Problem(INTERNAL_ERROR, _OWN_FAULT)
+
+
+def _allowed_methods(scope: Scope) -> list[str]:
+    """Return the methods of every route of this path; the framework knows of the first only."""
+    return sorted(
+        method
+        for route in scope["app"].state.routes
+        if route.matches(scope)[0] is Match.PARTIAL
+        for method in route.methods
+    )
 
 
 def _parse_failure(cause: BaseException | None) -> str:
@@ -160,8 +171,9 @@ def _validation_error(item: Mapping[str, Any]) -> dict[str, Any]:
         shown = {"pointer": _pointer(path)}
     else:
         shown = {"parameter": ".".join(str(part) for part in path)}
-    shown["detail"] = item["msg"]
-    for name, bound in item.get("ctx", {}).items():
+    context = item.get("ctx", {})
+    shown["detail"] = str(context.get("error", item["msg"]))
+    for name, bound in context.items():
         if name in _BOUNDS:
             shown["limit"] = bound
     return shown

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 
 from encoder.blocks import Receipt
 from index.document import MAX_ID_CHARACTERS, MAX_TITLE_CHARACTERS, Document
@@ -30,8 +30,8 @@ from service.metrics import Stage
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _whole_characters(text: str) -> str:
-    if _LONE_SURROGATE.search(text):
+def _whole_characters(text: object) -> object:
+    if isinstance(text, str) and _LONE_SURROGATE.search(text):
         raise ValueError("has a lone surrogate, which is no character")
     return text
 
@@ -44,19 +44,24 @@ def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return metadata
 
 
-def _no_default(schema: dict[str, Any]) -> None:
-    schema.pop("default", None)
+def _not_nullable(schema: dict[str, Any]) -> None:
+    """Describe a field that may be left out, but not be null, as what it is when it is there."""
+    schema.pop("default")
+    given, _ = schema.pop("anyOf")
+    schema.update(given)
 
 
-Characters = Annotated[str, AfterValidator(_whole_characters)]
-DocumentId = Annotated[Characters, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
+_WHOLE = BeforeValidator(_whole_characters)
+Characters = Annotated[str, _WHOLE]
+DocumentId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS), _WHOLE]
+Title = Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS), _WHOLE]
 Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_sendable)]
 
 
-def optional(**field: Any) -> Any:
-    """Describe a field that may be left out and has no default that a client could send."""
-    return Field(default=None, json_schema_extra=_no_default, **field)
+def optional(description: str) -> Any:
+    """Describe a field that may be left out."""
+    return Field(default=None, description=description, json_schema_extra=_not_nullable)
 
 
 class Body(BaseModel):
@@ -75,9 +80,9 @@ class Body(BaseModel):
 class QueryBody(Body):
     """One of several queries."""
 
-    text: Characters | SkipJsonSchema[None] = optional(description="Text of a document.")
-    id: DocumentId | SkipJsonSchema[None] = optional(
-        description="Id of a stored document, which is left out of its own matches.",
+    text: Characters | None = optional("Text of a document.")
+    id: DocumentId | None = optional(
+        "Id of a stored document, which is left out of its own matches.",
     )
 
     @model_validator(mode="after")
@@ -89,20 +94,18 @@ class QueryBody(Body):
 class MatchRequest(Body):
     """What to match: exactly one of `text`, `id` and `queries`."""
 
-    text: Characters | SkipJsonSchema[None] = optional(description="Text of a document.")
-    id: DocumentId | SkipJsonSchema[None] = optional(
-        description="Id of a stored document, which is left out of its own matches.",
+    text: Characters | None = optional("Text of a document.")
+    id: DocumentId | None = optional(
+        "Id of a stored document, which is left out of its own matches.",
     )
-    queries: Annotated[list[QueryBody], Field(min_length=1)] | SkipJsonSchema[None] = optional(
-        description="Several queries; at most `max_queries_per_request` (see /version).",
+    queries: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+        "Several queries; at most `max_queries_per_request` (see /version).",
     )
-    top_k: Annotated[int, Field(ge=1)] | SkipJsonSchema[None] = optional(
-        description="Matches to give for each query; at most `max_top_k`, "
+    top_k: Annotated[int, Field(ge=1)] | None = optional(
+        "Matches to give for each query; at most `max_top_k`, "
         "`default_top_k` when not given (see /version).",
     )
-    min_score: Cosine | SkipJsonSchema[None] = optional(
-        description="Give no match under this cosine."
-    )
+    min_score: Cosine | None = optional("Give no match under this cosine.")
     strict: bool = Field(
         default=False,
         description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
@@ -131,7 +134,7 @@ class DocumentBody(Body):
     text: Characters = Field(
         description="The whole text; at most `max_text_characters` (see /version)."
     )
-    title: Characters = Field(default="", max_length=MAX_TITLE_CHARACTERS)
+    title: Title = ""
     metadata: Metadata = Field(
         default_factory=dict, description="Any JSON object; given back with every match."
     )
@@ -232,7 +235,7 @@ class DocumentResponse(BaseModel):
     metadata: dict[str, JsonValue]
     receipt: ReceiptBody
     indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
-    text: str | SkipJsonSchema[None] = optional(description="Only with `?text=true`.")
+    text: str | None = optional("Only with `?text=true`.")
 
 
 def match_response(matches: Matches, checkpoint: str) -> MatchResponse:

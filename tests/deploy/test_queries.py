@@ -1,8 +1,10 @@
 """Every metric and label that the dashboard and the alerts ask for is one that we expose."""
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +152,15 @@ def test_every_metric_of_ours_is_watched(
     for family in metrics.registry.collect():
         if family.name.startswith("longmatch_"):
             assert any(name.startswith(family.name) for name in asked), family.name
+
+
+def test_every_metric_of_ours_moves(root: Path) -> None:
+    sources = [path for path in (root / "service").rglob("*.py") if path.name != "metrics.py"]
+    trees = [ast.parse(path.read_text()) for path in sources]
+    touched = {
+        node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+    }
+    assert {field.name for field in fields(create_metrics())} <= touched
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from encoder.blocks import Receipt
 from index.document import Document
-from index.sqlite_store import Entry, SQLiteDocumentStore
+from index.live_index import LiveIndex
+from index.sqlite_store import Change, Entry, SQLiteDocumentStore
 from index.vector_index import Float32
 
 FINGERPRINT = "a" * 64
@@ -73,3 +74,35 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
 @pytest.fixture
 def store(open_store: OpenStore) -> SQLiteDocumentStore:
     return open_store()
+
+
+@pytest.fixture
+def assert_equals_store() -> Callable[[LiveIndex, SQLiteDocumentStore], None]:
+    """Check that an index holds exactly the store's vectors, each under its id."""
+
+    def check(live: LiveIndex, store: SQLiteDocumentStore) -> None:
+        ids, vectors = store.vectors(store.changes_since(0).added)
+        assert len(live) == len(store) == len(ids)
+        assert live.sequence == store.sequence
+        if len(ids):
+            found = live.search(vectors, 1, nprobe=live.nlist)
+            np.testing.assert_array_equal(found.ids[:, 0], ids)
+            np.testing.assert_allclose(found.scores[:, 0], 1.0, atol=1e-5)
+
+    return check
+
+
+@pytest.fixture
+def fill() -> Callable[[SQLiteDocumentStore, Float32], Change]:
+    """Put one document for each vector, with the ids d0, d1, and so on."""
+
+    def put(store: SQLiteDocumentStore, vectors: Float32) -> Change:
+        receipt = Receipt(1, 1, 1, 0)
+        return store.put(
+            [
+                Entry(Document(f"d{number}", f"d{number}"), vector, receipt)
+                for number, vector in enumerate(vectors)
+            ]
+        )
+
+    return put

@@ -62,10 +62,10 @@ def test_the_largest_fields_are_accepted() -> None:
 @given(text=ANY_TEXT.filter(str.strip), title=ANY_TEXT, value=ANY_TEXT)
 def test_any_text_makes_a_document_that_utf8_can_hold(text: str, title: str, value: str) -> None:
     document = Document("a", text, title, {value: [value]})
-    for given, kept in ((text, document.text), (title, document.title)):
+    for before, kept in ((text, document.text), (title, document.title)):
         assert kept.encode().decode() == kept
-        assert len(kept) == len(given)
-        assert all(new in (old, "\ufffd") for old, new in zip(given, kept, strict=True))
+        assert len(kept) == len(before)
+        assert all(new in (old, "\ufffd") for old, new in zip(before, kept, strict=True))
     assert metadata_json(document.metadata).encode()
 
 
@@ -82,7 +82,7 @@ def test_metadata_is_written_one_way() -> None:
 
 
 def test_metadata_is_what_json_makes_of_it() -> None:
-    given = {"pair": (1, 2), "nested": {"list": [None, True]}}
-    document = Document("a", "text", metadata=given)
-    given["nested"]["list"].append("changed later")  # type: ignore[call-overload]
+    changing: list[Any] = [None, True]
+    document = Document("a", "text", metadata={"pair": (1, 2), "nested": {"list": changing}})
+    changing.append("later")
     assert document.metadata == {"pair": [1, 2], "nested": {"list": [None, True]}}

@@ -1,5 +1,7 @@
 import resource
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import faiss
@@ -104,6 +106,38 @@ def test_nprobe_holds_for_its_call_only(index: FaissIndex, vectors: Float32) -> 
         thread.join()
 
     assert together == {nprobe: {value} for nprobe, value in alone.items()}
+
+
+def test_a_search_changes_nothing_on_the_shared_index(index: FaissIndex) -> None:
+    before = index._index.nprobe
+    index.search(unit_vectors(1, seed=1), 3, nprobe=before + 3)
+    assert index._index.nprobe == before
+
+
+def test_searches_and_changes_wait_for_each_other(index: FaissIndex) -> None:
+    one, ids = unit_vectors(1, seed=8), np.array([9_999_999])
+    work: list[Callable[[], object]] = [
+        lambda: index.add(ids, one),
+        lambda: index.search(one, 1),
+        lambda: index.contains(ids),
+        lambda: index.remove(ids),
+    ]
+    for step in work:
+        with index._lock.writing():
+            waiting = threading.Thread(target=step, daemon=True)
+            waiting.start()
+            deadline = time.monotonic() + 30
+            while index._lock._waiting_readers + index._lock._waiting_writers == 0:
+                assert time.monotonic() < deadline
+        waiting.join()
+    for step in (work[0], work[3]):
+        with index._lock.reading():
+            waiting = threading.Thread(target=step, daemon=True)
+            waiting.start()
+            deadline = time.monotonic() + 30
+            while index._lock._waiting_writers == 0:
+                assert time.monotonic() < deadline
+        waiting.join()
 
 
 def test_training_twice_gives_the_same_index(vectors: Float32, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 import threading
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from index.rwlock import ReadersWriterLock
 
@@ -16,6 +18,24 @@ def finished(*threads: threading.Thread) -> bool:
     for thread in threads:
         thread.join(PATIENCE)
     return not any(thread.is_alive() for thread in threads)
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+class Order:
+    """Who got the lock, in the order in which they got it."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+
+    def enter(self, hold: Callable[[], AbstractContextManager[None]], name: str) -> None:
+        with hold():
+            self.entered.append(name)
 
 
 def test_readers_read_together() -> None:
@@ -51,41 +71,36 @@ def test_a_writer_is_alone() -> None:
     assert (pair, torn) == ([900, 900], [])
 
 
-def test_readers_who_never_pause_do_not_starve_a_writer() -> None:
-    lock = ReadersWriterLock()
-    written = threading.Event()
-    overlap = threading.Semaphore(1)
-
-    def read() -> None:
-        # Holds the lock until the next reader has asked for it: without turns it is never free.
-        while not written.is_set():
-            with lock.reading():
-                overlap.release()
-                overlap.acquire(timeout=0.01)
-
-    def write() -> None:
-        with lock.writing():
-            written.set()
-
-    readers = [start(read) for _ in range(4)]
-    assert finished(start(write), *readers)
+def test_a_writer_waits_for_the_readers() -> None:
+    lock, order = ReadersWriterLock(), Order()
+    with lock.reading():
+        writer = start(lambda: order.enter(lock.writing, "writer"))
+        until(lambda: lock._waiting_writers == 1)
+        assert order.entered == []
+    assert finished(writer)
 
 
-def test_writers_who_never_pause_do_not_starve_a_reader() -> None:
-    lock = ReadersWriterLock()
-    read_once = threading.Event()
+def test_a_reader_lets_a_waiting_writer_go_first() -> None:
+    lock, order = ReadersWriterLock(), Order()
+    with lock.reading():
+        writer = start(lambda: order.enter(lock.writing, "writer"))
+        until(lambda: lock._waiting_writers == 1)
+        reader = start(lambda: order.enter(lock.reading, "reader"))
+        until(lambda: lock._waiting_readers == 1 or order.entered != [])
+    assert finished(writer, reader)
+    assert order.entered == ["writer", "reader"]
 
-    def write() -> None:
-        while not read_once.is_set():
-            with lock.writing():
-                pass
 
-    def read() -> None:
-        with lock.reading():
-            read_once.set()
-
-    writers = [start(write) for _ in range(4)]
-    assert finished(start(read), *writers)
+def test_a_writer_lets_the_readers_go_first_that_waited_for_another() -> None:
+    lock, order = ReadersWriterLock(), Order()
+    with lock.writing():
+        writer = start(lambda: order.enter(lock.writing, "writer"))
+        until(lambda: lock._waiting_writers == 1)
+        readers = [start(lambda: order.enter(lock.reading, "reader")) for _ in range(2)]
+        until(lambda: lock._waiting_readers == 2)
+        assert order.entered == []
+    assert finished(writer, *readers)
+    assert order.entered == ["reader", "reader", "writer"]
 
 
 def test_an_error_inside_frees_the_lock() -> None:

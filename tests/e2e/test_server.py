@@ -1,0 +1,131 @@
+"""The real server as a process, over HTTP."""
+
+import http.client
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
+MUSIC = "A sonata has three movements. The second of them is slow. " * 5
+WINTER = "In winter the lakes freeze over, and the birds fly to the south. " * 5
+
+
+def test_the_main_job_with_the_shipped_checkpoint(
+    serve: Callable[..., Any],
+    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    for name, text in {"river": RIVER, "music": MUSIC, "winter": WINTER}.items():
+        (folder / f"{name}.txt").write_text(text)
+    data = tmp_path / "data"
+    assert longmatch("index", folder, "--data", data, checkpoint=None).returncode == 0
+    with serve(data, None) as server:
+        status, answer = server.request(
+            "POST", "/match", {"text": "Streams and floods move pebbles downhill.", "top_k": 2}
+        )
+        assert status == 200
+        assert answer["matches"][0]["id"] == "river.txt"
+        assert answer["receipt"]["tokens_read"] == answer["receipt"]["tokens"] > 5
+        status, answer = server.request("POST", "/match", {"id": "river.txt"})
+        assert {match["id"] for match in answer["matches"]} == {"music.txt", "winter.txt"}
+        status, answer = server.request(
+            "POST", "/match", {"queries": [{"id": "music.txt"}, {"text": MUSIC}], "top_k": 1}
+        )
+        assert answer["results"][1]["matches"][0]["id"] == "music.txt"
+
+
+def test_what_is_acknowledged_is_found_and_stays(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with serve(data, tiny_checkpoint) as server:
+        documents = [
+            {"id": "a/river", "title": "Rivers", "text": RIVER, "metadata": {"year": 1999}},
+            {"id": "música", "text": MUSIC},
+        ]
+        status, answer = server.request("POST", "/index", {"documents": documents})
+        assert (status, answer["indexed"]) == (200, 2)
+        assert top(server, RIVER) == "a/river"
+        server.request("POST", "/index", {"documents": [{"id": "a/river", "text": WINTER}]})
+        assert top(server, WINTER) == "a/river"
+        assert server.request("DELETE", "/documents/m%C3%BAsica")[0] in (200, 204)
+        assert server.request("GET", "/documents/m%C3%BAsica")[0] == 404
+        server.stop(signal.SIGKILL)
+    with serve(data, tiny_checkpoint) as server:
+        assert server.request("GET", "/documents/a/river")[0] == 200
+        assert server.request("GET", "/documents/m%C3%BAsica")[0] == 404
+        assert top(server, WINTER) == "a/river"
+
+
+def top(server: Any, text: str) -> str:
+    status, answer = server.request("POST", "/match", {"text": text, "top_k": 1})
+    assert status == 200
+    assert answer["matches"][0]["score"] > 0.999
+    return str(answer["matches"][0]["id"])
+
+
+def test_one_process_owns_the_data(
+    serve: Callable[..., Any],
+    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    (tmp_path / "a.txt").write_text(RIVER)
+    with serve(data, tiny_checkpoint):
+        second = longmatch("serve", "--data", data, "--port", 0, checkpoint=tiny_checkpoint)
+        assert second.returncode == 2
+        assert "in use by another process" in second.stderr
+        job = longmatch("index", tmp_path / "a.txt", "--data", data, checkpoint=tiny_checkpoint)
+        assert job.returncode == 2
+        assert "Traceback" not in second.stderr + job.stderr
+
+
+def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Path) -> None:
+    with serve(tmp_path / "data", None, threads=1) as server:
+        book = "Every word of this long book is read, from the first page to the last. " * 1_500
+        answers: list[tuple[int, Any]] = []
+        reader = threading.Thread(
+            target=lambda: answers.append(server.request("POST", "/match", {"text": book}))
+        )
+        reader.start()
+        wait_for(lambda: metric(server, "longmatch_queue_tokens") > 0)
+        assert server.stop(signal.SIGTERM) == 0
+        reader.join()
+        assert answers[0][0] == 200
+        assert answers[0][1]["receipt"]["tokens_read"] > 20_000
+
+
+def test_a_client_that_leaves_costs_no_more_work(serve: Callable[..., Any], tmp_path: Path) -> None:
+    with serve(tmp_path / "data", None, threads=1) as server:
+        book = "Nobody will wait for the end of this book, so nobody should read on. " * 2_500
+        host = server.url.removeprefix("http://")
+        connection = http.client.HTTPConnection(host)
+        connection.request(
+            "POST", "/match", json.dumps({"text": book}), {"Content-Type": "application/json"}
+        )
+        wait_for(lambda: metric(server, "longmatch_queue_tokens") > 0)
+        connection.close()
+        wait_for(lambda: metric(server, "longmatch_queue_tokens") == 0)
+        read = metric(server, "longmatch_encoded_tokens_total")
+        assert read < 35_000  # of more than 40,000
+        assert server.request("POST", "/match", {"text": "A page."})[0] == 200
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+
+
+def metric(server: Any, name: str) -> float:
+    text = server.request("GET", "/metrics")[1].decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.split(" ")[0] == name)

@@ -1,0 +1,223 @@
+import json
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.checkpoint import load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.build import BATCH_DOCUMENTS, BuildReport, build_index
+from index.corpus import RefusedInput
+from index.data_directory import DataDirectory, open_data_directory
+from index.errors import CorpusError, FingerprintMismatchError
+from index.observer import SilentObserver
+from index.sqlite_store import StoredDocument
+
+WORDS = [
+    "harbour",
+    "stone",
+    "river",
+    "engine",
+    "letter",
+    "winter",
+    "council",
+    "forest",
+    "number",
+    "music",
+]
+
+
+class RecordingObserver:
+    def __init__(self) -> None:
+        self.refusals: list[RefusedInput] = []
+        self.steps: list[tuple[str, int | None]] = []
+        self.documents = 0
+        self.tokens = 0
+
+    def refused(self, refused: RefusedInput) -> None:
+        self.refusals.append(refused)
+
+    def started(self, step: str, total: int | None) -> None:
+        self.steps.append((step, total))
+
+    def advanced(self, *, documents: int, tokens: int) -> None:
+        self.documents += documents
+        self.tokens += tokens
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_checkpoint: Path) -> OnnxEncoder:
+    return OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=2)
+
+
+class Job:
+    """The offline job over one corpus file and one data directory."""
+
+    def __init__(self, folder: Path, encoder: OnnxEncoder) -> None:
+        self.corpus = folder / "corpus.jsonl"
+        self.data = folder / "data"
+        self.encoder = encoder
+        self.tokenizer = BlockTokenizer(encoder.checkpoint)
+
+    def write(self, *documents: dict[str, object] | str) -> None:
+        lines = [d if isinstance(d, str) else json.dumps(d) for d in documents]
+        self.corpus.write_text("\n".join(lines) + "\n")
+
+    def run(self, observer: RecordingObserver | None = None) -> BuildReport:
+        with self.opened() as data:
+            return build_index(
+                self.corpus, data, self.tokenizer, self.encoder, observer or SilentObserver()
+            )
+
+    def opened(self) -> closing[DataDirectory]:
+        checkpoint = self.encoder.checkpoint
+        return closing(
+            open_data_directory(
+                self.data, fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
+            )
+        )
+
+    def stored(self, *ids: str) -> dict[str, StoredDocument]:
+        with self.opened() as data:
+            return data.store.find(ids)
+
+
+@pytest.fixture
+def job(tmp_path: Path, encoder: OnnxEncoder) -> Job:
+    return Job(tmp_path, encoder)
+
+
+def text(number: int) -> str:
+    return " ".join(WORDS[(number * 7 + n * n) % len(WORDS)] for n in range(40)) + f" {number}."
+
+
+def test_a_corpus_becomes_searchable(job: Job) -> None:
+    job.write(*({"id": f"d{n}", "title": f"T{n}", "text": text(n), "year": n} for n in range(30)))
+    report = job.run()
+    assert report == BuildReport(
+        encoded=30, unchanged=0, refused=0, tokens=report.tokens, tokens_left_out=0
+    )
+    blocks = job.tokenizer(text(7))
+    vector = job.encoder.encode([blocks]).document_vectors
+    with job.opened() as data:
+        found = data.index.search(vector, 3)
+        best = data.store.get(found.ids[0].tolist())[int(found.ids[0][0])]
+        assert data.index.sequence == data.store.sequence
+    assert best.document.id == "d7"
+    assert best.document.metadata == {"year": 7}
+    assert best.receipt == blocks.receipt
+    assert found.scores[0][0] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_unchanged_documents_are_not_encoded_again(job: Job) -> None:
+    job.write(*({"id": f"d{n}", "text": text(n)} for n in range(20)))
+    job.run()
+    before = job.stored(*(f"d{n}" for n in range(20)))
+    job.write(
+        {"id": "d0", "text": text(99)},
+        {"id": "d1", "text": text(1), "title": "new title"},
+        {"id": "new", "text": text(50)},
+        *({"id": f"d{n}", "text": text(n)} for n in range(2, 20)),
+    )
+    observer = RecordingObserver()
+    report = job.run(observer)
+    after = job.stored("new", *(f"d{n}" for n in range(20)))
+    assert (report.encoded, report.unchanged) == (2, 19)
+    assert after["d0"].vector_id != before["d0"].vector_id
+    assert after["d1"].vector_id == before["d1"].vector_id
+    assert after["d1"].document.title == "new title"
+    assert after["d5"] == before["d5"]
+    assert observer.tokens == after["d0"].receipt.tokens + after["new"].receipt.tokens
+
+
+def test_documents_that_the_corpus_does_not_have_stay(job: Job) -> None:
+    job.write({"id": "old", "text": text(1)})
+    job.run()
+    job.write({"id": "new", "text": text(2)})
+    job.run()
+    assert set(job.stored("old", "new")) == {"old", "new"}
+
+
+def test_nothing_new_publishes_nothing(job: Job) -> None:
+    job.write({"id": "a", "text": text(1)})
+    job.run()
+    with job.opened() as data:
+        generation = data.index.generation
+    observer = RecordingObserver()
+    job.run(observer)
+    with job.opened() as data:
+        assert data.index.generation == generation
+    assert [step for step, _ in observer.steps] == ["encoding"]
+
+
+def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
+    job.write(
+        {"id": "a", "text": text(1)},
+        "{not json",
+        {"id": "b", "text": "\u200b\u0001 \u0002"},  # characters, but no token
+        {"id": "a", "text": text(2)},
+        {"id": "c", "text": text(3)},
+    )
+    observer = RecordingObserver()
+    report = job.run(observer)
+    assert report.refused == len(observer.refusals) == 3
+    assert [r.where for r in observer.refusals] == [
+        "corpus.jsonl:2",
+        "corpus.jsonl:4",
+        "document b",
+    ]
+    assert set(job.stored("a", "b", "c")) == {"a", "c"}
+    assert observer.steps[0] == ("encoding", 5)
+    assert observer.documents == 5
+
+
+def test_a_corpus_of_many_batches(job: Job) -> None:
+    count = BATCH_DOCUMENTS + 3
+    job.write(*({"id": f"d{n}", "text": f"{WORDS[n % 8]} {n}"} for n in range(count)))
+    assert job.run().encoded == count
+    with job.opened() as data:
+        assert len(data.store) == len(data.index) == count
+
+
+def test_an_interrupted_job_goes_on_and_ends_the_same(
+    job: Job, tmp_path: Path, encoder: OnnxEncoder
+) -> None:
+    documents = [{"id": f"d{n}", "text": f"{text(n)} " * 3} for n in range(BATCH_DOCUMENTS + 40)]
+    job.write(*documents)
+
+    class Interrupting(RecordingObserver):
+        def advanced(self, *, documents: int, tokens: int) -> None:
+            super().advanced(documents=documents, tokens=tokens)
+            if self.tokens and not tokens:  # the second batch begins
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job.run(Interrupting())
+    assert 0 < job.run().unchanged < len(documents)
+    other = Job(tmp_path / "other", encoder)
+    other.corpus.parent.mkdir()
+    other.write(*documents)
+    other.run()
+    assert np.array_equal(vectors_by_id(job), vectors_by_id(other))
+
+
+def vectors_by_id(job: Job) -> np.ndarray:
+    with job.opened() as data:
+        ids = sorted(data.store.content_hashes([f"d{n}" for n in range(BATCH_DOCUMENTS + 40)]))
+        stored = data.store.find(ids)
+        return np.concatenate([data.store.vectors([stored[i].vector_id])[1] for i in ids])
+
+
+def test_a_missing_corpus_is_named(job: Job) -> None:
+    with pytest.raises(CorpusError, match=r"corpus\.jsonl"):
+        job.run()
+
+
+def test_data_of_another_checkpoint_is_refused(job: Job) -> None:
+    job.write({"id": "a", "text": text(1)})
+    job.run()
+    with pytest.raises(FingerprintMismatchError, match="another data directory"):
+        open_data_directory(job.data, fingerprint="f" * 64, dimension=32)
+    assert set(job.stored("a")) == {"a"}

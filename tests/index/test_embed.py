@@ -1,0 +1,63 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.checkpoint import load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.embed import embed_corpus, read_embedded_corpus, write_embedded_corpus
+from index.errors import CorpusError
+from index.observer import SilentObserver
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_checkpoint: Path) -> OnnxEncoder:
+    return OnnxEncoder(load_checkpoint(tiny_checkpoint))
+
+
+def test_vectors_in_the_order_of_the_corpus(encoder: OnnxEncoder, tmp_path: Path) -> None:
+    corpus = tmp_path / "c.jsonl"
+    texts = ["One text.", "Another text, somewhat longer.", "word. " * 2_000]
+    corpus.write_text(
+        "".join(json.dumps({"id": f"ü{n}", "text": t}) + "\n" for n, t in enumerate(texts)) + "{\n"
+    )
+    tokenizer = BlockTokenizer(encoder.checkpoint)
+    embedded = embed_corpus(corpus, tokenizer, encoder, SilentObserver())
+    expected = encoder.encode([tokenizer(t) for t in texts]).document_vectors
+    assert embedded.ids == ("ü0", "ü1", "ü2")
+    assert embedded.refused == 1
+    assert np.array_equal(embedded.vectors, expected)
+    assert embedded.tokens_read.tolist()[:2] == embedded.tokens.tolist()[:2]
+    assert embedded.tokens_read[2] < embedded.tokens[2] == 4_000
+
+    file = tmp_path / "v.npz"
+    write_embedded_corpus(file, embedded)
+    with np.load(file) as arrays:
+        assert set(arrays) == {"ids", "vectors", "tokens", "tokens_read"}
+        assert arrays["vectors"].dtype == np.float32
+        assert arrays["vectors"].shape == (3, 32)
+    again = read_embedded_corpus(file)
+    assert again.ids == embedded.ids
+    assert np.array_equal(again.vectors, embedded.vectors)
+
+
+def test_a_corpus_without_a_document_is_an_error(encoder: OnnxEncoder, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text("{}\n")
+    tokenizer = BlockTokenizer(encoder.checkpoint)
+    with pytest.raises(CorpusError, match="no document"):
+        embed_corpus(tmp_path / "c.jsonl", tokenizer, encoder, SilentObserver())
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04broken"])
+def test_a_file_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "v.npz").write_bytes(content)
+    with pytest.raises(CorpusError, match=r"v\.npz"):
+        read_embedded_corpus(tmp_path / "v.npz")
+
+
+def test_a_missing_array_is_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", ids=np.array(["a"]))
+    with pytest.raises(CorpusError, match="vectors"):
+        read_embedded_corpus(tmp_path / "v.npz")

@@ -1,0 +1,64 @@
+"""The error trees: each class is described, and each has its HTTP status."""
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+from encoder import errors as encoder_errors
+from index import errors as index_errors
+from service import errors as service_errors
+from service.api.problems import PROBLEM_OF, PROBLEM_TYPES
+from service.errors import FieldError, InvalidInputError, OverloadedError, RequestTooLargeError
+
+MODULES = (encoder_errors, index_errors, service_errors)
+
+
+def errors_of(module: ModuleType) -> list[type[Exception]]:
+    return [
+        kind
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, Exception) and kind.__module__ == module.__name__
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for module in MODULES for kind in errors_of(module)],
+    ids=lambda kind: kind.__name__,
+)
+def test_every_error_has_a_problem_type_of_its_own_choice(kind: type[Exception]) -> None:
+    assert kind in PROBLEM_OF
+    assert PROBLEM_TYPES[PROBLEM_OF[kind].name] is PROBLEM_OF[kind]
+
+
+def test_no_mapping_is_left_of_an_error_that_is_gone() -> None:
+    assert set(PROBLEM_OF) == {kind for module in MODULES for kind in errors_of(module)}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_the_tree_at_the_top_of_the_file_is_whole(module: ModuleType) -> None:
+    listed = [
+        line.split("* ")[1].split()[0]
+        for line in (module.__doc__ or "").splitlines()
+        if line.lstrip().startswith("* ")
+    ]
+    assert sorted(listed) == sorted(kind.__name__ for kind in errors_of(module))
+
+
+def test_problem_types_are_described_and_are_errors() -> None:
+    for name, kind in PROBLEM_TYPES.items():
+        assert kind.uri == f"/problems/{name}"
+        assert 400 <= kind.status <= 503
+        assert kind.title
+        assert kind.description.endswith(".")
+
+
+def test_errors_carry_what_a_client_needs() -> None:
+    refused = InvalidInputError([FieldError("#/a", "is bad"), FieldError("#/b", "too", 3)])
+    assert "#/a: is bad" in str(refused)
+    assert refused.errors[1].limit == 3
+    assert "retry in 7 s" in str(OverloadedError(7, "queue_tokens"))
+    too_large = str(RequestTooLargeError(500, 400))
+    assert "500" in too_large
+    assert "400" in too_large

@@ -1,0 +1,221 @@
+"""Indexing: all or nothing, durable, found at once, and nothing is encoded twice."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from index.document import Document
+from service import indexing
+from service.encoding import PointedText
+from service.engine import Engine
+from service.errors import (
+    DocumentNotFoundError,
+    EncodingFailedError,
+    InvalidInputError,
+    RequestTooLargeError,
+)
+from service.indexing import (
+    IndexedDocuments,
+    delete_document,
+    find_document,
+    index_documents,
+)
+from service.matching import StoredQuery, match
+from service.metrics import create_metrics
+from service.scheduler import EncodeScheduler
+
+
+def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
+    return asyncio.run(index_documents(engine, documents, **more))
+
+
+def best(engine: Engine, text: str) -> tuple[str, float]:
+    (found,) = asyncio.run(match(engine, [PointedText("#/text", text)], top_k=1))
+    return found.matches[0].id, found.matches[0].score
+
+
+def encoded_blocks(engine: Engine) -> float:
+    return engine.metrics.registry.get_sample_value("longmatch_encoded_blocks_total") or 0.0
+
+
+@pytest.fixture
+def failing(engine: Engine, stepped_encoder: Any) -> Iterator[Engine]:
+    """Return the engine with an encoder that fails at the word "poison"."""
+    encoder = stepped_encoder()
+    encoder.fails = engine.tokenizer("poison").blocks[0][0]
+    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
+    yield replace(engine, scheduler=scheduler)
+    scheduler.close()
+
+
+def test_what_is_indexed_is_found_by_the_next_match(engine: Engine) -> None:
+    answer = put(engine, Document("a", "Ants dig."), Document("b", "Bees fly.", "Bees", {"n": 1}))
+    assert [(one.id, one.unchanged) for one in answer.documents] == [("a", False), ("b", False)]
+    assert best(engine, "Bees fly.")[0] == "b"
+    assert len(engine.data.index) == len(engine.data.store) == 2
+    stored = asyncio.run(find_document(engine, "b"))
+    assert (stored.document.title, stored.document.metadata) == ("Bees", {"n": 1})
+    assert stored.receipt == answer.documents[1].receipt
+    assert stored.receipt == engine.tokenizer("Bees fly.").receipt
+
+
+def test_an_unchanged_text_is_not_encoded_again(engine: Engine) -> None:
+    first = put(engine, Document("a", "Ants dig. " * 30))
+    before = encoded_blocks(engine)
+    again = put(engine, Document("a", "Ants dig. " * 30, "A new title", {"new": True}))
+    assert encoded_blocks(engine) == before
+    assert again.documents[0].unchanged
+    assert again.documents[0].receipt == first.documents[0].receipt
+    assert asyncio.run(find_document(engine, "a")).document.title == "A new title"
+    assert len(engine.data.index) == 1
+
+
+def test_a_new_text_replaces_the_old_one(engine: Engine) -> None:
+    put(engine, Document("a", "Ants dig tunnels."), Document("b", "Rivers run to the sea."))
+    answer = put(engine, Document("a", "Judges weigh evidence."))
+    assert not answer.documents[0].unchanged
+    assert best(engine, "Judges weigh evidence.") == ("a", pytest.approx(1.0, abs=1e-4))
+    assert best(engine, "Ants dig tunnels.")[1] < 0.999
+    assert len(engine.data.index) == 2
+
+
+def test_some_unchanged_and_some_new_come_back_in_order(engine: Engine) -> None:
+    put(engine, Document("b", "Bees fly."))
+    answer = put(
+        engine, *(Document(n, t) for n, t in [("a", "A."), ("b", "Bees fly."), ("c", "C.")])
+    )
+    assert [(one.id, one.unchanged) for one in answer.documents] == [
+        ("a", False),
+        ("b", True),
+        ("c", False),
+    ]
+
+
+def test_nothing_is_stored_when_one_text_is_refused(engine: Engine) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        put(engine, Document("a", "Good."), Document("b", "\x00"), Document("c", "\u200b"))
+    assert [error.pointer for error in caught.value.errors] == [
+        "#/documents/1/text",
+        "#/documents/2/text",
+    ]
+    assert len(engine.data.store) == len(engine.data.index) == 0
+
+
+def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> None:
+    with pytest.raises(EncodingFailedError):
+        put(failing, Document("a", "Good."), Document("b", "Drink poison."))
+    assert len(failing.data.store) == len(failing.data.index) == 0
+    assert failing.scheduler.queued_tokens == 0
+
+
+def test_strict_stores_nothing_of_a_text_that_is_too_long(engine: Engine) -> None:
+    long = "Ants carry leaves to the colony. " * 300
+    with pytest.raises(InvalidInputError) as caught:
+        put(engine, Document("a", "Short."), Document("b", long), strict=True)
+    (error,) = caught.value.errors
+    assert error.pointer == "#/documents/1/text"
+    assert error.tokens == engine.tokenizer(long).receipt.tokens
+    assert len(engine.data.store) == 0
+    assert put(engine, Document("b", long)).documents[0].receipt.blocks_left_out > 0
+
+
+def test_more_tokens_than_the_queue_holds_are_refused_with_the_limit(engine: Engine) -> None:
+    long = "Ants carry leaves to the colony. " * 300
+    with pytest.raises(RequestTooLargeError) as caught:
+        put(engine, *(Document(str(number), long) for number in range(6)))
+    assert caught.value.limit == 4096
+    assert caught.value.tokens > 4096
+    assert len(engine.data.store) == 0
+    put(engine, *(Document(str(number), long) for number in range(3)))
+
+
+def test_an_id_twice_is_refused_by_place(engine: Engine) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        put(engine, Document("a", "One."), Document("b", "Two."), Document("a", "Three."))
+    (error,) = caught.value.errors
+    assert error.pointer == "#/documents/2/id"
+
+
+def test_too_many_documents_are_refused(engine: Engine) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        put(engine, *(Document(str(number), "A.") for number in range(257)))
+    (error,) = caught.value.errors
+    assert (error.pointer, error.limit) == ("#/documents", 256)
+
+
+def test_a_deleted_document_is_gone_for_good(engine: Engine) -> None:
+    put(engine, Document("a", "Ants dig."), Document("b", "Bees fly."))
+    asyncio.run(delete_document(engine, "a"))
+    assert best(engine, "Ants dig.")[0] == "b"
+    for work in (
+        delete_document(engine, "a"),
+        find_document(engine, "a"),
+        match(engine, [StoredQuery("#/id", "a")], top_k=1),
+    ):
+        with pytest.raises(DocumentNotFoundError, match="'a'"):
+            asyncio.run(work)
+    assert len(engine.data.index) == 1
+
+
+def test_a_client_that_leaves_during_the_write_does_not_leave_the_index_behind(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, go_on, write = threading.Event(), threading.Event(), indexing._put
+
+    def slow_write(*arguments: Any) -> float:
+        writing.set()
+        assert go_on.wait(10)
+        return write(*arguments)
+
+    monkeypatch.setattr(indexing, "_put", slow_write)
+
+    async def run() -> None:
+        leaving = asyncio.create_task(index_documents(engine, [Document("a", "Ants dig.")]))
+        await asyncio.to_thread(writing.wait, 10)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        go_on.set()
+
+    asyncio.run(run())
+    engine.writer.submit(lambda: None).result(10)
+    assert len(engine.data.store) == len(engine.data.index) == 1
+    assert best(engine, "Ants dig.")[0] == "a"
+
+
+def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) -> None:
+    go_on = threading.Event()
+    engine.writer.submit(go_on.wait, 10)
+
+    async def run() -> None:
+        leaving = asyncio.create_task(index_documents(engine, [Document("a", "Ants dig.")]))
+        while engine.writer._work_queue.empty():
+            await asyncio.sleep(0.001)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        go_on.set()
+
+    asyncio.run(run())
+    engine.writer.submit(lambda: None).result(10)
+    assert len(engine.data.store) == len(engine.data.index) == 0
+
+
+def test_writes_at_the_same_time_leave_store_and_index_in_step(engine: Engine) -> None:
+    async def run() -> None:
+        await asyncio.gather(
+            *(
+                index_documents(engine, [Document(f"d{number % 3}", f"Text number {number}.")])
+                for number in range(24)
+            )
+        )
+
+    asyncio.run(run())
+    assert len(engine.data.store) == len(engine.data.index) == 3
+    for name in ("d0", "d1", "d2"):
+        text = asyncio.run(find_document(engine, name)).document.text
+        assert best(engine, text) == (name, pytest.approx(1.0, abs=1e-4))
