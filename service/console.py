@@ -1,7 +1,8 @@
-"""What the command line shows: progress bars, refused input, tables. All of it on stderr, but
-results."""
+"""What the command line shows while it works: a bar on a terminal, a line now and then in a log."""
 
-from types import TracebackType
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,72 +10,119 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
 
 from index.corpus import RefusedInput
+from index.observer import Observer
 
 REFUSALS_SHOWN = 20
+SECONDS_BETWEEN_LINES = 15.0
 
 
-class ConsoleObserver:
-    """Draws the progress of a job and tells what was refused; the first refusals one by one."""
+@contextmanager
+def observing(console: Console) -> Iterator[Observer]:
+    """Show the progress of a job on a console for as long as it runs."""
+    refusals = Refusals(console)
+    if console.is_terminal:
+        with _progress(console) as progress:
+            yield BarObserver(progress, refusals)
+    else:
+        yield LineObserver(console, refusals)
+    refusals.close()
+
+
+class Refusals:
+    """Prints what was refused: the first one by one, the others counted."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._refused = 0
-        self._tokens = 0
-        self._task: TaskID | None = None
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(compact=True),
-            TextColumn("left"),
-            console=console,
-        )
+        self._count = 0
 
-    def __enter__(self) -> "ConsoleObserver":
-        self._progress.start()
-        return self
+    def tell(self, refused: RefusedInput) -> None:
+        """Print one refusal, unless there were many."""
+        self._count += 1
+        if self._count <= REFUSALS_SHOWN:
+            reason = escape(printable(f"{refused.where}: {refused.reason}"))
+            self._console.print(f"[yellow]refused[/] {reason}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-        if self._refused > REFUSALS_SHOWN:
-            self._console.print(f"refused {self._refused - REFUSALS_SHOWN} more")
+    def close(self) -> None:
+        """Say how many were not shown."""
+        if self._count > REFUSALS_SHOWN:
+            self._console.print(f"refused {self._count - REFUSALS_SHOWN} more")
 
-    def refused(self, refused: RefusedInput) -> None:
-        """Print the refusal, unless there were many."""
-        self._refused += 1
-        if self._refused <= REFUSALS_SHOWN:
-            self._console.print(
-                f"[yellow]refused[/] {escape(printable(f'{refused.where}: {refused.reason}'))}",
-                soft_wrap=True,
-            )
+
+class BarObserver:
+    """Draws a bar for each step, with documents, tokens a second and time left."""
+
+    def __init__(self, progress: Progress, refusals: Refusals) -> None:
+        self._progress = progress
+        self._rate = Rate()
+        self.refused = refusals.tell
 
     def started(self, step: str, total: int | None) -> None:
-        """Open a bar for the step."""
-        self._tokens = 0
+        """Open the bar of a step."""
+        self._rate = Rate()
         self._task = self._progress.add_task(step, total=total, rate="")
 
     def advanced(self, *, documents: int, tokens: int) -> None:
         """Move the bar."""
-        if self._task is None:
-            return
+        self._rate.add(tokens)
+        self._progress.update(self._task, advance=documents, rate=str(self._rate))
+
+
+class LineObserver:
+    """Prints a line when a step begins and now and then while it lasts."""
+
+    def __init__(self, console: Console, refusals: Refusals) -> None:
+        self._console = console
+        self._rate = Rate()
+        self._said = time.monotonic()
+        self.refused = refusals.tell
+
+    def started(self, step: str, total: int | None) -> None:
+        """Say which step begins."""
+        self._step, self._total, self._done = step, total, 0
+        self._rate = Rate()
+        self._console.print(step if total is None else f"{step} {total} documents")
+
+    def advanced(self, *, documents: int, tokens: int) -> None:
+        """Say how far the step is, unless that was said a moment ago."""
+        self._done += documents
+        self._rate.add(tokens)
+        if time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
+            self._said = time.monotonic()
+            self._console.print(f"{self._step} {self._done}/{self._total}, {self._rate}")
+
+
+class Rate:
+    """Tokens a second since it was made."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._tokens = 0
+
+    def add(self, tokens: int) -> None:
+        """Count more tokens."""
         self._tokens += tokens
-        task = next(task for task in self._progress.tasks if task.id == self._task)
-        rate = f"{self._tokens / task.elapsed:,.0f} tokens/s" if task.elapsed else ""
-        self._progress.update(self._task, advance=documents, rate=rate)
+
+    def __str__(self) -> str:
+        return f"{self._tokens / max(time.monotonic() - self._started, 1e-3):,.0f} tokens/s"
 
 
 def printable(text: str) -> str:
     """Return text without the control characters that would move the cursor of a terminal."""
-    return "".join(character if character.isprintable() else "�" for character in text)
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        console=console,
+    )

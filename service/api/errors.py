@@ -73,6 +73,8 @@ async def _handle(request: Request, error: Exception) -> JSONResponse:
 def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     """Return the answer to a request that ended in `error`, and log what is the service's fault."""
     problem = _problem(error, scope)
+    if isinstance(error, OverloadedError):
+        scope["app"].state.engine.metrics.admission_rejected.labels(error.reason).inc()
     request_id = scope["state"]["request_id"]
     if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log(request_id, error)

@@ -27,7 +27,7 @@ from service.commands.common import (
     opened,
     print_json,
 )
-from service.console import ConsoleObserver, printable
+from service.console import observing, printable
 
 
 def index(
@@ -40,7 +40,7 @@ def index(
 ) -> None:
     """Read a corpus into an index; run it again to go on, or to take up what has changed."""
     loaded = load(checkpoint, precision, provider, threads)
-    with opened(data, loaded.checkpoint) as directory, ConsoleObserver(console) as observer:
+    with opened(data, loaded.checkpoint) as directory, observing(console) as observer:
         report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
         documents = len(directory.store)
     console.print(
@@ -102,7 +102,7 @@ def embed(
     if not output.parent.is_dir():
         raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
     loaded = load(checkpoint, precision, provider, threads)
-    with ConsoleObserver(console) as observer:
+    with observing(console) as observer:
         embedded = embed_corpus(corpus, loaded.tokenizer, loaded.encoder, observer)
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} refused")

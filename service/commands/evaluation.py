@@ -25,7 +25,7 @@ from service.commands.common import (
     load,
     print_json,
 )
-from service.console import ConsoleObserver
+from service.console import observing
 
 
 def evaluate(
@@ -72,7 +72,7 @@ def evaluate(
 
 
 def _embed(corpus: Path, loaded: Loaded) -> EmbeddedCorpus:
-    with ConsoleObserver(console) as observer:
+    with observing(console) as observer:
         return embed_corpus(corpus, loaded.tokenizer, loaded.encoder, observer)
 
 

@@ -18,7 +18,7 @@ from service.commands.common import (
     load,
     opened,
 )
-from service.console import ConsoleObserver
+from service.console import observing
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")]
@@ -60,7 +60,7 @@ def demo(
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, None, None, None)
-    with opened(data, loaded.checkpoint) as directory, ConsoleObserver(console) as observer:
+    with opened(data, loaded.checkpoint) as directory, observing(console) as observer:
         build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
     url = f"http://{host}:{port}"
     console.print(

@@ -126,7 +126,7 @@ def test_threads_change_search_rebuild_and_publish_at_the_same_time(
                 change_and_check,
                 live,
                 store,
-                [entry(f"{worker}-{number % 4}", f"{worker} {number}") for number in range(15)],
+                [entry(f"{worker}-{number % 4}", f"{worker} {number}") for number in range(8)],
             )
             for worker in range(4)
         ]

@@ -160,7 +160,7 @@ OPERATIONS = st.lists(
 
 @given(operations=OPERATIONS)
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_changes_since_leads_from_any_age_to_the_present(
     open_store: OpenStore, entry: MakeEntry, tmp_path: Path, operations: list[Operation]

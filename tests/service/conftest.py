@@ -121,19 +121,59 @@ def connect(app: FastAPI) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://longmatch.test")
 
 
+def settings_for(given: dict[str, Any]) -> Settings:
+    """Return settings for a small engine."""
+    small = {"precision": "fp32", "threads": 2, "max_queue_tokens": 4096}
+    return Settings(**{**small, **given})
+
+
+def fill(client: Client) -> Client:
+    """Index TEXTS."""
+    documents = [
+        {"id": name, "text": text, "title": name.title(), "metadata": {"letters": len(name)}}
+        for name, text in TEXTS.items()
+    ]
+    assert client.post("/index", json={"documents": documents}).status_code == 200
+    return client
+
+
+@pytest.fixture(scope="session")
+def make_shared_client(
+    tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Client]]:
+    """Return a maker of clients that live as long as the session."""
+    engines: list[Engine] = []
+
+    def make() -> Client:
+        data = tmp_path_factory.mktemp("shared") / "data"
+        engine = open_engine(settings_for({"checkpoint": tiny_checkpoint, "data": data}))
+        engines.append(engine)
+        return Client(create_app(engine.settings, engine))
+
+    yield make
+    for engine in engines:
+        close_engine(engine)
+
+
+@pytest.fixture(scope="session")
+def library(make_shared_client: Callable[[], Client]) -> Client:
+    """Return a client of an application that holds TEXTS; do not change what it holds."""
+    return fill(make_shared_client())
+
+
+@pytest.fixture(scope="session")
+def empty(make_shared_client: Callable[[], Client]) -> Client:
+    """Return a client of an application that holds nothing; leave nothing in it."""
+    return make_shared_client()
+
+
 @pytest.fixture
 def make_settings(tiny_checkpoint: Path, tmp_path: Path) -> MakeSettings:
     """Return a maker of settings for the tiny checkpoint and a data directory of the test's own."""
 
     def make(**changed: Any) -> Settings:
-        given = {
-            "data": tmp_path / "data",
-            "checkpoint": tiny_checkpoint,
-            "precision": "fp32",
-            "threads": 2,
-            "max_queue_tokens": 4096,
-        }
-        return Settings(**{**given, **changed})
+        own = {"checkpoint": tiny_checkpoint, "data": tmp_path / "data"}
+        return settings_for({**own, **changed})
 
     return make
 
@@ -168,12 +208,7 @@ def engine(client: Client) -> Engine:
 @pytest.fixture
 def filled(client: Client) -> Client:
     """Return a client of an application that holds TEXTS."""
-    documents = [
-        {"id": name, "text": text, "title": name.title(), "metadata": {"letters": len(name)}}
-        for name, text in TEXTS.items()
-    ]
-    assert client.post("/index", json={"documents": documents}).status_code == 200
-    return client
+    return fill(client)
 
 
 @pytest.fixture

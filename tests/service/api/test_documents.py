@@ -51,16 +51,16 @@ def test_an_empty_title_is_still_a_title(client: Any) -> None:
 
 
 @pytest.mark.parametrize("document_id", AWKWARD_IDS)
-def test_any_id_can_be_stored_shown_matched_and_deleted(client: Any, document_id: str) -> None:
-    stored = client.post("/index", json={"documents": [{"id": document_id, "text": "Ants."}]})
+def test_any_id_can_be_stored_shown_matched_and_deleted(empty: Any, document_id: str) -> None:
+    stored = empty.post("/index", json={"documents": [{"id": document_id, "text": "Ants."}]})
     assert stored.status_code == 200
     path = "/documents/" + quote(document_id, safe="").replace(".", "%2E")
-    assert client.get(path).json()["id"] == document_id
-    assert client.post("/match", json={"id": document_id}).status_code == 200
-    response = client.delete(path)
+    assert empty.get(path).json()["id"] == document_id
+    assert empty.post("/match", json={"id": document_id}).status_code == 200
+    response = empty.delete(path)
     assert response.status_code == 204
     assert response.content == b""
-    assert client.get(path).status_code == 404
+    assert empty.get(path).status_code == 404
 
 
 def test_a_deleted_document_is_gone_from_everywhere(filled: Any) -> None:
@@ -75,8 +75,8 @@ def test_a_deleted_document_is_gone_from_everywhere(filled: Any) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("document_id", ["wasps", "", "x" * 2000, "a%00b", "%FF", "%ED%A0%80"])
-def test_an_unknown_document_is_not_found(filled: Any, method: str, document_id: str) -> None:
-    response = filled.request(method, f"/documents/{document_id}")
+def test_an_unknown_document_is_not_found(library: Any, method: str, document_id: str) -> None:
+    response = library.request(method, f"/documents/{document_id}")
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["type"] == "/problems/document-not-found"

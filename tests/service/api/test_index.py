@@ -97,19 +97,19 @@ def test_metadata_of_any_json_comes_back_as_it_was(client: Any) -> None:
     ],
 )
 def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(
-    client: Any, body: Any, expected: str
+    empty: Any, body: Any, expected: str
 ) -> None:
-    assert [error["pointer"] for error in refused(client, body)] == [expected]
-    assert client.get("/readyz").json()["documents"] == 0
+    assert [error["pointer"] for error in refused(empty, body)] == [expected]
+    assert empty.get("/readyz").json()["documents"] == 0
 
 
 @pytest.mark.parametrize(
     "value",
     ["NaN", "-Infinity", '[1, {"x": 1e999}]', '"\\ud800"', '[["\\udfff"]]', '{"\\ud800": 1}'],
 )
-def test_metadata_that_json_cannot_hold_is_refused(client: Any, value: str) -> None:
+def test_metadata_that_json_cannot_hold_is_refused(empty: Any, value: str) -> None:
     body = f'{{"documents": [{{"id": "a", "text": "b", "metadata": {{"x": {value}}}}}]}}'
-    (error,) = refused(client, body)
+    (error,) = refused(empty, body)
     assert error["pointer"].startswith("#/documents/0/metadata")
 
 
@@ -123,15 +123,15 @@ def test_metadata_nested_too_deeply_is_refused(client: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["id", "title", "text"])
-def test_a_lone_surrogate_is_refused(client: Any, field: str) -> None:
+def test_a_lone_surrogate_is_refused(empty: Any, field: str) -> None:
     body = json.dumps({"documents": [document(**{field: "x\ud800y"})]})
-    (error,) = refused(client, body)
+    (error,) = refused(empty, body)
     assert error["pointer"] == f"#/documents/0/{field}"
     assert "surrogate" in error["detail"]
 
 
-def test_a_hundred_errors_are_enough(client: Any) -> None:
-    errors = refused(client, {"documents": [{"id": 1} for _ in range(200)]})
+def test_a_hundred_errors_are_enough(empty: Any) -> None:
+    errors = refused(empty, {"documents": [{"id": 1} for _ in range(200)]})
     assert len(errors) == 100
 
 

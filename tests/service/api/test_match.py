@@ -25,8 +25,8 @@ def pointers(content: dict[str, Any]) -> list[str]:
     return [error["pointer"] for error in content["errors"]]
 
 
-def test_a_text_is_matched(filled: Any, texts: dict[str, str]) -> None:
-    response = filled.post("/match", json={"text": texts["bees"], "top_k": 2})
+def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
+    response = library.post("/match", json={"text": texts["bees"], "top_k": 2})
     assert response.status_code == 200
     answer = response.json()
     assert [match["id"] for match in answer["matches"]] == ["bees", "ants"]
@@ -45,42 +45,42 @@ def test_a_text_is_matched(filled: Any, texts: dict[str, str]) -> None:
 
 
 def test_a_stored_document_is_matched_with_its_stored_receipt(
-    filled: Any, texts: dict[str, str]
+    library: Any, texts: dict[str, str]
 ) -> None:
-    by_id = filled.post("/match", json={"id": "bees"}).json()
-    by_text = filled.post("/match", json={"text": texts["bees"]}).json()
+    by_id = library.post("/match", json={"id": "bees"}).json()
+    by_text = library.post("/match", json={"text": texts["bees"]}).json()
     assert [match["id"] for match in by_id["matches"]] == [
         match["id"] for match in by_text["matches"][1:]
     ]
     assert by_id["receipt"] == by_text["receipt"]
 
 
-def test_several_queries_have_several_results(filled: Any) -> None:
-    response = filled.post(
+def test_several_queries_have_several_results(library: Any) -> None:
+    response = library.post(
         "/match", json={"queries": [{"id": "ants"}, {"text": "A tribunal."}], "top_k": 1}
     )
     assert response.json().keys() == {"results"}
     first, second = response.json()["results"]
     assert [match["id"] for match in first["matches"]] == ["bees"]
     assert len(second["matches"]) == 1
-    (single,) = filled.post("/match", json={"queries": [{"id": "ants"}], "top_k": 1}).json()[
+    (single,) = library.post("/match", json={"queries": [{"id": "ants"}], "top_k": 1}).json()[
         "results"
     ]
     assert single["matches"] == first["matches"]
 
 
-def test_min_score_and_the_default_top_k(filled: Any) -> None:
-    assert len(filled.post("/match", json={"id": "ants"}).json()["matches"]) == 3
-    answer = filled.post("/match", json={"id": "ants", "min_score": 1}).json()
+def test_min_score_and_the_default_top_k(library: Any) -> None:
+    assert len(library.post("/match", json={"id": "ants"}).json()["matches"]) == 3
+    answer = library.post("/match", json={"id": "ants", "min_score": 1}).json()
     assert answer["matches"] == []
-    assert filled.post("/match", json={"id": "ants", "min_score": -1.0}).status_code == 200
+    assert library.post("/match", json={"id": "ants", "min_score": -1.0}).status_code == 200
 
 
-def test_strict_refuses_with_tokens_and_limit(filled: Any) -> None:
+def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
     long = "Ants carry leaves to the colony every day. " * 200
-    receipt = filled.post("/match", json={"text": long}).json()["receipt"]
+    receipt = library.post("/match", json={"text": long}).json()["receipt"]
     assert receipt["blocks_left_out"] > 0
-    response = filled.post("/match", json={"text": long, "strict": True})
+    response = library.post("/match", json={"text": long, "strict": True})
     content = problem(response, 422, "invalid-input")
     (error,) = content["errors"]
     assert error["pointer"] == "#/text"
@@ -126,28 +126,28 @@ def test_strict_refuses_with_tokens_and_limit(filled: Any) -> None:
         (None, "#"),
     ],
 )
-def test_a_field_that_is_wrong_is_named(filled: Any, body: Any, expected: str) -> None:
-    response = filled.post("/match", content=json.dumps(body), headers=JSON)
+def test_a_field_that_is_wrong_is_named(library: Any, body: Any, expected: str) -> None:
+    response = library.post("/match", content=json.dumps(body), headers=JSON)
     assert pointers(problem(response, 422, "invalid-input")) == [expected]
 
 
-def test_several_wrong_fields_are_all_named_with_their_limits(filled: Any) -> None:
-    response = filled.post("/match", json={"text": "a", "top_k": 0, "min_score": 7, "x": 1})
+def test_several_wrong_fields_are_all_named_with_their_limits(library: Any) -> None:
+    response = library.post("/match", json={"text": "a", "top_k": 0, "min_score": 7, "x": 1})
     content = problem(response, 422, "invalid-input")
     limits = {error["pointer"]: error.get("limit") for error in content["errors"]}
     assert limits == {"#/top_k": 1, "#/min_score": 1, "#/x": None}
 
 
-def test_the_limit_of_top_k_is_told(filled: Any) -> None:
+def test_the_limit_of_top_k_is_told(library: Any) -> None:
     content = problem(
-        filled.post("/match", json={"id": "ants", "top_k": 1001}), 422, "invalid-input"
+        library.post("/match", json={"id": "ants", "top_k": 1001}), 422, "invalid-input"
     )
     assert content["errors"][0]["limit"] == 1000
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_a_number_that_is_not_finite_is_refused(filled: Any, number: str) -> None:
-    response = filled.post(
+def test_a_number_that_is_not_finite_is_refused(library: Any, number: str) -> None:
+    response = library.post(
         "/match", content=f'{{"id": "ants", "min_score": {number}}}', headers=JSON
     )
     assert pointers(problem(response, 422, "invalid-input")) == ["#/min_score"]
@@ -166,26 +166,26 @@ def test_a_number_that_is_not_finite_is_refused(filled: Any, number: str) -> Non
         (b'{"text": "a", "top_k": ' + b"9" * 5000 + b"}", "could not be parsed"),
     ],
 )
-def test_a_body_that_is_not_json_is_refused(filled: Any, body: bytes, told: str) -> None:
-    content = problem(filled.post("/match", content=body, headers=JSON), 400, "malformed-body")
+def test_a_body_that_is_not_json_is_refused(library: Any, body: bytes, told: str) -> None:
+    content = problem(library.post("/match", content=body, headers=JSON), 400, "malformed-body")
     assert told in content["detail"]
 
 
 @pytest.mark.parametrize("field", ["text", "id"])
-def test_a_lone_surrogate_is_refused(filled: Any, field: str) -> None:
+def test_a_lone_surrogate_is_refused(library: Any, field: str) -> None:
     body = f'{{"{field}": "good \\ud800 bad"}}'
-    content = problem(filled.post("/match", content=body, headers=JSON), 422, "invalid-input")
+    content = problem(library.post("/match", content=body, headers=JSON), 422, "invalid-input")
     assert pointers(content) == [f"#/{field}"]
     assert "surrogate" in content["errors"][0]["detail"]
 
 
-def test_a_lone_surrogate_in_the_name_of_a_field_is_refused(filled: Any) -> None:
-    response = filled.post("/match", content='{"text": "a", "\\ud800": 1}', headers=JSON)
+def test_a_lone_surrogate_in_the_name_of_a_field_is_refused(library: Any) -> None:
+    response = library.post("/match", content='{"text": "a", "\\ud800": 1}', headers=JSON)
     problem(response, 422, "invalid-input")
 
 
-def test_a_pair_of_surrogates_is_a_character(filled: Any) -> None:
-    response = filled.post("/match", content='{"text": "\\ud83d\\ude00 ants"}', headers=JSON)
+def test_a_pair_of_surrogates_is_a_character(library: Any) -> None:
+    response = library.post("/match", content='{"text": "\\ud83d\\ude00 ants"}', headers=JSON)
     assert response.status_code == 200
 
 
@@ -193,10 +193,10 @@ def test_a_pair_of_surrogates_is_a_character(filled: Any) -> None:
     "content_type", [None, "text/plain", "application/x-www-form-urlencoded", "json", "a/b/c", ""]
 )
 def test_a_body_that_is_not_declared_as_json_is_refused(
-    filled: Any, content_type: str | None
+    library: Any, content_type: str | None
 ) -> None:
     headers = {} if content_type is None else {"content-type": content_type}
-    response = filled.post("/match", content=b'{"text": "a"}', headers=headers)
+    response = library.post("/match", content=b'{"text": "a"}', headers=headers)
     problem(response, 415, "unsupported-media-type")
 
 
@@ -204,26 +204,26 @@ def test_a_body_that_is_not_declared_as_json_is_refused(
     "content_type",
     ["application/json; charset=utf-8", "Application/JSON", "application/vnd.api+json"],
 )
-def test_json_by_any_of_its_names_is_read(filled: Any, content_type: str) -> None:
-    response = filled.post(
+def test_json_by_any_of_its_names_is_read(library: Any, content_type: str) -> None:
+    response = library.post(
         "/match", content=b'{"text": "a"}', headers={"content-type": content_type}
     )
     assert response.status_code == 200
 
 
-def test_no_body_at_all_is_refused(filled: Any) -> None:
-    content = problem(filled.post("/match", headers=JSON), 422, "invalid-input")
+def test_no_body_at_all_is_refused(library: Any) -> None:
+    content = problem(library.post("/match", headers=JSON), 422, "invalid-input")
     assert pointers(content) == ["#"]
 
 
-def test_an_unknown_id_is_not_found(filled: Any) -> None:
-    content = problem(filled.post("/match", json={"id": "wasps"}), 404, "document-not-found")
+def test_an_unknown_id_is_not_found(library: Any) -> None:
+    content = problem(library.post("/match", json={"id": "wasps"}), 404, "document-not-found")
     assert "'wasps'" in content["detail"]
-    response = filled.post("/match", json={"queries": [{"id": "ants"}, {"id": "wasps"}]})
+    response = library.post("/match", json={"queries": [{"id": "ants"}, {"id": "wasps"}]})
     assert pointers(problem(response, 404, "document-not-found")) == ["#/queries/1/id"]
 
 
-def test_no_error_repeats_the_text(filled: Any) -> None:
+def test_no_error_repeats_the_text(library: Any) -> None:
     secret = "the password is swordfish"
     for body in (
         {"text": secret, "top_k": 0},
@@ -231,7 +231,7 @@ def test_no_error_repeats_the_text(filled: Any) -> None:
         {"text": "a", "min_score": secret},
         {"text": secret * 2000, "strict": True},
     ):
-        response = filled.post("/match", json=body)
+        response = library.post("/match", json=body)
         assert response.status_code == 422
         assert "swordfish" not in response.text
-    assert "swordfish" not in filled.post("/match", content=secret, headers=JSON).text
+    assert "swordfish" not in library.post("/match", content=secret, headers=JSON).text

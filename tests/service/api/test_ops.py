@@ -148,9 +148,9 @@ def test_version_says_what_runs_and_what_it_accepts(client: Any, engine: Engine)
 
 
 @pytest.mark.parametrize("name", PROBLEM_TYPES)
-def test_every_kind_of_error_is_described_at_its_own_address(client: Any, name: str) -> None:
+def test_every_kind_of_error_is_described_at_its_own_address(library: Any, name: str) -> None:
     kind = PROBLEM_TYPES[name]
-    assert client.get(kind.uri).json() == {
+    assert library.get(kind.uri).json() == {
         "type": kind.uri,
         "status": kind.status,
         "title": kind.title,
@@ -158,32 +158,32 @@ def test_every_kind_of_error_is_described_at_its_own_address(client: Any, name: 
     }
 
 
-def test_an_unknown_kind_of_error_is_not_found(client: Any) -> None:
-    response = client.get("/problems/none")
+def test_an_unknown_kind_of_error_is_not_found(library: Any) -> None:
+    response = library.get("/problems/none")
     assert response.status_code == 404
     assert response.json()["type"] == "/problems/no-such-route"
 
 
-def test_the_root_leads_to_the_documentation(client: Any) -> None:
-    response = client.get("/", follow_redirects=True)
+def test_the_root_leads_to_the_documentation(library: Any) -> None:
+    response = library.get("/", follow_redirects=True)
     assert response.status_code == 200
     assert response.url.path == "/docs"
 
 
-def test_the_documentation_needs_nothing_from_elsewhere(client: Any) -> None:
-    page = client.get("/docs").text
+def test_the_documentation_needs_nothing_from_elsewhere(library: Any) -> None:
+    page = library.get("/docs").text
     assert "//" not in re.sub(r"<!--.*?-->", "", page).replace("// ", "")
     references = re.findall(r'(?:href|src)="([^"]+)"', page)
     assert len(references) == 3
     for reference in references:
-        assert client.get(f"/{reference}").status_code == 200
-    assert client.get("/openapi.json").json()["openapi"].startswith("3.0.")
-    assert "SwaggerUIBundle" in client.get("/docs/static/swagger-ui-bundle.js").text
+        assert library.get(f"/{reference}").status_code == 200
+    assert library.get("/openapi.json").json()["openapi"].startswith("3.0.")
+    assert "SwaggerUIBundle" in library.get("/docs/static/swagger-ui-bundle.js").text
     assert '"validatorUrl": null' in page
 
 
 @pytest.mark.parametrize("path", ["/docs/static/none.js", "/docs/static/../../app.py", "/docs/x"])
-def test_no_other_file_is_given_out(client: Any, path: str) -> None:
-    response = client.get(path)
+def test_no_other_file_is_given_out(library: Any, path: str) -> None:
+    response = library.get(path)
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
