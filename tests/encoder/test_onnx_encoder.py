@@ -1,5 +1,8 @@
 import dataclasses
+import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -101,3 +104,18 @@ def test_graphs_that_compute_something_else_are_refused_at_warm_up(
     write_manifest(copy)
     with pytest.raises(ParityError, match="block encoder"):
         OnnxEncoder(load_checkpoint(copy)).warm_up()
+
+
+def test_onnx_runtime_does_not_report_its_use(tmp_path: Path) -> None:
+    code = "import encoder.onnx_session, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    quiet = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env=quiet | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == "1"
+    assert not list(tmp_path.rglob("*"))  # the client keeps a file in the home folder
