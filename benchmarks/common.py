@@ -215,7 +215,7 @@ def _short(value: object) -> str:
     """Show a number with the three digits that such a measurement is good for."""
     if not isinstance(value, float):
         return str(value)
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _cpu_model() -> str:

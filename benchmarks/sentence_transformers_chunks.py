@@ -98,14 +98,13 @@ def encode_chunks(
 ) -> Float32:
     """Return chunk vectors Float32[N, dimension]; longest first, as `model.encode` does it."""
     order = sorted(range(len(chunks)), key=lambda number: -len(chunks[number]))
-    vectors: Float32 = np.empty(
-        (len(chunks), model.get_sentence_embedding_dimension() or 0), dtype=np.float32
-    )
+    computed: list[Float32] = []
     with torch.inference_mode():
         for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            features = _features([chunks[row] for row in rows], model.tokenizer.pad_token_id)
-            vectors[rows] = model(features)["sentence_embedding"].numpy()
+            some = [chunks[row] for row in order[start : start + batch_size]]
+            features = _features(some, model.tokenizer.pad_token_id)
+            computed.append(model(features)["sentence_embedding"].numpy())
+    vectors: Float32 = np.concatenate(computed)[np.argsort(order)]
     return vectors
 
 

@@ -1,23 +1,19 @@
 """Opening the two graphs of a checkpoint: which precision, execution provider and memory."""
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Importing ONNX Runtime starts a client that reports its use to its maker, unless this is set.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime as ort
 
-import onnxruntime as ort  # noqa: E402
-
-from encoder.checkpoint import (  # noqa: E402
+from encoder.checkpoint import (
     BLOCK_GRAPH,
     DOCUMENT_GRAPH,
     Checkpoint,
     read_verified,
 )
-from encoder.errors import CheckpointError, ProviderError  # noqa: E402
+from encoder.errors import CheckpointError, ProviderError
 
 CPU = "CPUExecutionProvider"
 DEFAULT_PROVIDERS = ("CUDAExecutionProvider", CPU)
