@@ -213,13 +213,7 @@ def test_data_of_another_checkpoint_is_said(
     longmatch: Run, corpus: Path, tiny_bert: Path, tmp_path: Path
 ) -> None:
     longmatch("index", corpus)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(
-        'name = "other"\narchitecture = "smith"\nblock_length = 16\nmax_blocks = 8\n'
-        'long_sentence = "split"\nlanguage = "en"\ndimension = 32\n'
-        "initialise_from_bert = true\nbegin_as_mean = false\n"
-        "[model]\nsentence_layers = 1\ndocument_layers = 1\n"
-    )
+    recipe = write_recipe(tmp_path)
     other = tmp_path / "other"
     made = longmatch(
         "create-checkpoint", recipe, "--bert", tiny_bert, "-o", other, "--precision", "fp32"
@@ -232,8 +226,20 @@ def test_data_of_another_checkpoint_is_said(
     assert "3 unchanged" in longmatch("index", corpus).err  # nothing was lost
 
 
+def write_recipe(folder: Path) -> Path:
+    """Write a recipe of one layer a level."""
+    path = folder / "recipe.toml"
+    path.write_text(
+        'name = "other"\narchitecture = "smith"\nblock_length = 16\nmax_blocks = 8\n'
+        'long_sentence = "split"\nlanguage = "en"\ndimension = 32\n'
+        "initialise_from_bert = true\nbegin_as_mean = false\n"
+        "[model]\nsentence_layers = 1\ndocument_layers = 1\n"
+    )
+    return path
+
+
 def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path) -> None:
-    recipe = Path(__file__).parents[2] / "encoder" / "recipes" / "smith-paper.toml"
+    recipe = write_recipe(tmp_path)
     made = tmp_path / "made"
     longmatch("create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
     assert longmatch("export", made, "--precision", "fp16").status == 0
