@@ -11,6 +11,7 @@ from service.commands import checkpoints, corpora, evaluation, serving
 from service.commands.common import REFUSED, USAGE, console
 from service.console import printable
 from service.errors import ServiceError
+from service.memory import return_large_blocks
 
 INTERRUPTED = 130
 
@@ -35,6 +36,7 @@ for command in (
 
 def main() -> None:
     """Run the command; errors that we know are one line on standard error."""
+    return_large_blocks()
     try:
         app()
     except (EmptyTextError, DocumentError) as error:
