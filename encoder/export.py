@@ -5,7 +5,8 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,7 +35,6 @@ from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 
-_LOG = logging.getLogger(__name__)
 _OPSET = 20  # the first with Gelu as one operator
 
 
@@ -152,8 +152,7 @@ def _export(
     output: str,
     path: Path,
 ) -> None:
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # the exporter warns of its own internals
+    with _quiet(), torch.no_grad():
         torch.onnx.export(
             module,
             kwargs=inputs,
@@ -178,21 +177,33 @@ def _quantise(source: Path, target: Path) -> None:
     del graph.graph.value_info[:]  # the quantiser transposes weights and keeps their old shapes
     kept = [n.name for n in graph.graph.node if any("projection" in name for name in n.input)]
     kept += [f"{name}_MatMul" for name in kept]  # what the quantiser makes of a Gemm
-    quantize_dynamic(
-        graph,
-        target,
-        per_channel=True,
-        reduce_range=True,
-        weight_type=QuantType.QInt8,
-        nodes_to_exclude=kept,
-    )
+    with _quiet():
+        quantize_dynamic(
+            graph,
+            target,
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+            nodes_to_exclude=kept,
+        )
 
 
 def _halve(source: Path, target: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of weights too small for fp16, which become 0
+    with _quiet():
         graph = convert_float_to_float16(onnx.load(source), keep_io_types=True)
     onnx.save(graph, target)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence exporters: they warn of their own internals, and of weights too small for fp16."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _measure(checkpoint: Checkpoint, staging: Path, golden: GoldenBatch, precision: str) -> Parity:
