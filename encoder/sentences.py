@@ -13,8 +13,8 @@ _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*\n\s*")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
-    """Return the (start, end) characters of each sentence of `text`, in order.
+def split_sentences(text: str, language: str = "en") -> Iterator[tuple[int, int]]:
+    """Yield the (start, end) characters of each sentence of `text`, in order.
 
     The spans cover every character that is not white space around a sentence. Time is linear in
     the length of the text, with or without punctuation.
@@ -24,10 +24,8 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
         language: ISO 639-1 code; an unknown one falls back to general rules.
     """
     readable = replace_lone_surrogates(text)  # the splitter takes UTF-8 only
-    spans: list[tuple[int, int]] = []
     for start, end in _paragraphs(readable):
-        spans.extend(_split_paragraph(readable, start, end, language))
-    return spans
+        yield from _split_paragraph(readable, start, end, language)
 
 
 def replace_lone_surrogates(text: str) -> str:

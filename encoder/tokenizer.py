@@ -1,6 +1,8 @@
 """Text to sentence blocks: split, tokenise, fill; character offsets kept."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 from tokenizers import Tokenizer
 
@@ -51,9 +53,9 @@ class BlockTokenizer:
             EmptyTextError: the text has no token.
             TruncatedTextError: strict, and the text is longer than is read.
         """
-        sentences, offsets = self._tokenise(text)
+        sentences = self._tokenise(text)
         plan = plan_sentence_blocks(
-            [len(sentence) for sentence in sentences],
+            sentences.lengths,
             capacity=self._capacity,
             long_sentence=self._checkpoint.long_sentence,
         )
@@ -61,7 +63,7 @@ class BlockTokenizer:
             raise EmptyTextError
         kept = plan[: self._checkpoint.max_blocks]
         receipt = Receipt(
-            tokens=sum(len(sentence) for sentence in sentences),
+            tokens=sum(sentences.lengths),
             tokens_read=sum(piece.stop - piece.start for block in kept for piece in block),
             blocks=len(kept),
             blocks_left_out=len(plan) - len(kept),
@@ -69,25 +71,41 @@ class BlockTokenizer:
         if strict and receipt.tokens_read < receipt.tokens:
             raise TruncatedTextError(receipt.tokens, receipt.tokens_read)
         return SentenceBlocks(
-            blocks=tuple(_tokens_of(block, sentences) for block in kept),
-            offsets=tuple(_span_of(block, offsets) for block in kept),
+            blocks=tuple(_tokens_of(block, sentences.tokens) for block in kept),
+            offsets=tuple(_span_of(block, sentences.offsets) for block in kept),
             receipt=receipt,
         )
 
-    def _tokenise(self, text: str) -> tuple[list[list[int]], list[list[Offsets]]]:
+    def _tokenise(self, text: str) -> "_Sentences":
+        sentences = _Sentences()
+        room = self._checkpoint.max_blocks * self._capacity  # tokens that blocks can hold at most
         spans = split_sentences(text, self._checkpoint.language)
-        sentences: list[list[int]] = []
-        offsets: list[list[Offsets]] = []
         readable = replace_lone_surrogates(text)
-        for first in range(0, len(spans), _SENTENCES_A_CALL):
-            some = spans[first : first + _SENTENCES_A_CALL]
+        while some := list(islice(spans, _SENTENCES_A_CALL)):
             encodings = self._tokenizer.encode_batch(
                 [readable[start:end] for start, end in some], add_special_tokens=False
             )
             for (start, _), encoding in zip(some, encodings, strict=True):
-                sentences.append(encoding.ids)
-                offsets.append([(start + a, start + b) for a, b in encoding.offsets])
-        return sentences, offsets
+                sentences.lengths.append(len(encoding))
+                if room > 0:  # what lies beyond is only counted: a text may have any length
+                    sentences.tokens.append(encoding.ids)
+                    sentences.offsets.append([(start + a, start + b) for a, b in encoding.offsets])
+                    room -= self._most_in_blocks(len(encoding))
+        return sentences
+
+    def _most_in_blocks(self, length: int) -> int:
+        if self._checkpoint.long_sentence == "truncate":
+            return min(length, self._capacity)
+        return length
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentences:
+    """The lengths of all sentences, in tokens; tokens and offsets of those that can be read."""
+
+    lengths: list[int] = field(default_factory=list)
+    tokens: list[list[int]] = field(default_factory=list)
+    offsets: list[list[Offsets]] = field(default_factory=list)
 
 
 def _tokens_of(block: Sequence[Piece], sentences: list[list[int]]) -> tuple[int, ...]:

@@ -1,3 +1,5 @@
+import dataclasses
+import random
 import shutil
 from pathlib import Path
 
@@ -5,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoder.blocks import LongSentence
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
 from encoder.tokenizer import BlockTokenizer
@@ -64,6 +67,23 @@ def test_strict_refuses_what_would_be_left_out(tiny_tokenizer: BlockTokenizer) -
     with pytest.raises(TruncatedTextError) as caught:
         tiny_tokenizer(TOO_LONG, strict=True)
     assert (caught.value.tokens, caught.value.limit) == (14 * 70, 14 * 64)
+
+
+@pytest.mark.parametrize("long_sentence", ["split", "truncate"])
+def test_what_is_only_counted_is_never_read(
+    tiny_weights: Checkpoint, long_sentence: LongSentence
+) -> None:
+    """Sentences of every length around the end of what is read."""
+    few = dataclasses.replace(tiny_weights, max_blocks=3, long_sentence=long_sentence)
+    all_of_it = dataclasses.replace(tiny_weights, long_sentence=long_sentence)
+    rng = random.Random(3)
+    for _ in range(50):
+        text = "\n\n".join("word " * rng.randrange(1, 60) for _ in range(12))
+        short, whole = BlockTokenizer(few)(text), BlockTokenizer(all_of_it)(text)
+        assert short.blocks == whole.blocks[:3]
+        assert short.offsets == whole.offsets[:3]
+        assert short.receipt.tokens == whole.receipt.tokens
+        assert short.receipt.blocks_left_out == len(whole.blocks) - 3
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t ", "\x00", "\u200b\x00\x1f"])
