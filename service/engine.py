@@ -58,13 +58,7 @@ def open_engine(settings: Settings) -> Engine:
     """
     checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
     _check_queue(settings, checkpoint)
-    encoder = OnnxEncoder(
-        checkpoint,
-        precision=settings.precision,
-        providers=settings.providers or None,
-        threads=settings.threads,
-    )
-    encoder.warm_up()
+    encoder = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()
     with ExitStack() as opened:
         data = open_data_directory(
@@ -122,6 +116,17 @@ def installed_version() -> str:
         return version("longmatch")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:
+    encoder = OnnxEncoder(
+        checkpoint,
+        precision=settings.precision,
+        providers=settings.providers or None,
+        threads=settings.threads,
+    )
+    encoder.warm_up()
+    return encoder
 
 
 def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:

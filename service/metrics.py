@@ -1,6 +1,7 @@
 """Every Prometheus metric of the service, and nowhere else."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from prometheus_client import (
@@ -52,36 +53,27 @@ def create_metrics() -> Metrics:
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
 
-    def counter(name: str, description: str, *labels: str) -> Counter:
-        return Counter(f"longmatch_{name}", description, labels, registry=registry)
-
-    def gauge(name: str, description: str, *labels: str) -> Gauge:
-        return Gauge(f"longmatch_{name}", description, labels, registry=registry)
-
-    def histogram(
-        name: str, description: str, buckets: tuple[float, ...], *labels: str
-    ) -> Histogram:
-        return Histogram(
-            f"longmatch_{name}", description, labels, registry=registry, buckets=buckets
-        )
-
+    counter = partial(Counter, namespace="longmatch", registry=registry)
+    gauge = partial(Gauge, namespace="longmatch", registry=registry)
+    histogram = partial(Histogram, namespace="longmatch", registry=registry)
+    duration = partial(histogram, buckets=DURATION_BUCKETS)
     return Metrics(
         registry=registry,
-        requests=counter("requests_total", "Requests answered.", "route", "method", "code"),
-        request_duration=histogram(
-            "request_duration_seconds", "Time from request to answer.", DURATION_BUCKETS, "route"
+        requests=counter("requests_total", "Requests answered.", ["route", "method", "code"]),
+        request_duration=duration(
+            "request_duration_seconds", "Time from request to answer.", ["route"]
         ),
-        stage_duration=histogram(
-            "stage_duration_seconds", "Time of one stage of a request.", DURATION_BUCKETS, "stage"
+        stage_duration=duration(
+            "stage_duration_seconds", "Time of one stage of a request.", ["stage"]
         ),
         queue_tokens=gauge("queue_tokens", "Tokens admitted and not encoded yet."),
         admission_rejected=counter(
-            "admission_rejected_total", "Requests refused because of overload.", "reason"
+            "admission_rejected_total", "Requests refused because of overload.", ["reason"]
         ),
-        document_tokens=histogram("document_tokens", "Tokens of a document.", TOKEN_BUCKETS),
-        documents_truncated=counter(
-            "documents_truncated_total", "Documents of which a part was left out."
+        document_tokens=histogram(
+            "document_tokens", "Tokens of a document.", buckets=TOKEN_BUCKETS
         ),
+        documents_truncated=counter("documents_truncated_total", "Documents not read whole."),
         tokens_left_out=counter("tokens_left_out_total", "Tokens that were not read."),
         encoded_tokens=counter("encoded_tokens_total", "Tokens encoded."),
         encoded_blocks=counter("encoded_blocks_total", "Sentence blocks encoded."),
@@ -91,6 +83,6 @@ def create_metrics() -> Metrics:
         index_lists=gauge("index_lists", "Inverted lists of the index; one is a full scan."),
         ready=gauge("ready", "1 when the service is ready, else 0."),
         build_info=gauge(
-            "build_info", "What is running.", "version", "checkpoint", "precision", "provider"
+            "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
         ),
     )

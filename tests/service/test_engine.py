@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,6 +78,21 @@ def test_data_of_another_checkpoint_is_refused_and_let_go(
     write_manifest(other)
     with pytest.raises(FingerprintMismatchError):
         open_engine(make_settings(checkpoint=other))
+    close_engine(open_engine(make_settings()))
+
+
+def test_a_failure_half_way_lets_go_of_what_was_opened(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    before = threading.active_count()
+    with monkeypatch.context() as patched:
+        patched.setattr("service.engine.BlockTokenizer", broken)
+        with pytest.raises(MemoryError):
+            open_engine(make_settings())
+    assert threading.active_count() == before
     close_engine(open_engine(make_settings()))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,6 +204,33 @@ def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) ->
     asyncio.run(run())
     engine.writer.submit(lambda: None).result(10)
     assert len(engine.data.store) == len(engine.data.index) == 0
+
+
+class ChangingStore:
+    """A store in which another request replaces a text just after its hash was read."""
+
+    def __init__(self, engine: Engine, change: Document) -> None:
+        self._engine = engine
+        self._change = change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine.data.store, name)
+
+    def content_hashes(self, document_ids: list[str]) -> dict[str, bytes]:
+        hashes = self._engine.data.store.content_hashes(document_ids)
+        put(self._engine, self._change)
+        return hashes
+
+
+def test_a_text_that_another_request_replaces_meanwhile_gets_its_own_vector(
+    engine: Engine,
+) -> None:
+    put(engine, Document("a", "Ants dig."))
+    store = ChangingStore(engine, Document("a", "Judges weigh evidence."))
+    racing = replace(engine, data=SimpleNamespace(store=store, index=engine.data.index))
+    put(racing, Document("a", "Ants dig."))
+    assert asyncio.run(find_document(engine, "a")).document.text == "Ants dig."
+    assert best(engine, "Ants dig.") == ("a", pytest.approx(1.0, abs=1e-4))
 
 
 def test_writes_at_the_same_time_leave_store_and_index_in_step(engine: Engine) -> None:

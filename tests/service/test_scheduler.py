@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from service.errors import (
 from service.metrics import create_metrics
 from service.scheduler import EncodeScheduler
 
+T = TypeVar("T")
 Make = Callable[..., SentenceBlocks]
 BOUND = 10_000
 
@@ -55,6 +56,11 @@ def start(scheduler: EncodeScheduler, *documents: SentenceBlocks) -> "asyncio.Ta
     return asyncio.create_task(encode(scheduler, *documents))
 
 
+def within_time(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; a waiter that is left waiting is a failure, not a hanging test."""
+    return asyncio.run(asyncio.wait_for(work, 20))
+
+
 async def settle() -> None:
     """Let every task that can go on go on."""
     for _ in range(5):
@@ -77,7 +83,7 @@ def test_vectors_are_those_of_the_encoder(
     async def all_at_once() -> list[list[Encoded]]:
         return await asyncio.gather(*(encode(scheduler, document) for document in documents))
 
-    got = np.stack([one.vector for (one,) in asyncio.run(all_at_once())])
+    got = np.stack([one.vector for (one,) in within_time(all_at_once())])
     assert np.allclose(got, encoder.encode(documents).document_vectors, atol=1e-6)
     assert scheduler.queued_tokens == 0
 
@@ -103,7 +109,7 @@ def test_every_block_reaches_its_place(
             encode(scheduler, *some), *(encode(scheduler, document) for document in others)
         )
 
-    first, *rest = asyncio.run(all_at_once())
+    first, *rest = within_time(all_at_once())
     got = [one.vector.tolist() for one in [*first, *(one for (one,) in rest)]]
     assert got == [encoder.expected(document) for document in documents]
     assert sum(len(call) for call in encoder.calls) == sum(len(d.blocks) for d in documents)
@@ -129,7 +135,7 @@ def test_a_failure_reaches_every_waiter_of_the_call_and_the_next_works(
         (again,) = await encode(scheduler, good)
         assert again.vector.tolist() == encoder.expected(good)
 
-    asyncio.run(run())
+    within_time(run())
     assert scheduler.alive
     assert scheduler.queued_tokens == 0
 
@@ -154,7 +160,7 @@ def test_a_failing_document_fails_its_whole_request_and_nobody_else(
             await request
         assert (await bystander)[0].vector.tolist() == encoder.expected(other)
 
-    asyncio.run(run())
+    within_time(run())
     assert len(encoder.calls) < 10
     assert scheduler.queued_tokens == 0
 
@@ -175,7 +181,7 @@ def test_overload_refuses_at_once_and_computes_nothing_for_it(
         await running
         await encode(scheduler, make_document([2] * 3))
 
-    asyncio.run(run())
+    within_time(run())
     assert encoder.calls == [[(1,) * 8], [(2,) * 3]]
 
 
@@ -197,7 +203,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
         encoder.let()
         await reading
 
-    asyncio.run(run())
+    within_time(run())
     assert [call[0][0] for call in encoder.calls[:5]] == [1, 1, 2, 1, 2]
 
 
@@ -218,9 +224,31 @@ def test_a_client_that_left_costs_no_more_and_frees_its_tokens_at_once(
         encoder.let()
         await encode(scheduler, make_document([2]))
 
-    asyncio.run(run())
+    within_time(run())
     assert encoder.calls == [[(1,)], [(2,)]]
     assert scheduler.queued_tokens == 0
+
+
+def test_an_answer_that_comes_after_the_client_left_is_dropped(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
+) -> None:
+    encoder = stepped_encoder(opened=False)
+    scheduler = schedule(encoder)
+    complaints: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        leaving = start(scheduler, make_document([1]))
+        await begun(encoder)
+        encoder.let()
+        scheduler.close()  # the answer, whichever it is, is on its way to this loop now
+        leaving.cancel()
+        await settle()
+        assert leaving.cancelled()
+
+    within_time(run())
+    assert complaints == []
 
 
 def test_closing_leaves_nobody_waiting(
@@ -242,7 +270,7 @@ def test_closing_leaves_nobody_waiting(
         with pytest.raises(ShuttingDownError):
             scheduler.reserve(1)
 
-    asyncio.run(run())
+    within_time(run())
     assert len(encoder.calls) == 1
     assert not scheduler.alive
     assert scheduler.queued_tokens == 0
@@ -278,7 +306,7 @@ def test_when_a_worker_dies_all_waiters_hear_of_it(
         with pytest.raises(NotReadyError):
             await encode(scheduler, make_document([1]))
 
-    asyncio.run(run())
+    within_time(run())
     assert not scheduler.alive
 
 
@@ -299,7 +327,7 @@ def test_a_loop_that_is_gone_does_not_harm_the_workers(
     encoder.wait_for_call()
     loop.close()
     encoder.let()
-    (after,) = asyncio.run(encode(scheduler, make_document([2])))
+    (after,) = within_time(encode(scheduler, make_document([2])))
     assert after.vector.tolist() == [1.0, 2.0]
     assert scheduler.alive
     assert not task.done()
@@ -310,21 +338,21 @@ def test_a_document_without_blocks_is_refused_rather_than_waited_for(
 ) -> None:
     scheduler = schedule(stepped_encoder())
     with pytest.raises(ValueError, match="without a sentence block"):
-        asyncio.run(encode(scheduler, make_document([1]), make_document()))
+        within_time(encode(scheduler, make_document([1]), make_document()))
 
 
 def test_no_documents_need_no_encoder(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any
 ) -> None:
     scheduler = schedule(stepped_encoder(opened=False))
-    assert asyncio.run(encode(scheduler)) == []
+    assert within_time(encode(scheduler)) == []
 
 
 def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) -> None:
     metrics = create_metrics()
     scheduler = EncodeScheduler(stepped_encoder(), max_queue_tokens=BOUND, metrics=metrics)
     documents: Sequence[SentenceBlocks] = [make_document([1, 2], [3]), make_document([4])]
-    asyncio.run(encode(scheduler, *documents))
+    within_time(encode(scheduler, *documents))
     scheduler.close()
     value = metrics.registry.get_sample_value
     assert value("longmatch_encoded_tokens_total") == 4

@@ -13,6 +13,7 @@ import pytest
 from service import indexing
 from service.api import match as match_route
 from service.api.app import create_app
+from service.api.middleware import BodyMiddleware
 from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.metrics import create_metrics
@@ -93,7 +94,10 @@ def exchange(
     path: str = "/match",
     leave: Callable[[], Any] | None = None,
 ) -> tuple[int | None, dict[bytes, bytes], bytes]:
-    """Speak ASGI with the application by hand; `leave` is awaited before the client is gone."""
+    """Speak ASGI with the application by hand.
+
+    The client is gone when `leave` returns; without it when the answer is sent, as servers have it.
+    """
     incoming = messages or [{"type": "http.request", "body": body, "more_body": False}]
     sent: list[dict[str, Any]] = []
 
@@ -102,11 +106,15 @@ def exchange(
             if incoming:
                 return incoming.pop(0)
             if messages is None:
-                await (asyncio.Event().wait() if leave is None else asyncio.to_thread(leave))
+                await (answered.wait() if leave is None else asyncio.to_thread(leave))
             return {"type": "http.disconnect"}
 
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
+            if message["type"] == "http.response.body":
+                answered.set()
+
+        answered = asyncio.Event()
 
         scope = {
             "type": "http",
@@ -171,10 +179,27 @@ def test_a_client_that_leaves_while_its_document_is_written_has_it_stored_whole(
     assert len(engine.data.index) == 1
 
 
+def test_what_follows_the_answer_is_not_cut_off_by_the_end_of_the_connection() -> None:
+    steps: list[str] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+        for _ in range(10):
+            await asyncio.sleep(0)
+        steps.append("cleaned up")
+
+    status, _, _ = exchange(BodyMiddleware(application, 100), b"", [])
+    assert status == 200
+    assert steps == ["cleaned up"]
+
+
 def test_an_answered_request_is_not_counted_as_cancelled(filled: Any, engine: Engine) -> None:
     for _ in range(5):
-        assert filled.post("/match", json={"id": "bees"}).status_code == 200
+        status, _, _ = exchange(filled.app, b'{"id": "bees"}', [])
+        assert status == 200
     assert counted(engine, "longmatch_cancelled_total") == 0
+    assert engine.admission.active == 0
 
 
 def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(

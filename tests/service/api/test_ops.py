@@ -46,7 +46,7 @@ def test_a_dead_worker_makes_it_not_ready_but_leaves_it_alive(
         with broken.scheduler.reserve(1) as place:
             await asyncio.gather(broken.scheduler.encode([document], place), return_exceptions=True)
 
-    asyncio.run(kill())
+    asyncio.run(asyncio.wait_for(kill(), 20))
     client = type(client)(create_app(engine.settings, broken))
     assert client.get("/livez").status_code == 200
     assert metric(client, "longmatch_ready") == 0
