@@ -15,9 +15,8 @@ DOCUMENTS_BY_ID = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     indexed_at
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
-DOCUMENTS_BY_VECTOR_ID = """
-SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    indexed_at
+SUMMARIES = """
+SELECT vector_id, id, title, metadata
 FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 CONTENT_HASHES = """
 SELECT id, vector_id, content_hash
@@ -25,9 +24,6 @@ FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 VECTORS = """
 SELECT vector_id, vector
 FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
-NEXT_VECTORS = """
-SELECT vector_id, vector
-FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
 # Without ORDER BY vector_id, for which SQLite would walk the table instead of the sequence index.
 ADDED_SINCE = """
 SELECT vector_id FROM vectors WHERE sequence > ?"""

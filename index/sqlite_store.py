@@ -1,7 +1,7 @@
 """The durable truth in one SQLite file: documents, their vectors and a change sequence."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,15 @@ class StoredDocument:
     document: Document
     receipt: Receipt
     indexed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSummary:
+    """What an answer shows of a stored document."""
+
+    id: str
+    title: str
+    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +129,19 @@ class SQLiteDocumentStore:
             sql.remove_documents(connection, removed, sequence)
         return Change(sequence, _int64([]), _int64(removed))
 
-    def get(self, vector_ids: Sequence[int]) -> dict[int, StoredDocument]:
-        """Return the documents of these vector ids; ids that do not live are absent.
+    def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
+        """Return what an answer shows of these vector ids; ids that do not live are absent.
+
+        The texts are not read: a thousand matches of long documents are quickly many megabytes.
 
         Raises:
             StoreError: the file cannot be read, or a document in it is damaged.
         """
-        rows = self._read(sql.DOCUMENTS_BY_VECTOR_ID, sql.vector_id_list(vector_ids))
-        return {row[0]: self._stored_document(row) for row in rows}
+        rows = self._read(sql.SUMMARIES, sql.vector_id_list(vector_ids))
+        return {
+            vector_id: DocumentSummary(document_id, title, self._metadata(document_id, metadata))
+            for vector_id, document_id, title, metadata in rows
+        }
 
     def find(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
         """Return the documents of these document ids; unknown ids are absent.
@@ -157,20 +171,6 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read, or a vector in it is damaged.
         """
         return self._arrays(self._read(sql.VECTORS, sql.vector_id_list(vector_ids)))
-
-    def iterate_vectors(self, chunk: int = 8192) -> Iterator[tuple[Int64, Float32]]:
-        """Yield every vector, by ascending vector id, in chunks.
-
-        Each chunk sees the store as it is when it is read: vectors added or removed meanwhile
-        may be met or not.
-
-        Raises:
-            StoreError: the file cannot be read, or a vector in it is damaged.
-        """
-        last = 0
-        while rows := self._read(sql.NEXT_VECTORS, last, chunk):
-            last = rows[-1][0]
-            yield self._arrays(rows)
 
     def changes_since(self, sequence: int) -> Change:
         """Return what an index of `sequence` must do to hold what the store holds now.
@@ -224,10 +224,16 @@ class SQLiteDocumentStore:
     def _stored_document(self, row: tuple[Any, ...]) -> StoredDocument:
         vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
         try:
-            document = Document(document_id, text, title, json.loads(metadata))
-        except (ValueError, DocumentError) as error:
+            document = Document(document_id, text, title, self._metadata(document_id, metadata))
+        except DocumentError as error:
             raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
         return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
+
+    def _metadata(self, document_id: str, text: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
 
     def _arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Int64, Float32]:
         data = b"".join(vector for _, vector in rows)

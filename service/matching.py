@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder.blocks import Receipt
 from index.data_directory import DataDirectory
-from index.sqlite_store import StoredDocument
+from index.sqlite_store import DocumentSummary
 from index.vector_index import NO_VECTOR, SearchResult
 from service.encoding import EncodedText, Float32, PointedText, encode_texts
 from service.engine import Engine
@@ -184,14 +184,14 @@ def _candidates(found: SearchResult, row: int, min_score: float | None) -> list[
 
 
 def _usable(
-    candidates: Sequence[tuple[int, float]], documents: Mapping[int, StoredDocument], itself: int
+    candidates: Sequence[tuple[int, float]], documents: Mapping[int, DocumentSummary], itself: int
 ) -> list[Match]:
     return [
         Match(
-            id=documents[vector_id].document.id,
+            id=documents[vector_id].id,
             score=score,
-            title=documents[vector_id].document.title,
-            metadata=documents[vector_id].document.metadata,
+            title=documents[vector_id].title,
+            metadata=documents[vector_id].metadata,
         )
         for vector_id, score in candidates
         if vector_id != itself and vector_id in documents

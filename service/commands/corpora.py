@@ -70,10 +70,10 @@ def match(
         documents = directory.store.get([i for i in found.ids[0].tolist() if i != NO_VECTOR])
     matches = [
         {
-            "id": documents[vector_id].document.id,
+            "id": documents[vector_id].id,
             "score": round(score, 6),
-            "title": documents[vector_id].document.title,
-            "metadata": dict(documents[vector_id].document.metadata),
+            "title": documents[vector_id].title,
+            "metadata": dict(documents[vector_id].metadata),
         }
         for vector_id, score in zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
         if vector_id in documents

@@ -103,9 +103,9 @@ def test_a_corpus_becomes_searchable(job: Job) -> None:
     vector = job.encoder.encode([blocks]).document_vectors
     with job.opened() as data:
         found = data.index.search(vector, 3)
-        best = data.store.get(found.ids[0].tolist())[int(found.ids[0][0])]
+        best_id = data.store.get(found.ids[0].tolist())[int(found.ids[0][0])].id
         assert data.index.sequence == data.store.sequence
-    assert best.document.id == "d7"
+    best = job.stored(best_id)["d7"]
     assert best.document.metadata == {"year": 7}
     assert best.receipt == blocks.receipt
     assert found.scores[0][0] == pytest.approx(1.0, abs=1e-5)

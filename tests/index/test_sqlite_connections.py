@@ -199,7 +199,8 @@ def test_a_file_that_was_cut_is_an_error_that_names_it(
 
 def everything(store: SQLiteDocumentStore) -> list[object]:
     ids = store.changes_since(0).added.tolist()
-    return [store.get(ids), store.vectors(ids), list(store.iterate_vectors())]
+    summaries = store.get(ids)
+    return [summaries, store.find([s.id for s in summaries.values()]), store.vectors(ids)]
 
 
 @pytest.mark.parametrize("vector", [b"", b"\x00" * 64, b"\xff" * 64, b"\x00" * 60, b"\x00" * 68])
@@ -210,8 +211,6 @@ def test_a_damaged_vector_is_an_error_that_names_the_file(
     store = open_store()
     with pytest.raises(StoreError, match=r"store\.sqlite3: a vector is damaged"):
         store.vectors([6, 7, 8])
-    with pytest.raises(StoreError, match=r"store\.sqlite3: a vector is damaged"):
-        list(store.iterate_vectors())
     assert store.vectors([6, 8])[0].tolist() == [6, 8]
 
 
@@ -280,7 +279,7 @@ def test_threads_read_and_write_at_the_same_time(
     def read() -> None:
         while writing.is_set():
             ids = store.changes_since(0).added
-            pairs = {one.document.id[:-1] for one in store.get(ids.tolist()).values()}
+            pairs = {one.id[:-1] for one in store.get(ids.tolist()).values()}
             if len(ids) != 2 * len(pairs) or len(store.vectors(ids)[0]) != len(ids):
                 torn.append(ids)
 
