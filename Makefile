@@ -42,7 +42,7 @@ checkpoint: $(VENV)/testing
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra cpu --extra evaluate --extra train --extra dev --constraint - \
+		--extra cpu --extra gpu --extra evaluate --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
 
 clean:

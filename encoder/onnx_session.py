@@ -16,7 +16,8 @@ from encoder.checkpoint import (
 from encoder.errors import CheckpointError, ProviderError
 
 CPU = "CPUExecutionProvider"
-DEFAULT_PROVIDERS = ("CUDAExecutionProvider", CPU)
+CUDA = "CUDAExecutionProvider"
+DEFAULT_PROVIDERS = (CUDA, CPU)
 
 _LOG = logging.getLogger(__name__)
 _PREFERRED_ON_CPU = ("int8", "fp32", "fp16")
@@ -51,6 +52,8 @@ def open_graphs(
         ProviderError: no provider asked for can be used.
     """
     for provider in _usable_providers(providers):
+        if provider == CUDA:
+            ort.preload_dlls()  # CUDA as pip installs it lies where no loader looks
         chosen = _choose_precision(checkpoint, precision, provider)
         block = _open_graph(checkpoint, f"{chosen}/{BLOCK_GRAPH}", provider)
         if block.get_providers()[0] != provider:
@@ -112,6 +115,6 @@ def _open_graph(checkpoint: Checkpoint, name: str, provider: str) -> ort.Inferen
 
 
 def _provider_options(provider: str) -> dict[str, Any]:
-    if provider == "CUDAExecutionProvider":
+    if provider == CUDA:
         return {"arena_extend_strategy": "kSameAsRequested"}  # bounded by the fixed shapes
     return {}
