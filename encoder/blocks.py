@@ -42,7 +42,7 @@ class SentenceBlocks:
         receipt: what was read and what was left out.
     """
 
-    blocks: tuple[tuple[int, ...], ...]
+    blocks: tuple[Sequence[int], ...]
     offsets: tuple[tuple[int, int], ...]
     receipt: Receipt
 

@@ -88,7 +88,7 @@ def compute_golden_batch(checkpoint: Checkpoint, model: Smith) -> GoldenBatch:
             vectors.append(model.document_encoder(stacked[None], mask)[0].numpy())
             blocks.append(stacked.numpy())
     return GoldenBatch(
-        blocks=tuple(block for document in documents for block in document.blocks),
+        blocks=tuple(tuple(block) for document in documents for block in document.blocks),
         sizes=tuple(len(document.blocks) for document in documents),
         block_vectors=np.concatenate(blocks),
         document_vectors=np.stack(vectors),

@@ -169,9 +169,11 @@ class OnnxEncoder:
         ids = np.full((rows, length), self.checkpoint.padding_token, dtype=np.int64)
         mask = np.zeros((rows, length), dtype=np.int64)
         for row, block in enumerate(blocks):
-            tokens = [self.checkpoint.start_token, *block, self.checkpoint.end_token]
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
+            end = len(block) + 1
+            ids[row, 0] = self.checkpoint.start_token
+            ids[row, 1:end] = block
+            ids[row, end] = self.checkpoint.end_token
+            mask[row, : end + 1] = 1
         return ids, mask
 
 

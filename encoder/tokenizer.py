@@ -1,5 +1,6 @@
 """Text to sentence blocks: split, tokenise, fill; character offsets kept."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -108,10 +109,11 @@ class _Sentences:
     offsets: list[list[Offsets]] = field(default_factory=list)
 
 
-def _tokens_of(block: Sequence[Piece], sentences: list[list[int]]) -> tuple[int, ...]:
-    return tuple(
-        token for piece in block for token in sentences[piece.sentence][piece.start : piece.stop]
-    )
+def _tokens_of(block: Sequence[Piece], sentences: list[list[int]]) -> "array[int]":
+    tokens = array("i")  # a tenth of the memory of Python's integers, while a document waits
+    for piece in block:
+        tokens.extend(sentences[piece.sentence][piece.start : piece.stop])
+    return tokens
 
 
 def _span_of(block: Sequence[Piece], offsets: list[list[Offsets]]) -> Offsets:
