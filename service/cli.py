@@ -13,8 +13,6 @@ from service.console import printable
 from service.errors import ServiceError
 from service.memory import return_large_blocks
 
-INTERRUPTED = 130
-
 app = typer.Typer(
     help="Find the documents that match a long document.",
     no_args_is_help=True,
@@ -49,5 +47,5 @@ def main() -> None:
 
 
 def _fail(error: object, status: int) -> int:
-    console.print(f"error: {printable(str(error))}", markup=False, style="red")
+    console.print(f"error: {printable(str(error))}", style="red")
     return status

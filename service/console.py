@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -13,6 +12,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from index.corpus import RefusedInput
 from index.observer import Observer
@@ -44,8 +44,8 @@ class Refusals:
         """Print one refusal, unless there were many."""
         self._count += 1
         if self._count <= REFUSALS_SHOWN:
-            reason = escape(printable(f"{refused.where}: {refused.reason}"))
-            self._console.print(f"[yellow]refused[/] {reason}")
+            reason = printable(f"{refused.where}: {refused.reason}")
+            self._console.print(Text.assemble(("refused ", "yellow"), reason))
 
     def close(self) -> None:
         """Say how many were not shown."""

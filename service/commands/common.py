@@ -16,10 +16,11 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.data_directory import DataDirectory, open_data_directory
 
-OK, REFUSED, USAGE = 0, 1, 2
+OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_DATA = Path("longmatch-data")
 
-console = Console(stderr=True, highlight=False, soft_wrap=True)
+# No markup: what is printed holds paths, ids and titles of users.
+console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 CorpusArgument = Annotated[
     Path, typer.Argument(help="A folder of files, JSON Lines, a BEIR folder, or one file.")

@@ -14,6 +14,7 @@ from index.embed import embed_corpus, write_embedded_corpus
 from index.vector_index import NO_VECTOR
 from service.commands.common import (
     DEFAULT_DATA,
+    INTERRUPTED,
     OK,
     REFUSED,
     CheckpointOption,
@@ -40,8 +41,13 @@ def index(
 ) -> None:
     """Read a corpus into an index; run it again to go on, or to take up what has changed."""
     loaded = load(checkpoint, precision, provider, threads)
-    with opened(data, loaded.checkpoint) as directory, observing(console) as observer:
-        report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
+    with opened(data, loaded.checkpoint) as directory:
+        try:
+            with observing(console) as observer:
+                report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
+        except KeyboardInterrupt:
+            console.print("stopped: the same command goes on from here")
+            raise typer.Exit(INTERRUPTED) from None
         documents = len(directory.store)
     console.print(
         f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
@@ -85,7 +91,7 @@ def match(
     for found_match in matches:
         score, name, title = (found_match[key] for key in ("score", "id", "title"))
         table.add_row(f"{score:.4f}", printable(str(name)), printable(str(title)))
-    Console().print(table)
+    Console(markup=False).print(table)
     receipt = blocks.receipt
     console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens")
 

@@ -63,15 +63,12 @@ def demo(
     with opened(data, loaded.checkpoint) as directory, observing(console) as observer:
         build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
     url = f"http://{host}:{port}"
-    console.print(
-        f"""
+    console.print(f"""
 Which modules match the documentation of asyncio.queues? In another shell:
 
   curl -s {url}/match -H 'Content-Type: application/json' \\
        -d '{{"id": "asyncio.queues", "top_k": 5}}'
 
 The interactive documentation of the API: {url}/docs
-""",
-        markup=False,
-    )
+""")
     serve_http(host, port, {"data": data})

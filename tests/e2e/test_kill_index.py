@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -79,3 +80,17 @@ def test_killed_at_random_and_resumed(
     assert ids == expected_ids
     assert np.array_equal(vectors, expected_vectors)
     assert size == expected_size == DOCUMENTS
+
+
+def test_interrupted_by_hand(
+    start_longmatch: Callable[..., subprocess.Popen[bytes]], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    write_corpus(corpus)
+    data = tmp_path / "data"
+    job = start_longmatch("index", corpus, "--data", data, checkpoint=tiny_checkpoint)
+    while not (data / "snapshots").exists():  # the data directory is open: work has begun
+        assert job.poll() is None
+        time.sleep(0.02)
+    job.send_signal(signal.SIGINT)
+    assert job.wait(60) == 130
