@@ -31,7 +31,7 @@ check-deploy: $(VENV)/testing
 
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.
 bench: $(VENV)/testing
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	for name in encoder index load; do $(BIN)/python -m benchmarks.bench_$$name || exit 1; done
 
 # Make the checkpoint that ships again; BERT is a folder or the name of one on the hub.
 checkpoint: $(VENV)/testing

@@ -1,0 +1,84 @@
+"""The real server as a process, for benchmarks that measure it from outside."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.common import ROOT
+from index.document import Document
+
+_COMMAND = [sys.executable, "-c", "from service.cli import main; main()"]
+_START_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running `longmatch serve` on this machine."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+
+@contextmanager
+def serving(documents: Sequence[Document], checkpoint: Path, folder: Path) -> Iterator[Server]:
+    """Index documents under `folder` and serve them; the server is killed at the end.
+
+    Raises:
+        RuntimeError: it does not start; with its log.
+    """
+    corpus, data, log = folder / "corpus.jsonl", folder / "data", folder / "server.log"
+    with corpus.open("w", encoding="utf-8") as file:
+        for document in documents:
+            file.write(json.dumps(asdict(document)) + "\n")
+    # No setting of whoever runs this may change what is measured.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
+    environment["LONGMATCH_CHECKPOINT"] = str(checkpoint.resolve())
+    _run("index", corpus, "--data", data, environment=environment)
+    port = _free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*_COMMAND, "serve", "--data", str(data), "--port", str(port)],
+            cwd=ROOT,
+            env=environment | {"LONGMATCH_LOG_LEVEL": "warning"},
+            stdout=output,
+            stderr=output,
+        )
+    server = Server(process, port)
+    try:
+        if not _becomes_ready(server):
+            raise RuntimeError(f"the server does not start:\n{log.read_text()}")
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _run(*arguments: object, environment: dict[str, str]) -> None:
+    command = [*_COMMAND, *map(str, arguments)]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _becomes_ready(server: Server) -> bool:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and server.process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/readyz", timeout=10):
+                return True
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    return False

@@ -1,0 +1,42 @@
+"""Print the newest result of every benchmark as Markdown: the numbers of the README."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from benchmarks import bench_encoder, bench_index, bench_load
+from benchmarks.common import RESULTS
+
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "encoder": bench_encoder.table,
+    "encoder-quality": bench_encoder.table,
+    "load": bench_load.table,
+    "load-patient": bench_load.table,
+    "index": bench_index.table,
+}
+
+
+def main() -> None:
+    """Print the newest result of every benchmark."""
+    newest: dict[str, dict[str, Any]] = {}
+    for path in RESULTS.glob("*.json"):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        former = newest.get(record["benchmark"], record)
+        newest[record["benchmark"]] = max(record, former, key=lambda one: str(one["date"]))
+    for benchmark, lay_out in TABLES.items():
+        if benchmark in newest:
+            typer.echo(f"{_heading(newest[benchmark])}\n\n{lay_out(newest[benchmark])}\n")
+
+
+def _heading(record: dict[str, Any]) -> str:
+    machine = record["hardware"]
+    return (
+        f"### {record['benchmark']}\n\n{record['date'][:10]}, commit {record['commit']}, "
+        f"{machine['cores']} cores of {machine['cpu']}, {machine['memory_gb']} GB"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
