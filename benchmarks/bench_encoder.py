@@ -31,6 +31,7 @@ import typer
 from benchmarks.common import (
     Float32,
     Spread,
+    commit,
     corpus_name,
     deal,
     interleave,
@@ -95,19 +96,13 @@ def main(
     ids: Annotated[Path | None, typer.Option(help="Only the queries of these ids.")] = None,
 ) -> None:
     """Measure documents/s and tokens/s, and nDCG@10 where there are judgements."""
-    threads = usable_cores()
+    source, threads = commit(), usable_cores()
     set_threads(threads)
     checkpoints = [load_checkpoint(path) for path in checkpoint or [DEFAULT_CHECKPOINT]]
     task = prepare(read_documents(corpus, documents), BlockTokenizer(checkpoints[0]), rounds)
     texts = [document.text for document in task.documents]
     own = open_longmatch(checkpoints, threads)
-    rivals: list[Contestant] = []
-    if sentence_transformers:
-        # The comparison alone needs torch.
-        from benchmarks.sentence_transformers_chunks import open_chunk_encoders
-
-        some = texts[:WARM_UP_DOCUMENTS]
-        rivals += open_chunk_encoders(sentence_transformers, threads, some)
+    rivals = open_rivals(sentence_transformers, threads, texts[:WARM_UP_DOCUMENTS])
     laps = race([*own, *rivals], texts, task.hands)
     reference = fastest(rivals or own[-1:], laps)
     results = summarise([*own, *rivals], laps, task, reference)
@@ -123,7 +118,7 @@ def main(
         "sentence_transformers": _weights(sentence_transformers),
         "reference": reference,
     }
-    record = make_record("encoder-quality" if qrels else "encoder", settings, results)
+    record = make_record("encoder-quality" if qrels else "encoder", source, settings, results)
     typer.echo(table(record))
     write_record(record)
 
@@ -162,6 +157,15 @@ def open_longmatch(checkpoints: Sequence[Checkpoint], threads: int) -> list[Cont
                 encode=partial(_document_vectors, encoder),
             )
     return list(contestants.values())
+
+
+def open_rivals(folder: Path | None, threads: int, texts: Sequence[str]) -> list[Contestant]:
+    """Open a sentence-transformers model in all of its ways; `texts` are to warm up with."""
+    if folder is None:
+        return []
+    from benchmarks.sentence_transformers_chunks import open_chunk_encoders  # needs torch
+
+    return list(open_chunk_encoders(folder, threads, texts))
 
 
 def race(

@@ -27,6 +27,7 @@ from benchmarks.common import (
     SEED,
     Float32,
     Spread,
+    commit,
     interleave,
     make_record,
     markdown_table,
@@ -72,6 +73,7 @@ def main(
     size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be given again.")] = None,
 ) -> None:
     """Measure building, searching, deleting, saving and loading, and recall@10 by nprobe."""
+    source = commit()
     context = multiprocessing.get_context("spawn")
     results = {}
     for vectors in size or SIZES:
@@ -87,7 +89,7 @@ def main(
         "queries_a_round": QUERIES_A_ROUND,
         "k": K,
     }
-    record = make_record("index", settings, results)
+    record = make_record("index", source, settings, results)
     typer.echo(table(record))
     write_record(record)
 

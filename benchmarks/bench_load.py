@@ -28,6 +28,7 @@ import typer
 
 from benchmarks.common import (
     SEED,
+    commit,
     corpus_name,
     make_record,
     markdown_table,
@@ -37,7 +38,7 @@ from benchmarks.common import (
 )
 from benchmarks.memory_curve import FLAT, draw, growth, sampled_memory
 from benchmarks.server_process import serving
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT
 from encoder.onnx_encoder import usable_cores
 from index.document import Document
 
@@ -129,12 +130,12 @@ def main(
     patient: Annotated[bool, typer.Option("--patient", help="Obey Retry-After.")] = False,
 ) -> None:
     """Load a real server, and check its answers and its memory."""
-    documents = read_documents(corpus, INDEXED_DOCUMENTS)
-    opened = load_checkpoint(checkpoint)
+    source, documents = commit(), read_documents(corpus, INDEXED_DOCUMENTS)
     with (
         tempfile.TemporaryDirectory() as folder,
         serving(documents, checkpoint, Path(folder)) as server,
     ):
+        running = server.get("/version")
         started = time.monotonic()
         with sampled_memory(server.process.pid) as memory:
             answers = load(server.port, TextSource(documents), clients, seconds, patient)
@@ -142,7 +143,8 @@ def main(
         server.process.send_signal(signal.SIGTERM)
         ended_with = server.process.wait(TIMEOUT_SECONDS)
     grown = growth([size for moment, size in memory if moment <= seconds])
-    checks = {
+    results = summarise(answers, lasted) | {"memory_growth": grown, "memory_curve": memory}
+    results["checks"] = {
         "only 200 and 503": {answer.status for answer in answers} <= {200, 503},
         f"memory flat (growth at most {FLAT})": grown <= FLAT,
         "the server ends with status 0": ended_with == 0,
@@ -150,23 +152,16 @@ def main(
     settings = {
         "corpus": corpus_name(corpus),
         "indexed_documents": len(documents),
-        "checkpoint": f"{opened.name} {opened.fingerprint[:12]}",
-        "precision": "the server's default",
+        "server": {name: running[name] for name in ("checkpoint", "precision", "provider")},
         "threads": usable_cores(),
         "clients": clients,
         "seconds": seconds,
         "patient": patient,
     }
-    results = {
-        **summarise(answers, lasted),
-        "memory_growth": grown,
-        "memory_curve": memory,
-        "checks": checks,
-    }
-    record = make_record("load-patient" if patient else "load", settings, results)
+    record = make_record("load-patient" if patient else "load", source, settings, results)
     typer.echo(table(record))
     typer.echo(draw(memory, write_record(record).with_suffix(".png")))
-    raise typer.Exit(0 if all(checks.values()) else 1)
+    raise typer.Exit(0 if all(results["checks"].values()) else 1)
 
 
 def load(port: int, texts: TextSource, clients: int, seconds: float, patient: bool) -> list[Answer]:

@@ -171,18 +171,21 @@ def commit() -> str:
     return head.stdout.strip()[:12] + ("+" if changes.stdout else "")
 
 
-def make_record(benchmark: str, settings: Mapping[str, Any], results: Any) -> dict[str, Any]:
+def make_record(
+    benchmark: str, source: str, settings: Mapping[str, Any], results: Any
+) -> dict[str, Any]:
     """Make the record of a run.
 
     Args:
         benchmark: its name.
+        source: `commit()` as it was when the run began.
         settings: threads, precisions, sizes: whatever decides the results.
         results: what was measured, as JSON can hold it.
     """
     return {
         "benchmark": benchmark,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
+        "commit": source,
         "hardware": hardware(),
         "versions": versions(),
         "settings": dict(settings),

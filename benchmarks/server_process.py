@@ -6,12 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import ROOT
 from index.document import Document
@@ -26,6 +26,15 @@ class Server:
 
     process: subprocess.Popen[bytes]
     port: int
+
+    def get(self, path: str) -> Any:
+        """Return the JSON at a path.
+
+        Raises:
+            OSError: there is none, or no answer.
+        """
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            return json.load(answer)
 
 
 @contextmanager
@@ -77,8 +86,9 @@ def _becomes_ready(server: Server) -> bool:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and server.process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/readyz", timeout=10):
-                return True
-        except (urllib.error.URLError, OSError):
+            server.get("/readyz")
+        except OSError:
             time.sleep(0.1)
+        else:
+            return True
     return False

@@ -93,7 +93,9 @@ def test_a_record_says_what_it_ran_on_and_names_no_path(
 ) -> None:
     monkeypatch.setattr(common, "RESULTS", tmp_path / "results")
     settings = {"corpus": common.corpus_name(tmp_path / "set" / "corpus.jsonl"), "threads": 2}
-    path = common.write_record(common.make_record("encoder", settings, {"speed": 1.5}))
+    path = common.write_record(
+        common.make_record("encoder", common.commit(), settings, {"speed": 1.5})
+    )
     text = path.read_text(encoding="utf-8")
     record: dict[str, Any] = json.loads(text)
     assert record["results"] == {"speed": 1.5}
