@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -70,11 +72,9 @@ def growth(sizes: Sequence[float]) -> float:
 
 def draw(curve: Curve, path: Path) -> str:
     """Draw a curve as a picture at `path` if matplotlib is there, else as text that is returned."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
+    if find_spec("matplotlib") is None:
         return as_text(curve)
-    figure = Figure(figsize=(8, 3), layout="constrained")
+    figure = import_module("matplotlib.figure").Figure(figsize=(8, 3), layout="constrained")
     axes = figure.subplots()
     axes.plot([moment for moment, _ in curve], [size for _, size in curve])
     axes.set(xlabel="seconds", ylabel="resident megabytes")

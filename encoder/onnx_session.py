@@ -22,8 +22,7 @@ DEFAULT_PROVIDERS = (CUDA, CPU)
 _LOG = logging.getLogger(__name__)
 _PREFERRED_ON_CPU = ("int8", "fp32", "fp16")
 _PREFERRED_ON_GPU = ("fp16", "fp32", "int8")
-# ONNX Runtime's fused residual + LayerNorm runs scalar code on a CPU: without this fusion an int8
-# block takes a quarter less time (measured, benchmarks/bench_encoder.py).
+# ONNX Runtime's fused residual + LayerNorm is scalar code on a CPU, slower than the two apart.
 _SLOW_ON_CPU = ["SkipLayerNormFusion"]
 
 
