@@ -3,8 +3,12 @@
 config.json           what the encoder reads and how large it is
 tokenizer.json        the WordPiece tokenizer
 manifest.json         SHA-256 of each file, and of the weights that the graphs were made from
+calibration.json      optional: from score to match probability, see encoder/calibration.py
+fusion.json           optional: how scores of vectors and words are joined, see index/fusion.py
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
+terms.npz             the term table of a checkpoint with a term channel, see encoder/terms.py
+quality.json          optional: what int8 and fp16 keep of fp32, see encoder/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights, for training and export; serving does not need them
 """
@@ -24,10 +28,14 @@ DEFAULT_CHECKPOINT = Path(__file__).parent / "checkpoints" / "smith-minilm-l6"
 PRECISIONS = ("int8", "fp16", "fp32")
 BLOCK_GRAPH = "block_encoder.onnx"
 DOCUMENT_GRAPH = "document_encoder.onnx"
+CALIBRATION = "calibration.json"
 CONFIG = "config.json"
+FUSION = "fusion.json"
 GOLDEN = "golden.npz"
 MANIFEST = "manifest.json"
 PARITY = "parity.json"
+QUALITY = "quality.json"
+TERMS = "terms.npz"
 TOKENIZER = "tokenizer.json"
 WEIGHTS = "weights.safetensors"
 
@@ -40,8 +48,8 @@ class Checkpoint:
         directory: where it lies.
         name: of the checkpoint, for people.
         architecture: "smith".
-        fingerprint: SHA-256, in hex, over configuration, tokenizer and weights: vectors of equal
-            fingerprints can be compared, whatever precision made them.
+        fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term table:
+            vectors of equal fingerprints can be compared, whatever precision made them.
         block_length: tokens of a sentence block, special tokens included.
         max_blocks: sentence blocks of a document that are read.
         long_sentence: what becomes of a sentence longer than a block.
@@ -92,7 +100,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         read_verified(directory, files, TOKENIZER)
         return Checkpoint(
             directory=directory,
-            fingerprint=_fingerprint(files[CONFIG], files[TOKENIZER], weights),
+            fingerprint=_fingerprint(files, weights),
             precisions=tuple(p for p in PRECISIONS if f"{p}/{BLOCK_GRAPH}" in files),
             files=files,
             **config,
@@ -134,7 +142,7 @@ def write_manifest(directory: Path) -> None:
     digest = (
         file_digest(weights) if weights.exists() else _read_json(directory / MANIFEST)["weights"]
     )
-    names = [CONFIG, TOKENIZER, GOLDEN, PARITY]
+    names = [CONFIG, TOKENIZER, TERMS, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION]
     names += [f"{p}/{graph}" for p in PRECISIONS for graph in (BLOCK_GRAPH, DOCUMENT_GRAPH)]
     files = {name: file_digest(directory / name) for name in names if (directory / name).exists()}
     manifest = {"format": FORMAT, "weights": digest, "files": files}
@@ -147,8 +155,9 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fingerprint(config: str, tokenizer: str, weights: str) -> str:
-    return hashlib.sha256(f"{config} {tokenizer} {weights}".encode()).hexdigest()
+def _fingerprint(files: Mapping[str, str], weights: str) -> str:
+    parts = [files[CONFIG], files[TOKENIZER], weights, *([files[TERMS]] if TERMS in files else [])]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def _read_json(path: Path) -> dict[str, Any]:

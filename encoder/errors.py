@@ -6,6 +6,9 @@
   * CheckpointError       a checkpoint file is missing, changed or not understood
   * ProviderError         no usable ONNX Runtime execution provider
   * ParityError           an exported graph does not compute what the model computes
+  * QualityError          an exported graph finds other documents than fp32 finds
+  * ArchiveError          a block archive is damaged, or something else made it
+  * AdapterError          an adapter is damaged, or was fitted for another checkpoint
 """
 
 
@@ -39,3 +42,15 @@ class ProviderError(EncoderError):
 
 class ParityError(EncoderError):
     """A graph differs from its reference by more than its tolerance."""
+
+
+class QualityError(EncoderError):
+    """A smaller precision loses more of the neighbours or the nDCG of fp32 than is allowed."""
+
+
+class ArchiveError(EncoderError):
+    """A block archive is damaged, does not fit what is written, or was made by another encoder."""
+
+
+class AdapterError(EncoderError):
+    """The adapter of a corpus is damaged, or was fitted for another checkpoint."""

@@ -1,19 +1,22 @@
-"""Export a checkpoint to ONNX: two graphs a precision, each held against the model itself."""
+"""Export a checkpoint to ONNX: two graphs a precision, each held against the model itself.
+
+What is exported for users passes the quality gate too: smaller precisions held against fp32.
+"""
 
 import json
 import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
-from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from torch import nn
 from torch.export import Dim
@@ -23,6 +26,7 @@ from encoder.checkpoint import (
     DOCUMENT_GRAPH,
     PARITY,
     PRECISIONS,
+    TERMS,
     Checkpoint,
     load_checkpoint,
     write_manifest,
@@ -33,19 +37,30 @@ from encoder.golden import GoldenBatch, Parity, check_parity, write_golden_batch
 from encoder.golden_texts import GOLDEN_TEXTS
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_graph import Array
+from encoder.quality import Quality, check_quality, write_quality
+from encoder.quantise import Sample, quantise
+from encoder.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
+
+# Compares precisions of a checkpoint with its fp32 over documents.
+Gate = Callable[[Checkpoint, Sequence[str]], Mapping[str, Quality]]
 
 _OPSET = 20  # the first with Gelu as one operator
 
 
-def export_checkpoint(checkpoint: Checkpoint, precisions: Sequence[str]) -> dict[str, Parity]:
-    """Write graphs, golden batch and parity report into a checkpoint directory.
+def export_checkpoint(
+    checkpoint: Checkpoint, precisions: Sequence[str], gate: Gate | None = None
+) -> dict[str, Parity]:
+    """Write graphs, golden batch and reports into a checkpoint directory.
 
     Nothing is changed in the directory unless every precision asked for passes.
 
     Args:
         checkpoint: one that has its weights.
         precisions: of "fp32", "fp16" and "int8".
+        gate: given the graphs before they are taken over, says what the smaller precisions keep
+            of fp32; without one, graphs are held against the model alone.
 
     Returns:
         The parity of each precision.
@@ -53,24 +68,29 @@ def export_checkpoint(checkpoint: Checkpoint, precisions: Sequence[str]) -> dict
     Raises:
         CheckpointError: an unknown precision, or no weights.
         ParityError: a graph does not compute what the model computes.
+        QualityError: a precision loses more than the gate allows.
     """
     unknown = [name for name in precisions if name not in PRECISIONS]
     if unknown or not precisions:
         raise CheckpointError(f"precision must be of {', '.join(PRECISIONS)}, not {unknown}")
     model = load_model(checkpoint)
+    golden = compute_golden_batch(checkpoint, model)
     with tempfile.TemporaryDirectory(dir=checkpoint.directory) as name:
         staging = Path(name)
-        _write_graphs(model, staging, precisions)
-        golden = compute_golden_batch(checkpoint, model)
-        parities = {p: _measure(checkpoint, staging, golden, p) for p in precisions}
+        _write_graphs(model, staging, precisions, _samples(checkpoint, golden))
+        staged = _stage(checkpoint, staging)
+        parities = {precision: _measure(staged, golden, precision) for precision in precisions}
         for precision, parity in parities.items():
             check_parity(parity, precision)
+        qualities = _judge(staged, precisions, gate)
         for precision in precisions:
             shutil.copytree(
                 staging / precision, checkpoint.directory / precision, dirs_exist_ok=True
             )
     write_golden_batch(checkpoint.directory, golden)
     _write_parity(checkpoint.directory, parities)
+    if qualities:
+        write_quality(checkpoint.directory, qualities)
     write_manifest(checkpoint.directory)
     return parities
 
@@ -79,18 +99,22 @@ def compute_golden_batch(checkpoint: Checkpoint, model: Smith) -> GoldenBatch:
     """Encode the golden texts with the model itself, one document at a time, without padding."""
     tokenizer = BlockTokenizer(checkpoint)
     documents = [tokenizer(text) for text in GOLDEN_TEXTS]
+    channel = open_term_channel(checkpoint)
+    terms = [channel.features(document.blocks) for document in documents]
     blocks, vectors = [], []
     with torch.no_grad():
-        for document in documents:
+        for document, features in zip(documents, terms, strict=True):
             rows = [_encode_block(checkpoint, model, block) for block in document.blocks]
             stacked = torch.cat(rows)  # [S, H]
             mask = torch.ones(1, len(stacked), dtype=torch.int64)
-            vectors.append(model.document_encoder(stacked[None], mask)[0].numpy())
+            also = [torch.from_numpy(features)[None]] if len(features) else []
+            vectors.append(model.document_encoder(stacked[None], mask, *also)[0].numpy())
             blocks.append(stacked.numpy())
     return GoldenBatch(
         blocks=tuple(tuple(block) for document in documents for block in document.blocks),
         sizes=tuple(len(document.blocks) for document in documents),
         block_vectors=np.concatenate(blocks),
+        term_features=np.stack(terms),
         document_vectors=np.stack(vectors),
     )
 
@@ -101,7 +125,31 @@ def _encode_block(checkpoint: Checkpoint, model: Smith, block: Sequence[int]) ->
     return result
 
 
-def _write_graphs(model: Smith, directory: Path, precisions: Sequence[str]) -> None:
+def _samples(checkpoint: Checkpoint, golden: GoldenBatch) -> dict[str, list[Sample]]:
+    """Return the golden batch as inputs of each graph, for the quantiser to learn ranges from."""
+    blocks: list[Sample] = []
+    for block in golden.blocks:
+        ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
+        blocks.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    documents: list[Sample] = []
+    for start, end in pairwise([0, *accumulate(golden.sizes)]):
+        mask = np.ones((1, end - start), dtype=np.int64)
+        sample: dict[str, Array] = {
+            "block_vectors": golden.block_vectors[None, start:end],
+            "block_mask": mask,
+        }
+        if golden.term_features.shape[1]:
+            sample["term_features"] = golden.term_features[None, len(documents)]
+        documents.append(sample)
+    return {BLOCK_GRAPH: blocks, DOCUMENT_GRAPH: documents}
+
+
+def _write_graphs(
+    model: Smith,
+    directory: Path,
+    precisions: Sequence[str],
+    samples: Mapping[str, Sequence[Sample]],
+) -> None:
     fp32 = directory / "fp32"
     fp32.mkdir()
     _export_block_encoder(model, fp32 / BLOCK_GRAPH)
@@ -111,7 +159,7 @@ def _write_graphs(model: Smith, directory: Path, precisions: Sequence[str]) -> N
         target.mkdir(exist_ok=True)
         for graph in (BLOCK_GRAPH, DOCUMENT_GRAPH):
             if precision == "int8":
-                _quantise(fp32 / graph, target / graph)
+                quantise(fp32 / graph, target / graph, samples[graph])
             elif precision == "fp16":
                 _halve(fp32 / graph, target / graph)
 
@@ -131,18 +179,18 @@ def _export_block_encoder(model: Smith, path: Path) -> None:
 
 def _export_document_encoder(model: Smith, path: Path) -> None:
     config = model.config
-    shape = {0: Dim("documents"), 1: Dim("blocks", min=1, max=config.max_blocks)}
+    documents = Dim("documents")
+    shape = {0: documents, 1: Dim("blocks", min=1, max=config.max_blocks)}
     blocks = min(3, config.max_blocks)
-    _export(
-        model.document_encoder,
-        {
-            "block_vectors": torch.rand(2, blocks, config.hidden_size),
-            "block_mask": torch.ones(2, blocks, dtype=torch.int64),
-        },
-        {"block_vectors": shape, "block_mask": shape},
-        "document_vectors",
-        path,
-    )
+    inputs = {
+        "block_vectors": torch.rand(2, blocks, config.hidden_size),
+        "block_mask": torch.ones(2, blocks, dtype=torch.int64),
+    }
+    shapes = {"block_vectors": shape, "block_mask": shape}
+    if config.term_features:
+        inputs["term_features"] = torch.rand(2, config.term_features)
+        shapes["term_features"] = {0: documents}
+    _export(model.document_encoder, inputs, shapes, "document_vectors", path)
 
 
 def _export(
@@ -167,27 +215,6 @@ def _export(
         )
 
 
-def _quantise(source: Path, target: Path) -> None:
-    """Quantise the weights to int8 and the activations dynamically, per tensor.
-
-    The projections that end in a unit vector stay in fp32: they cost nothing and decide all.
-    Weights keep to 7 bits, since processors without VNNI add two products of 8 bits into 16.
-    """
-    graph = onnx.load(source)
-    del graph.graph.value_info[:]  # the quantiser transposes weights and keeps their old shapes
-    kept = [n.name for n in graph.graph.node if any("projection" in name for name in n.input)]
-    kept += [f"{name}_MatMul" for name in kept]  # what the quantiser makes of a Gemm
-    with _quiet():
-        quantize_dynamic(
-            graph,
-            target,
-            per_channel=True,
-            reduce_range=True,
-            weight_type=QuantType.QInt8,
-            nodes_to_exclude=kept,
-        )
-
-
 def _halve(source: Path, target: Path) -> None:
     with _quiet():
         graph = convert_float_to_float16(onnx.load(source), keep_io_types=True)
@@ -206,13 +233,30 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _measure(checkpoint: Checkpoint, staging: Path, golden: GoldenBatch, precision: str) -> Parity:
-    for name in ("config.json", "tokenizer.json", "manifest.json"):
-        shutil.copy(checkpoint.directory / name, staging / name)
+def _stage(checkpoint: Checkpoint, staging: Path) -> Checkpoint:
+    """Make a checkpoint of the directory that has the new graphs."""
+    for name in ("config.json", "tokenizer.json", "manifest.json", TERMS):
+        if (checkpoint.directory / name).exists():
+            shutil.copy(checkpoint.directory / name, staging / name)
     write_manifest(staging)
-    staged = load_checkpoint(staging)
+    return load_checkpoint(staging)
+
+
+def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:
     encoder = OnnxEncoder(staged, precision=precision, providers=["cpu"])
-    return golden.measure(encoder.encode_blocks, encoder.encode_document)
+    return golden.measure(encoder.encode_blocks, encoder.combine)
+
+
+def _judge(
+    staged: Checkpoint, precisions: Sequence[str], gate: Gate | None
+) -> Mapping[str, Quality]:
+    smaller = [precision for precision in precisions if precision != "fp32"]
+    if gate is None or not smaller:
+        return {}
+    qualities = gate(staged, smaller)
+    for precision, quality in qualities.items():
+        check_quality(quality, precision)
+    return qualities
 
 
 def _write_parity(directory: Path, parities: dict[str, Parity]) -> None:

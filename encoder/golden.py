@@ -42,23 +42,30 @@ class GoldenBatch:
         blocks: N token sequences without special tokens, document after document.
         sizes: number of blocks of each of the D documents.
         block_vectors: [N, block_dimension].
+        term_features: [D, F]; F is 0 without a term channel.
         document_vectors: [D, dimension].
     """
 
     blocks: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
     block_vectors: Float32
+    term_features: Float32
     document_vectors: Float32
 
     def measure(
         self,
         encode_blocks: Callable[[Sequence[Sequence[int]]], Float32],
-        encode_document: Callable[[Float32], Float32],
+        combine: Callable[[Float32, Float32], Float32],
     ) -> Parity:
         """Run both graphs, each on the model's own input to it, and compare."""
         blocks = encode_blocks(self.blocks)
         ends = [0, *accumulate(self.sizes)]
-        documents = np.stack([encode_document(self.block_vectors[a:b]) for a, b in pairwise(ends)])
+        documents = np.stack(
+            [
+                combine(self.block_vectors[a:b], terms)
+                for (a, b), terms in zip(pairwise(ends), self.term_features, strict=True)
+            ]
+        )
         return Parity(
             block_cosine=float((blocks * self.block_vectors).sum(1).min()),
             block_difference=float(np.abs(blocks - self.block_vectors).max()),
@@ -104,6 +111,7 @@ def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
                 blocks=tuple(tuple(block.tolist()) for block in blocks),
                 sizes=tuple(arrays["sizes"].tolist()),
                 block_vectors=arrays["block_vectors"],
+                term_features=arrays["term_features"],
                 document_vectors=arrays["document_vectors"],
             )
     except (KeyError, ValueError) as error:
@@ -118,5 +126,6 @@ def write_golden_batch(directory: Path, golden: GoldenBatch) -> None:
         lengths=np.array([len(block) for block in golden.blocks], dtype=np.int32),
         sizes=np.array(golden.sizes, dtype=np.int32),
         block_vectors=golden.block_vectors,
+        term_features=golden.term_features,
         document_vectors=golden.document_vectors,
     )

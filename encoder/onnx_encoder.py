@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from encoder.adapter import Adapter, open_adaptation, vector_space
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs
+from encoder.term_channel import open_term_channel
 
 Float32 = NDArray[np.float32]
 
@@ -43,6 +45,7 @@ class OnnxEncoder:
 
     Attributes:
         checkpoint: what it was loaded from.
+        adapter: of the corpus that it encodes for, if there is one.
         precision: of the graphs in use: "int8", "fp16" or "fp32".
         provider: the execution provider in use.
         threads: how many threads may usefully call at once.
@@ -57,6 +60,7 @@ class OnnxEncoder:
         precision: str | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
+        adapter: Adapter | None = None,
     ) -> None:
         """Open the graphs of a checkpoint.
 
@@ -67,14 +71,20 @@ class OnnxEncoder:
             providers: execution providers in the order of preference, "cuda" or
                 "CUDAExecutionProvider"; by default CUDA when it is there, the CPU else.
             threads: by default one for each core.
+            adapter: fitted to the corpus; its document vectors are adapted.
 
         Raises:
+            AdapterError: the adapter was fitted for another checkpoint.
             CheckpointError: a graph is missing or changed.
             ProviderError: no provider asked for can be used.
         """
         graphs = open_graphs(checkpoint, precision, providers)
         self._graphs: OpenedGraphs = graphs
+        self._terms = open_term_channel(checkpoint)
+        self._adapt = None if adapter is None else open_adaptation(checkpoint, adapter)
+        self._space = vector_space(checkpoint, adapter)
         self.checkpoint = checkpoint
+        self.adapter = adapter
         self.precision = graphs.precision
         self.provider = graphs.provider
         self.threads = threads or (usable_cores() if graphs.on_cpu else 1)
@@ -83,12 +93,12 @@ class OnnxEncoder:
     @property
     def dimension(self) -> int:
         """Width of a document vector."""
-        return self.checkpoint.dimension
+        return self._space.dimension
 
     @property
     def fingerprint(self) -> str:
         """Which vectors can be compared with this encoder's."""
-        return self.checkpoint.fingerprint
+        return self._space.fingerprint
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode sentence blocks on the calling thread.
@@ -106,10 +116,29 @@ class OnnxEncoder:
             vectors[rows] = self._graphs.block.run(None, inputs)[0][: len(rows)]
         return vectors
 
-    def encode_document(self, block_vectors: Float32) -> Float32:
-        """Encode one document from its block vectors [S, block_dimension] -> [dimension]."""
+    def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
+        """Encode one document.
+
+        Args:
+            blocks: its sentence blocks, whose words are counted.
+            block_vectors: [S, block_dimension], their vectors.
+
+        Returns:
+            [dimension], unit norm.
+        """
+        vector = self.combine(block_vectors, self.term_features(blocks))
+        return vector if self._adapt is None else self._adapt(vector, blocks)
+
+    def term_features(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Return the term features [F] of a document; none without a term channel."""
+        return self._terms.features(blocks)
+
+    def combine(self, block_vectors: Float32, term_features: Float32) -> Float32:
+        """Run the document level: [S, block_dimension], [F] -> [dimension], unit norm."""
         mask = np.ones((1, len(block_vectors)), dtype=np.int64)
         inputs = {"block_vectors": block_vectors[None], "block_mask": mask}
+        if len(term_features):
+            inputs["term_features"] = term_features[None]
         vector: Float32 = self._graphs.document.run(None, inputs)[0][0]
         return vector
 
@@ -124,7 +153,8 @@ class OnnxEncoder:
                 vectors = np.concatenate([self._no_blocks(), *calls])
             ends = np.cumsum([len(document.blocks) for document in documents])
             split = np.split(vectors, ends[:-1]) if documents else []
-            encoded = list(pool.map(self.encode_document, split))
+            blocks = [document.blocks for document in documents]
+            encoded = list(pool.map(self.encode_document, blocks, split))
         return EncodedDocuments(
             document_vectors=np.array(encoded, dtype=np.float32).reshape(-1, self.dimension),
             block_vectors=tuple(split),
@@ -138,7 +168,7 @@ class OnnxEncoder:
                 int8 kernel that saturates on an old processor, say).
         """
         golden = read_golden_batch(self.checkpoint)
-        check_parity(golden.measure(self.encode_blocks, self.encode_document), self.precision)
+        check_parity(golden.measure(self.encode_blocks, self.combine), self.precision)
 
     def _no_blocks(self) -> Float32:
         return np.empty((0, self.checkpoint.block_dimension), dtype=np.float32)

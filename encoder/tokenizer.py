@@ -34,11 +34,7 @@ class BlockTokenizer:
         """
         self._checkpoint = checkpoint
         self._capacity = block_capacity(checkpoint.block_length)
-        data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
-        try:
-            self._tokenizer = Tokenizer.from_buffer(data)
-        except Exception as error:  # the library raises bare Exception
-            raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
+        self._tokenizer = open_tokenizer(checkpoint)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
@@ -107,6 +103,19 @@ class _Sentences:
     lengths: list[int] = field(default_factory=list)
     tokens: list[list[int]] = field(default_factory=list)
     offsets: list[list[Offsets]] = field(default_factory=list)
+
+
+def open_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """Load the tokenizer of a checkpoint.
+
+    Raises:
+        CheckpointError: it is missing, changed or not understood.
+    """
+    data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
+    try:
+        return Tokenizer.from_buffer(data)
+    except Exception as error:  # the library raises bare Exception
+        raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
 
 
 def _tokens_of(block: Sequence[Piece], sentences: list[list[int]]) -> "array[int]":

@@ -37,6 +37,10 @@ class SmithConfig:
         sentence_layers: layers of the sentence level (L1).
         document_layers: layers of the document level (L2).
         dimension: width of the document vector.
+        term_features: width of what the term table gives (`encoder/terms.py`); 0 for a model
+            without a term channel.
+        term_dimension: how much of `dimension` the term channel has.
+        term_buckets: rows of the term table that words of several WordPieces share.
         pooling: a block is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean", what most sentence encoders were trained with).
         combine: how the two levels are combined (section 4.1.4).
@@ -54,6 +58,9 @@ class SmithConfig:
     sentence_layers: int = 6
     document_layers: int = 3
     dimension: int = 256
+    term_features: int = 0
+    term_dimension: int = 0
+    term_buckets: int = 0
     pooling: Pooling = "cls"
     combine: Combine = "normal"
     attention_size: int = 128
@@ -65,6 +72,15 @@ class SmithConfig:
             raise ValueError(f"pooling must be 'cls' or 'mean', not {self.pooling!r}")
         if self.combine not in ("normal", "sum_concat", "mean_concat", "attention"):
             raise ValueError(f"combine: {self.combine!r} is none of section 4.1.4")
+        if (self.term_features == 0) != (self.term_dimension == 0):
+            raise ValueError("term_features and term_dimension are both 0, or neither")
+        if not 0 <= self.term_dimension < self.dimension:
+            raise ValueError(f"term_dimension must be under dimension, not {self.term_dimension}")
+
+    @property
+    def block_part(self) -> int:
+        """How much of the document vector is read off the block vectors."""
+        return self.dimension - self.term_dimension
 
 
 class BlockEncoder(nn.Module):
@@ -108,7 +124,11 @@ class BlockEncoder(nn.Module):
 
 
 class DocumentEncoder(nn.Module):
-    """The document level: block vectors -> the document vector (sections 4.1.2 and 4.1.4)."""
+    """The document level: block vectors -> the document vector (sections 4.1.2 and 4.1.4).
+
+    With a term channel, which the paper has not, the document vector is of two parts side by
+    side, each of unit norm before a learned factor balances them.
+    """
 
     def __init__(self, config: SmithConfig) -> None:
         super().__init__()
@@ -123,7 +143,10 @@ class DocumentEncoder(nn.Module):
             )
             self.attention_vector = nn.Linear(config.attention_size, 1, bias=False)
         features = config.hidden_size * (1 if config.combine == "normal" else 2)
-        self.projection = nn.Linear(features, config.dimension)
+        self.projection = nn.Linear(features, config.block_part)
+        if config.term_features:
+            self.term_projection = nn.Linear(config.term_features, config.term_dimension)
+            self.balance = nn.Parameter(torch.zeros(()))  # logarithm of the factor of the blocks
 
     def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
         """Return the contextual block representations S_i: [D, S, H], [D, S] -> [D, S, H]."""
@@ -135,22 +158,34 @@ class DocumentEncoder(nn.Module):
             states = layer(states, bias)
         return states
 
-    def forward(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
+    def forward(
+        self, block_vectors: Tensor, block_mask: Tensor, term_features: Tensor | None = None
+    ) -> Tensor:
         """Encode documents.
 
         Args:
             block_vectors: [D, S, H] block vectors, whatever in the places of padding.
             block_mask: [D, S], 1 for a block and 0 for padding; at least one block a document.
+            term_features: [D, term_features] as the term table gives them; with a term channel.
 
         Returns:
             [D, dimension] document vectors of unit norm.
         """
-        document = self.block_states(block_vectors, block_mask)[:, 0]  # [D, H]
+        blocks = F.normalize(self._project_blocks(block_vectors, block_mask), dim=-1)
+        if term_features is None:
+            return blocks
+        terms = F.normalize(self.term_projection(self.dropout(term_features)), dim=-1)
+        return F.normalize(torch.cat([terms, self.balance.exp() * blocks], dim=-1), dim=-1)
+
+    def _project_blocks(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
+        read = slice(None if len(self.layers) else 1)  # without a layer, blocks do not meet
+        document = self.block_states(block_vectors[:, read], block_mask[:, read])[:, 0]  # [D, H]
         features = document
         if self.config.combine != "normal":
             blocks = self._combine_blocks(block_vectors, block_mask)  # [D, H]
             features = torch.cat([blocks, document], dim=-1)  # [D, 2H]
-        return F.normalize(self.projection(features), dim=-1)
+        projected: Tensor = self.projection(self.dropout(features))
+        return projected
 
     def _combine_blocks(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
         if self.config.combine == "sum_concat":
@@ -172,12 +207,15 @@ class Smith(nn.Module):
         self.document_encoder = DocumentEncoder(config)
         self.apply(_initialise)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, term_features: Tensor | None = None
+    ) -> Tensor:
         """Encode documents from their tokens.
 
         Args:
             input_ids: [D, S, T] token ids, special tokens included.
             attention_mask: [D, S, T]; a block without a single token is padding.
+            term_features: as in `DocumentEncoder.forward`.
 
         Returns:
             [D, dimension] document vectors of unit norm.
@@ -186,7 +224,7 @@ class Smith(nn.Module):
         vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
         block_mask = attention_mask.amax(-1)  # [D, S]
         vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
-        result: Tensor = self.document_encoder(vectors, block_mask)
+        result: Tensor = self.document_encoder(vectors, block_mask, term_features)
         return result
 
 
@@ -202,12 +240,13 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
     config = encoder.config
     if config.combine not in ("mean_concat", "attention"):
         raise ValueError(f"combine={config.combine!r} cannot begin as the mean of the blocks")
-    if config.dimension != config.hidden_size:
-        raise ValueError("beginning as the mean takes dimension equal to hidden_size")
+    if config.block_part != config.hidden_size:
+        raise ValueError("beginning as the mean takes hidden_size dimensions for the blocks")
     with torch.no_grad():
         encoder.projection.weight.zero_()
         encoder.projection.bias.zero_()
-        encoder.projection.weight[:, : config.hidden_size] = torch.eye(config.hidden_size)
+        mean = torch.eye(config.block_part, config.hidden_size)
+        encoder.projection.weight[:, : config.hidden_size] = mean
         if config.combine == "attention":
             encoder.attention_vector.weight.zero_()  # equal logits: the mean
 

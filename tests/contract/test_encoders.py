@@ -11,15 +11,19 @@ from encoder.golden_texts import GOLDEN_TEXTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 
-ENCODERS = ["tiny-fp32", "tiny-fp16", "tiny-int8", "shipped-int8"]
+ENCODERS = [
+    *("tiny-fp32", "tiny-fp16", "tiny-int8"),
+    *("terms-fp32", "terms-fp16", "terms-int8"),
+    "shipped-int8",
+]
 TEXTS = [*GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
-def encoder(request: pytest.FixtureRequest, tiny_checkpoint: Path) -> OnnxEncoder:
+def encoder(request: pytest.FixtureRequest, tiny_checkpoint: Path, tiny_terms: Path) -> OnnxEncoder:
     name, precision = request.param.split("-")
-    directory = tiny_checkpoint if name == "tiny" else DEFAULT_CHECKPOINT
-    return OnnxEncoder(load_checkpoint(directory), precision=precision, threads=2)
+    directories = {"tiny": tiny_checkpoint, "terms": tiny_terms, "shipped": DEFAULT_CHECKPOINT}
+    return OnnxEncoder(load_checkpoint(directories[name]), precision=precision, threads=2)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,10 @@ from encoder.checkpoint import PARITY, Checkpoint, load_checkpoint
 from encoder.create import Recipe, create_checkpoint, load_model, read_recipe
 from encoder.errors import CheckpointError, ParityError
 from encoder.export import export_checkpoint
+from encoder.golden import MINIMUM_COSINE, read_golden_batch
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.term_channel import open_term_channel
+from encoder.tokenizer import BlockTokenizer
 
 RECIPES = Path(__file__).parents[2] / "encoder" / "recipes"
 
@@ -34,7 +37,38 @@ def test_graphs_compute_what_the_model_computes(
     encoder = OnnxEncoder(checkpoint, precision="fp32")
     vectors = encoder.encode_blocks(rows.tolist())
     assert np.abs(vectors - expected_blocks.numpy()).max() <= 1e-4
-    assert np.abs(encoder.encode_document(vectors) - expected.numpy()).max() <= 1e-4
+    assert np.abs(encoder.encode_document(rows.tolist(), vectors) - expected.numpy()).max() <= 1e-4
+
+
+def test_graphs_with_a_term_channel_compute_what_the_model_computes(tiny_terms: Path) -> None:
+    checkpoint = load_checkpoint(tiny_terms)
+    model = load_model(checkpoint)
+    channel = open_term_channel(checkpoint)
+    document = BlockTokenizer(checkpoint)("The harbour of Antwerp was built of stone, and of wood.")
+    encoder = OnnxEncoder(checkpoint, precision="fp32")
+    vectors = encoder.encode_blocks(document.blocks)
+    features = torch.from_numpy(channel.features(document.blocks))[None]
+    assert features.shape == (1, 16)
+    with torch.no_grad():
+        mask = torch.ones(1, len(vectors), dtype=torch.int64)
+        expected = model.document_encoder(torch.from_numpy(vectors)[None], mask, features)[0]
+    assert expected.shape == (48,)
+    found = encoder.encode_document(document.blocks, vectors)
+    assert np.abs(found - expected.numpy()).max() <= 1e-4
+    for precision in ("fp16", "int8"):
+        smaller = OnnxEncoder(checkpoint, precision=precision)
+        smaller.warm_up()
+        near = smaller.encode_document(document.blocks, vectors)
+        assert MINIMUM_COSINE[precision] <= float(near @ found) < 1 + 1e-3
+
+
+def test_a_golden_batch_keeps_the_term_features(tiny_terms: Path, tiny_checkpoint: Path) -> None:
+    with_channel, without = (
+        read_golden_batch(load_checkpoint(directory)) for directory in (tiny_terms, tiny_checkpoint)
+    )
+    assert with_channel.term_features.shape == (len(with_channel.sizes), 16)
+    assert without.term_features.shape == (len(without.sizes), 0)
+    assert with_channel.document_vectors.shape[1] == 48
 
 
 def test_parity_is_written_beside_the_graphs(tiny_checkpoint: Path) -> None:

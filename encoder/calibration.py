@@ -1,0 +1,265 @@
+"""From score to match probability: the maps that were fitted for a checkpoint.
+
+`calibration.json` in a checkpoint holds, for each kind of score ("semantic", …), a map from the
+score itself and, where it was fitted, one from the score's false positive rate: the share of random
+pairs of the same corpus that score as high. Corpora differ in how high everything in them scores;
+the second map knows that, and is the better one where the user's corpus has been measured.
+
+A probability is that of a pair drawn from pairs like those that were fitted on, half of them
+matches.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.checkpoint import CALIBRATION, Checkpoint, read_verified, write_manifest
+from encoder.durable_files import write_in_place
+from encoder.errors import CheckpointError
+
+Float64 = NDArray[np.float64]
+
+FORMAT = 1
+SEMANTIC = "semantic"
+ADAPTED = "adapted"  # semantic too, of vectors that were adapted to their corpus
+VERSION_DIGITS = 12
+# What a rate is taken for at most and at least: no sample of pairs can tell more.
+_LOWEST_RATE, _HIGHEST_RATE = 1e-7, 1.0 - 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Logistic:
+    """Platt's map: 1 / (1 + exp(-(slope x + intercept)))."""
+
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True, slots=True)
+class PiecewiseLinear:
+    """Straight lines between points, level outside; both coordinates rise."""
+
+    inputs: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+
+ProbabilityMap = Logistic | PiecewiseLinear
+
+
+@dataclass(frozen=True, slots=True)
+class MapError:
+    """How wrong a kind of map was on pairs that it had not seen, by cross-validation.
+
+    Where there were several corpora, on corpora that it had not seen; each counts the same.
+
+    Attributes:
+        log_loss: mean negative logarithm of the probability given to what is true.
+        equal_mass: expected calibration error over bins of equally many pairs.
+        equal_width: the same over bins of equal width.
+        equal_mass_of_perfect: what `equal_mass` would be on average if every probability were
+            right: with so few pairs it is not 0.
+    """
+
+    log_loss: float
+    equal_mass: float
+    equal_width: float
+    equal_mass_of_perfect: float
+
+
+@dataclass(frozen=True, slots=True)
+class FittedMap:
+    """A map and the errors of the methods it was chosen from, by name."""
+
+    map: ProbabilityMap
+    errors: Mapping[str, MapError]
+
+    @property
+    def method(self) -> str:
+        """`platt` or `isotonic`."""
+        return method_of(self.map)
+
+
+@dataclass(frozen=True, slots=True)
+class FittedOn:
+    """Pairs that a calibration was fitted on; `digest` is the SHA-256 of their file, in hex."""
+
+    name: str
+    pairs: int
+    matches: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class KindCalibration:
+    """The two maps of one kind of score; the input of the second is `log_odds` of a rate."""
+
+    by_score: FittedMap
+    by_false_positive_rate: FittedMap
+    fitted_on: tuple[FittedOn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is in `calibration.json`.
+
+    Attributes:
+        fingerprint: of the checkpoint it was fitted for.
+        kinds: the maps by kind of score.
+    """
+
+    fingerprint: str
+    kinds: Mapping[str, KindCalibration]
+
+    @property
+    def version(self) -> str:
+        """A short digest of all that is in it."""
+        text = json.dumps(_to_json(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+
+
+def method_of(probability_map: ProbabilityMap) -> str:
+    """Return the name of the method that makes such maps."""
+    return "platt" if isinstance(probability_map, Logistic) else "isotonic"
+
+
+def match_probabilities(probability_map: ProbabilityMap, inputs: Float64) -> Float64:
+    """Return the probability for each of inputs Float64[N]."""
+    if isinstance(probability_map, PiecewiseLinear):
+        points = np.array(probability_map.inputs), np.array(probability_map.probabilities)
+        between: Float64 = np.interp(inputs, *points)
+        return between
+    logits = probability_map.slope * inputs + probability_map.intercept
+    # tanh does not overflow as exp does
+    half: Float64 = 0.5 * (1.0 + np.tanh(0.5 * logits))
+    return half
+
+
+def log_odds(false_positive_rates: Float64) -> Float64:
+    """Return log((1 - r) / r) of rates Float64[N]: it rises as the rate falls."""
+    rates = np.clip(false_positive_rates, _LOWEST_RATE, _HIGHEST_RATE)
+    odds: Float64 = np.log1p(-rates) - np.log(rates)
+    return odds
+
+
+def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
+    """Write `calibration.json` into a checkpoint, and the manifest with it.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    path = checkpoint.directory / CALIBRATION
+    content = {"version": calibration.version, **_to_json(calibration)}
+    write_in_place(path, json.dumps(content, indent=2) + "\n")
+    write_manifest(checkpoint.directory)
+
+
+def read_calibration(checkpoint: Checkpoint) -> Calibration | None:
+    """Read the calibration of a checkpoint; None where it has none.
+
+    Raises:
+        CheckpointError: it is damaged, of another format, or was fitted for other weights.
+    """
+    if CALIBRATION not in checkpoint.files:
+        return None
+    path = checkpoint.directory / CALIBRATION
+    calibration = parse_calibration(
+        read_verified(checkpoint.directory, checkpoint.files, CALIBRATION), path
+    )
+    if calibration.fingerprint != checkpoint.fingerprint:
+        raise CheckpointError(
+            f"{path}: was fitted for checkpoint {calibration.fingerprint[:12]}, not for "
+            f"{checkpoint.fingerprint[:12]}: fit it again or delete it"
+        )
+    return calibration
+
+
+def parse_calibration(data: bytes, path: Path) -> Calibration:
+    """Read the content of a `calibration.json`; `path` is for messages.
+
+    Raises:
+        CheckpointError: it is damaged or of another format.
+    """
+    try:
+        content = json.loads(data)
+        if content["format"] != FORMAT:
+            raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
+        calibration = Calibration(
+            fingerprint=str(content["fingerprint"]),
+            kinds={str(kind): _kind(one) for kind, one in content["kinds"].items()},
+        )
+        version = str(content["version"])
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is no calibration: {error!r}") from error
+    if version != calibration.version:
+        raise CheckpointError(f"{path}: was changed: it is not what version {version!r} was")
+    return calibration
+
+
+def _to_json(calibration: Calibration) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "fingerprint": calibration.fingerprint,
+        "kinds": {
+            kind: {
+                "by_score": _map_to_json(one.by_score),
+                "by_false_positive_rate": _map_to_json(one.by_false_positive_rate),
+                "fitted_on": [asdict(pairs) for pairs in one.fitted_on],
+            }
+            for kind, one in calibration.kinds.items()
+        },
+    }
+
+
+def _map_to_json(fitted: FittedMap) -> dict[str, Any]:
+    errors = {method: asdict(error) for method, error in fitted.errors.items()}
+    return {"method": fitted.method, **asdict(fitted.map), "errors": errors}
+
+
+def _kind(content: Mapping[str, Any]) -> KindCalibration:
+    return KindCalibration(
+        by_score=_fitted_map(content["by_score"]),
+        by_false_positive_rate=_fitted_map(content["by_false_positive_rate"]),
+        fitted_on=tuple(FittedOn(**pairs) for pairs in content["fitted_on"]),
+    )
+
+
+def _fitted_map(content: Mapping[str, Any]) -> FittedMap:
+    errors = {str(name): MapError(**error) for name, error in content["errors"].items()}
+    return FittedMap(_map(content), errors)
+
+
+def _map(content: Mapping[str, Any]) -> ProbabilityMap:
+    if content["method"] == "platt":
+        slope, intercept = _numbers([content["slope"], content["intercept"]])
+        if slope <= 0:
+            raise ValueError(f"the slope {slope} is not above 0")
+        return Logistic(slope, intercept)
+    if content["method"] != "isotonic":
+        raise ValueError(f"the method {content['method']!r} is neither 'platt' nor 'isotonic'")
+    inputs, probabilities = _numbers(content["inputs"]), _numbers(content["probabilities"])
+    if not inputs or len(inputs) != len(probabilities):
+        raise ValueError(f"{len(inputs)} inputs for {len(probabilities)} probabilities")
+    if any(b <= a for a, b in pairwise(inputs)):
+        raise ValueError("the inputs do not rise")
+    if any(b < a for a, b in pairwise(probabilities)):
+        raise ValueError("the probabilities fall")
+    if not 0 <= probabilities[0] <= probabilities[-1] <= 1:
+        raise ValueError("a probability is not between 0 and 1")
+    return PiecewiseLinear(inputs, probabilities)
+
+
+def _numbers(values: object) -> tuple[float, ...]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is no list of numbers")
+    for value in values:
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise ValueError(f"{value!r} is no finite number")
+    return tuple(float(value) for value in values)

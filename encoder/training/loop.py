@@ -1,0 +1,234 @@
+"""The one training loop.
+
+A step is a function of the weights, of the optimiser's state and of its own number: what it draws
+and what dropout drops come from generators seeded by recipe and step. So a killed run goes on
+from its last checkpoint as if nothing had happened, bit by bit on a CPU.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from encoder.models.smith import Smith
+from encoder.training.batch import DocumentBatch, encode, split
+from encoder.training.contrastive_cache import cached_backward
+from encoder.training.curves import CURVE, LOSS, VALIDATION, append_to_curve, truncate_curve
+from encoder.training.errors import NotFiniteError, TrainingRecipeError
+from encoder.training.objectives import (
+    Objective,
+    Temperature,
+    VectorTask,
+    step_generator,
+    step_seed,
+)
+from encoder.training.observer import TrainingObserver
+from encoder.training.optimiser import (
+    choose_trained,
+    new_optimiser,
+    rate_share,
+    set_rates,
+    trained_parameters,
+)
+from encoder.training.recipe import TrainingRecipe, recipe_fingerprint
+from encoder.training.state import (
+    STATE,
+    Progress,
+    RunFingerprint,
+    load_best,
+    load_state,
+    save_best,
+    save_state,
+)
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """What a run does.
+
+    Attributes:
+        recipe: how.
+        objectives: what is learned, made of the recipe's objectives and the data. Their heads
+            lie on the device of the model, and were made after `torch.manual_seed(recipe.seed)`.
+        validate: the model, ready to encode and without gradients -> a figure, higher is better.
+        data_fingerprint: names the data and the checkpoint that the model was loaded from.
+        stop: asked before each step; true makes it the last one for now: the run is validated and
+            saved, and goes on where it is trained again.
+    """
+
+    recipe: TrainingRecipe
+    objectives: Sequence[Objective]
+    validate: Callable[[Smith], float]
+    data_fingerprint: str
+    stop: Callable[[], bool] = _never
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    model: Smith
+    plan: TrainingPlan
+    directory: Path
+    trained: Mapping[str, nn.Parameter]
+    optimiser: torch.optim.Optimizer
+    observer: TrainingObserver
+
+
+def train(
+    model: Smith, plan: TrainingPlan, directory: Path, observer: TrainingObserver
+) -> Progress:
+    """Train a model, or go on with the run that a directory holds.
+
+    The model is validated before the first step too: what training cannot improve stays as it
+    was. Sets the global generators of torch.
+
+    Args:
+        model: on the device to train on; has the best weights afterwards.
+        plan: of the run.
+        directory: of the run's state, best weights and curve; made where it is missing.
+        observer: hears of every step.
+
+    Raises:
+        TrainingRecipeError: the recipe does not fit the model.
+        ResumeError: the directory holds the state of another run.
+        NotFiniteError: a loss, a gradient or a validation figure is infinite or no number.
+        OSError: the disk did not take what was written.
+    """
+    recipe = plan.recipe
+    if recipe.max_blocks > model.config.max_blocks:
+        raise TrainingRecipeError(
+            f"max_blocks is {recipe.max_blocks}, and the model reads {model.config.max_blocks}"
+        )
+    choose_trained(model, recipe.sentence_level)
+    trained = trained_parameters(model, plan.objectives)
+    optimiser = new_optimiser(model, plan.objectives, trained, recipe.optimiser)
+    directory.mkdir(parents=True, exist_ok=True)
+    run = _Run(model, plan, directory, trained, optimiser, observer)
+    progress = _begin(run)
+    last = False
+    while not last and progress.step < recipe.steps and progress.waited < recipe.patience:
+        last = progress.step + 1 == recipe.steps or plan.stop()
+        progress = _advance(run, progress, last=last)
+    load_best(directory, trained)
+    model.eval()
+    return progress
+
+
+def _begin(run: _Run) -> Progress:
+    recipe, curve = run.plan.recipe, run.directory / CURVE
+    if (run.directory / STATE).exists():
+        progress = load_state(run.directory, run.trained, run.optimiser, _fingerprint(run.plan))
+        truncate_curve(curve, progress.step)
+        run.observer.started(progress.step, recipe.steps)
+        return progress
+    truncate_curve(curve, -1)
+    run.observer.started(0, recipe.steps)
+    return _validate(run, Progress(0, 0, -math.inf, 0))
+
+
+def _advance(run: _Run, progress: Progress, *, last: bool) -> Progress:
+    """Take one step, validate and save where it is time."""
+    recipe, step = run.plan.recipe, progress.step + 1
+    figures = _take_step(run, step)
+    append_to_curve(run.directory / CURVE, step, figures)
+    run.observer.stepped(step, figures)
+    progress = replace(progress, step=step)
+    if last or step % recipe.validation_interval == 0:
+        progress = _validate(run, progress)
+    last = last or progress.waited >= recipe.patience
+    if last or step % recipe.checkpoint_interval == 0:
+        save_state(run.directory, run.trained, run.optimiser, progress, _fingerprint(run.plan))
+    return progress
+
+
+def _take_step(run: _Run, step: int) -> dict[str, float]:
+    recipe, objectives = run.plan.recipe, run.plan.objectives
+    torch.manual_seed(step_seed(recipe.seed, step))  # what dropout drops
+    run.model.train()
+    run.model.block_encoder.train(recipe.sentence_level.trained != "frozen")
+    share = rate_share(step, recipe.steps, recipe.optimiser)
+    set_rates(run.optimiser, share)
+    run.optimiser.zero_grad()
+    losses = {
+        objective.name: _add_gradients(run, objective, step, stream)
+        for stream, objective in enumerate(objectives, start=1)
+    }
+    norm = nn.utils.clip_grad_norm_(run.trained.values(), recipe.optimiser.gradient_clip)
+    norm_value = _finite(step, "the gradient", norm)
+    run.optimiser.step()
+    figures = {LOSS: sum(o.weight * losses[o.name] for o in objectives)}
+    figures |= {f"{LOSS}.{name}": value for name, value in losses.items()}
+    figures |= {"gradient_norm": norm_value, "rate_share": share}
+    for objective in objectives:
+        if isinstance(objective.head, Temperature):
+            figures[f"temperature.{objective.name}"] = objective.head().item()
+    return figures
+
+
+def _add_gradients(run: _Run, objective: Objective, step: int, stream: int) -> float:
+    """Add the gradients of an objective; return its loss, the mean over the step's batches."""
+    recipe = run.plan.recipe
+    total = 0.0
+    for number in range(recipe.accumulation):
+        # Streams of their own: an objective more or less does not change what the others draw.
+        task = objective.draw(step_generator(recipe.seed, step, stream, number))
+        scale = objective.weight / recipe.accumulation
+        if isinstance(task, VectorTask):
+            loss = _vector_gradients(run, task, scale)
+        else:
+            with _autocast(run):
+                loss = task.loss(run.model)
+            _finite(step, f"the loss of objective {objective.name}", loss)
+            torch.autograd.backward(loss * scale)
+        total += _finite(step, f"the loss of objective {objective.name}", loss)
+    return total / recipe.accumulation
+
+
+def _vector_gradients(run: _Run, task: VectorTask, scale: float) -> Tensor:
+    def encode_chunk(chunk: DocumentBatch) -> Tensor:
+        with _autocast(run):
+            return encode(run.model, chunk)
+
+    device = next(iter(run.trained.values())).device
+    chunks = split(task.documents.to(device), run.plan.recipe.chunk)
+    return cached_backward(encode_chunk, chunks, task.loss, scale)
+
+
+def _autocast(run: _Run) -> torch.autocast:
+    device = next(iter(run.trained.values())).device
+    enabled = run.plan.recipe.precision == "bf16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+def _validate(run: _Run, progress: Progress) -> Progress:
+    """Validate, and keep the weights if no validation was better."""
+    run.model.eval()
+    with torch.no_grad():
+        figure = run.plan.validate(run.model)
+    if not math.isfinite(figure):
+        raise NotFiniteError(progress.step, "the figure of validation", figure)
+    append_to_curve(run.directory / CURVE, progress.step, {VALIDATION: figure})
+    best = figure > progress.best_figure
+    run.observer.validated(progress.step, figure, best=best)
+    if not best:
+        return replace(progress, waited=progress.waited + 1)
+    progress = Progress(progress.step, progress.step, figure, 0)
+    save_best(run.directory, run.trained, progress)
+    return progress
+
+
+def _finite(step: int, what: str, value: Tensor) -> float:
+    number = value.item()
+    if not math.isfinite(number):
+        raise NotFiniteError(step, what, number)
+    return number
+
+
+def _fingerprint(plan: TrainingPlan) -> RunFingerprint:
+    return RunFingerprint(recipe_fingerprint(plan.recipe), plan.data_fingerprint)

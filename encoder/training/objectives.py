@@ -1,0 +1,216 @@
+"""Objectives: what a step draws, and the loss of what was drawn.
+
+An objective draws its task of a step from a generator that hangs on nothing but seed and step, so
+that a run can be resumed without the state of any iterator. Two kinds of tasks exist because only
+a loss that needs nothing but document vectors can be computed in chunks of a large batch
+(`contrastive_cache`).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from encoder.models.smith import Smith
+from encoder.training.batch import BlockTexts, DocumentBatch
+from encoder.training.losses import (
+    contrastive,
+    pair_cross_entropy,
+    relation_distillation,
+    supervised_contrastive,
+)
+from encoder.training.masking import Vocabulary, mask_blocks, mask_words
+from encoder.training.pretraining import BlockHead, WordHead, block_loss, word_loss
+
+_FIRST_TEMPERATURE = 0.05
+_LOWEST_TEMPERATURE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTask:
+    """A loss of document vectors alone.
+
+    Attributes:
+        documents: the batch.
+        loss: [D, dimension] document vectors -> [] loss.
+    """
+
+    documents: DocumentBatch
+    loss: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTask:
+    """A loss that looks into the model; computed in one piece.
+
+    Attributes:
+        loss: model -> [] loss.
+    """
+
+    loss: Callable[[Smith], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One term of the training loss.
+
+    Attributes:
+        name: its name in curves and messages; of its own in a run.
+        weight: of its loss in the sum.
+        draw: the task of a step, drawn from the generator alone.
+        head: what is trained for this objective only (`WordHead`, `BlockHead`, `Temperature`).
+    """
+
+    name: str
+    weight: float
+    draw: Callable[[torch.Generator], VectorTask | ModelTask]
+    head: nn.Module = field(default_factory=nn.Module)
+
+
+class Temperature(nn.Module):
+    """A temperature: a number, or "learned": from 0.05 on, and never below 0.01."""
+
+    def __init__(self, temperature: float | str) -> None:
+        super().__init__()
+        learned = isinstance(temperature, str)
+        start = _FIRST_TEMPERATURE if isinstance(temperature, str) else temperature
+        self.logarithm = nn.Parameter(torch.tensor(math.log(start)), requires_grad=learned)
+        self.lowest = _LOWEST_TEMPERATURE if learned else 0.0
+
+    def forward(self) -> Tensor:
+        """Return the temperature: []."""
+        return self.logarithm.exp().clamp(min=self.lowest)
+
+
+def step_generator(seed: int, step: int, *stream: int) -> torch.Generator:
+    """Return a generator that hangs on nothing but these numbers."""
+    return torch.Generator().manual_seed(step_seed(seed, step, *stream))
+
+
+def step_seed(seed: int, step: int, *stream: int) -> int:
+    """Mix numbers to one seed, of 64 bits: neighbours have nothing in common."""
+    mixed = 0
+    for number in (seed, step, *stream):
+        # The finaliser of SplitMix64: every bit of the input changes every bit of the output.
+        mixed = (mixed + number + 0x9E3779B97F4A7C15) % 2**64
+        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB % 2**64
+        mixed ^= mixed >> 31
+    return mixed
+
+
+def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float) -> VectorTask:
+    """Judge pairs: the first half of the documents against the second, row by row.
+
+    Args:
+        documents: 2 P documents.
+        labels: [P], 1 for a match and 0 for none.
+        amplifier: of the cosine.
+
+    Raises:
+        ValueError: not two documents for each label.
+    """
+    if len(documents) != 2 * len(labels):
+        raise ValueError(f"{len(labels)} labels take twice as many documents, not {len(documents)}")
+
+    def loss(vectors: Tensor) -> Tensor:
+        sources, targets = vectors.chunk(2)
+        cosines = (sources * targets).sum(1)
+        return pair_cross_entropy(cosines, labels.to(vectors.device), amplifier)
+
+    return VectorTask(documents, loss)
+
+
+def contrastive_task(
+    documents: DocumentBatch,
+    positives: Tensor,
+    temperature: Temperature,
+    ignored: Tensor | None = None,
+) -> VectorTask:
+    """Find the positives of queries among candidates.
+
+    Args:
+        documents: Q queries, then C candidates.
+        positives: [Q, C] bool; every query has at least one.
+        temperature: of the objective; its head.
+        ignored: [Q, C] bool, pairs that are neither positive nor negative.
+
+    Raises:
+        ValueError: the shapes do not fit, or a query has no positive.
+    """
+    if len(documents) != sum(positives.shape):
+        raise ValueError(
+            f"{tuple(positives.shape)} positives do not fit {len(documents)} documents"
+        )
+    if not positives.any(1).all():
+        raise ValueError("every query takes a positive among the candidates")
+    queries = len(positives)
+
+    def loss(vectors: Tensor) -> Tensor:
+        device = vectors.device
+        left_out = None if ignored is None else ignored.to(device)
+        return contrastive(
+            vectors[:queries], vectors[queries:], positives.to(device), temperature(), left_out
+        )
+
+    return VectorTask(documents, loss)
+
+
+def supervised_contrastive_task(
+    documents: DocumentBatch, labels: Tensor, temperature: Temperature
+) -> VectorTask:
+    """Pull together documents of one label [D]."""
+
+    def loss(vectors: Tensor) -> Tensor:
+        return supervised_contrastive(vectors, labels.to(vectors.device), temperature())
+
+    return VectorTask(documents, loss)
+
+
+def distillation_task(
+    documents: DocumentBatch,
+    teacher_similarities: Tensor,
+    temperature: Temperature,
+    teacher_temperature: float,
+) -> VectorTask:
+    """Learn the teacher's similarities [D, D] within the batch."""
+
+    def loss(vectors: Tensor) -> Tensor:
+        similarities = teacher_similarities.to(vectors.device)
+        return relation_distillation(vectors, similarities, temperature(), teacher_temperature)
+
+    return VectorTask(documents, loss)
+
+
+def masked_words_task(
+    texts: BlockTexts,
+    vocabulary: Vocabulary,
+    share: float,
+    head: WordHead,
+    generator: torch.Generator,
+) -> ModelTask:
+    """Hide words in sentence blocks and predict them."""
+    hidden, places = mask_words(texts.input_ids, vocabulary, share, generator)
+    words = torch.where(places, texts.input_ids, -1)
+    masked = BlockTexts(texts.documents, texts.places, hidden, texts.attention_mask)
+
+    def loss(model: Smith) -> Tensor:
+        device = head.bias.device
+        return word_loss(model, head, masked.to(device), words.to(device))
+
+    return ModelTask(loss)
+
+
+def masked_blocks_task(
+    documents: DocumentBatch, count: int, head: BlockHead, generator: torch.Generator
+) -> ModelTask:
+    """Hide `count` sentence blocks of each document and predict them."""
+    masked = mask_blocks(documents.block_mask, count, generator)
+
+    def loss(model: Smith) -> Tensor:
+        device = head.masked_block.device
+        return block_loss(model, head, documents.to(device), masked.to(device))
+
+    return ModelTask(loss)

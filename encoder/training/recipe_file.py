@@ -1,0 +1,168 @@
+"""Reading a training recipe: a TOML file, every field checked by its type and its limits."""
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from encoder.training.errors import TrainingRecipeError
+from encoder.training.recipe import (
+    LEARNED,
+    PARAMETERS,
+    Kind,
+    ObjectiveRecipe,
+    OptimiserRecipe,
+    SentenceLevelRecipe,
+    TermRecipe,
+    TrainingRecipe,
+)
+
+_AT_LEAST_ONE = frozenset(
+    {"steps", "documents", "chunk", "max_blocks", "accumulation", "patience"}
+    | {"validation_interval", "checkpoint_interval", "layers", "blocks", "masked_blocks", "span"}
+)
+_SHARES = frozenset({"share", "dropout"})
+_ABOVE_ZERO = frozenset(
+    {"share", "temperature", "teacher_temperature", "amplifier", "gradient_clip", "balance"}
+)
+
+
+def read_training_recipe(path: Path) -> TrainingRecipe:
+    """Read a recipe file.
+
+    Raises:
+        TrainingRecipeError: the file is missing, or a field unknown, missing or wrong; the
+            message names it.
+    """
+    try:
+        return parse_training_recipe(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TrainingRecipeError) as error:
+        raise TrainingRecipeError(f"recipe {path}: {error}") from error
+
+
+def parse_training_recipe(table: Mapping[str, Any]) -> TrainingRecipe:
+    """Make a recipe of what a TOML file holds.
+
+    Raises:
+        TrainingRecipeError: a field is unknown, missing or wrong; the message names it.
+    """
+    values = dict(table)
+    objectives = values.pop("objective", [])
+    if not isinstance(objectives, list) or not objectives:
+        raise TrainingRecipeError("it has no [[objective]]")
+    parsed = tuple(_objective(index + 1, entry) for index, entry in enumerate(objectives))
+    optimiser = _table(OptimiserRecipe, values.pop("optimiser", {}), "optimiser.")
+    sentence_level = _table(
+        SentenceLevelRecipe, values.pop("sentence_level", {}), "sentence_level."
+    )
+    parts = {
+        "objectives": parsed,
+        "optimiser": optimiser,
+        "sentence_level": sentence_level,
+        "terms": _table(TermRecipe, values.pop("terms", {}), "terms."),
+    }
+    recipe: TrainingRecipe = _table(TrainingRecipe, values, "", parts)
+    _check_whole(recipe)
+    return recipe
+
+
+def _table(
+    kind: type[Any], values: Any, prefix: str, parts: Mapping[str, Any] | None = None
+) -> Any:
+    """Make a dataclass of a table, each field checked by its type and by its rule."""
+    if not isinstance(values, dict):
+        raise TrainingRecipeError(f"{prefix.removesuffix('.')} must be a table")
+    parts = parts or {}
+    known = {f.name: f for f in fields(kind) if f.name not in parts}
+    for name, value in values.items():
+        if name not in known:
+            raise TrainingRecipeError(
+                f"unknown field {prefix}{name}; known are {_list(sorted(known))}"
+            )
+        _check(prefix, name, value, known[name].type)
+    try:
+        return kind(**values, **parts)
+    except TypeError as error:  # names the missing fields
+        raise TrainingRecipeError(str(error).partition("() ")[2]) from error
+
+
+def _objective(number: int, entry: Any) -> ObjectiveRecipe:
+    where = f"objective {number}: "
+    values = dict(entry) if isinstance(entry, dict) else {}
+    kind = values.pop("kind", None)
+    if not isinstance(kind, str) or kind not in PARAMETERS:
+        raise TrainingRecipeError(f"{where}kind must be one of {_list(PARAMETERS)}, not {kind!r}")
+    name, weight = values.pop("name", kind), values.pop("weight", 1.0)
+    _check(where, "name", name, str)
+    _check(where, "weight", weight, float)
+    parameters = dict(PARAMETERS[kind])
+    for word, value in values.items():
+        if word not in parameters:
+            raise TrainingRecipeError(
+                f"{where}unknown field {word}; {kind} knows {_list(sorted(parameters))}"
+            )
+        if word != "temperature" or value != LEARNED:
+            _check(where, word, value, type(parameters[word]))
+        parameters[word] = value
+    return ObjectiveRecipe(cast(Kind, kind), name, float(weight), parameters)
+
+
+def _check(where: str, word: str, value: Any, wanted: Any) -> None:
+    """Check a field's value by its type and by the limits of its name."""
+    choices = get_args(wanted)
+    if choices and value not in choices:
+        raise TrainingRecipeError(f"{where}{word} must be one of {_list(choices)}, not {value!r}")
+    if wanted is str and not isinstance(value, str):
+        raise TrainingRecipeError(f"{where}{word} must be text, not {value!r}")
+    if wanted not in (int, float):
+        return
+    if isinstance(value, bool) or not isinstance(value, int if wanted is int else int | float):
+        what = "a whole number" if wanted is int else "a number"
+        raise TrainingRecipeError(f"{where}{word} must be {what}, not {value!r}")
+    least, highest = 1 if word in _AT_LEAST_ONE else 0, 1 if word in _SHARES else math.inf
+    if not least <= value < highest or (word in _ABOVE_ZERO and value == 0):
+        above = "above 0" if word in _ABOVE_ZERO else f"at least {least}"
+        below = " and below 1" if word in _SHARES else " and finite"
+        raise TrainingRecipeError(f"{where}{word} must be {above}{below}, not {value!r}")
+
+
+def _check_whole(recipe: TrainingRecipe) -> None:
+    """Check what one field demands of another."""
+    names = [objective.name for objective in recipe.objectives]
+    if len(set(names)) < len(names):
+        raise TrainingRecipeError("two objectives have one name: give each a `name`")
+    if all(objective.weight == 0 for objective in recipe.objectives):
+        raise TrainingRecipeError("every objective has weight 0: there is nothing to learn")
+    level = recipe.sentence_level
+    if (level.trained == "last") != (level.layers > 0):
+        raise TrainingRecipeError('sentence_level.layers goes with trained = "last", and only so')
+    if (level.trained == "frozen") != (level.blocks == 0):
+        raise TrainingRecipeError(
+            "sentence_level.blocks goes with a sentence level that is trained, and only so"
+        )
+    _check_terms(recipe.terms)
+    words = any(objective.kind == "wp" for objective in recipe.objectives)
+    if words and level.trained == "frozen":
+        raise TrainingRecipeError('objective "wp" trains the sentence level, which is frozen')
+
+
+def _check_terms(terms: TermRecipe) -> None:
+    """Check that the dimensions of a term channel have something to begin as."""
+    if not terms.dimension:
+        return
+    if terms.residual_dimension > terms.dimension:
+        raise TrainingRecipeError("terms.residual_dimension is part of terms.dimension: not above")
+    mixed = max(terms.residual_dimension, terms.dimension - terms.span)
+    if mixed > terms.residual:
+        raise TrainingRecipeError(
+            f"terms: {mixed} of {terms.dimension} dimensions begin as a mix of the residual, "
+            f"which has {terms.residual}: raise terms.residual or terms.span"
+        )
+    if terms.documents <= terms.span:
+        raise TrainingRecipeError("terms.documents must be above terms.span, which they are for")
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(words)

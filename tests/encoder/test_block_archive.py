@@ -1,0 +1,170 @@
+import json
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoder.archive_key import ArchiveKey, archive_key
+from encoder.block_archive import BlockArchive, BlockArchiveWriter, read_block_archive
+from encoder.blocks import Receipt, SentenceBlocks
+from encoder.checkpoint import load_checkpoint
+from encoder.errors import ArchiveError
+
+KEY = ArchiveKey(
+    block_encoder="a" * 64,
+    tokenizer="b" * 64,
+    block_length=16,
+    long_sentence="split",
+    language="en",
+    max_blocks=5,
+    block_dimension=4,
+    token_type="uint16",
+)
+RAW = ("tokens.bin", "block_ends.bin", "block_vectors.bin", "document_ends.bin")
+ROOT = Path(__file__).parents[2]
+
+
+def document(seed: int) -> tuple[SentenceBlocks, np.ndarray]:
+    """A document that its number decides."""
+    rng = random.Random(seed)
+    blocks = tuple(
+        tuple(rng.randrange(2**16) for _ in range(rng.randrange(1, 14)))
+        for _ in range(rng.randrange(1, 6))
+    )
+    offsets = tuple((0, 1) for _ in blocks)
+    vectors = np.array([[rng.uniform(-1, 1) for _ in range(4)] for _ in blocks], np.float32)
+    return SentenceBlocks(blocks, offsets, Receipt(1, 1, len(blocks), 0)), vectors
+
+
+def write(writer: BlockArchiveWriter, start: int, stop: int) -> None:
+    made = [document(seed) for seed in range(start, stop)]
+    writer.append([blocks for blocks, _ in made], [vectors for _, vectors in made])
+
+
+def require_documents(archive: BlockArchive, number: int) -> None:
+    assert len(archive) == number
+    for row in range(number):
+        blocks, vectors = document(row)
+        assert archive.blocks(row) == tuple(map(list, blocks.blocks))
+        assert np.array_equal(archive.vectors(row), vectors.astype(np.float16))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=40)), max_size=5))
+def test_what_is_committed_is_read_whatever_a_killed_writer_left(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, bytes]]
+) -> None:
+    directory = tmp_path_factory.mktemp("archive")
+    written = 0
+    for size, left in batches:
+        writer = BlockArchiveWriter(directory, KEY)
+        assert len(writer) == written
+        write(writer, written, written + size)
+        written += size
+        for name in RAW:
+            with (directory / name).open("ab") as file:
+                file.write(left)
+        require_documents(read_block_archive(directory, KEY), written)
+    BlockArchiveWriter(directory, KEY)
+    require_documents(read_block_archive(directory), written)
+
+
+def test_a_writer_killed_for_real_loses_no_committed_document(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT)!r}]\n"
+        "from pathlib import Path; from test_block_archive import *\n"
+        f"writer = BlockArchiveWriter(Path({str(tmp_path / 'a')!r}), KEY)\n"
+        "for start in range(len(writer), 100_000, 7): write(writer, start, start + 7)"
+    )
+    moments = random.Random(3)
+    reached = [0]
+    for _ in range(3):
+        job = subprocess.Popen([sys.executable, "-c", code])
+        while True:  # wait for the first commit of this run, then some while longer
+            assert job.poll() is None
+            progress = tmp_path / "a" / "progress.json"
+            if progress.exists() and json.loads(progress.read_text())["documents"] > reached[-1]:
+                break
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.2))
+        job.kill()
+        job.wait()
+        archive = read_block_archive(tmp_path / "a", KEY)
+        reached.append(len(archive))
+        require_documents(archive, len(archive))
+    assert reached == sorted(set(reached))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(KEY, block_encoder="c" * 64),
+        replace(KEY, tokenizer="c" * 64),
+        replace(KEY, max_blocks=6),
+        replace(KEY, block_length=17),
+    ],
+    ids=["graph", "tokenizer", "max_blocks", "block_length"],
+)
+def test_what_another_encoder_made_is_refused(tmp_path: Path, other: ArchiveKey) -> None:
+    write(BlockArchiveWriter(tmp_path, KEY), 0, 2)
+    with pytest.raises(ArchiveError, match="made with another encoder"):
+        read_block_archive(tmp_path, other)
+    with pytest.raises(ArchiveError, match="made with another encoder"):
+        BlockArchiveWriter(tmp_path, other)
+    require_documents(read_block_archive(tmp_path, KEY), 2)
+
+
+@pytest.mark.parametrize("name", [*RAW, "progress.json", "archive.json"])
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_damage_is_named(tmp_path: Path, name: str, damage: str) -> None:
+    write(BlockArchiveWriter(tmp_path, KEY), 0, 2)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).unlink()
+    if damage == "cut":
+        (tmp_path / name).write_bytes(content[:-1])
+    with pytest.raises(ArchiveError, match=name.replace(".", r"\.")):
+        read_block_archive(tmp_path)
+    with pytest.raises(ArchiveError, match=name.replace(".", r"\.")):
+        BlockArchiveWriter(tmp_path, KEY)
+
+
+def test_a_directory_without_an_archive(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"archive\.json"):
+        read_block_archive(tmp_path)
+    BlockArchiveWriter(tmp_path, KEY)
+    archive = read_block_archive(tmp_path)
+    assert len(archive) == 0
+    with pytest.raises(IndexError):
+        archive.vectors(0)
+
+
+def test_blocks_and_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    writer = BlockArchiveWriter(tmp_path, KEY)
+    blocks, vectors = document(1)
+    with pytest.raises(ArchiveError, match="shape"):
+        writer.append([blocks], [vectors[:, :3]])
+    many = SentenceBlocks(((1,),) * 6, ((0, 1),) * 6, Receipt(6, 6, 6, 0))
+    with pytest.raises(ArchiveError, match="6 blocks"):
+        writer.append([many], [np.zeros((6, 4), np.float32)])
+    with pytest.raises(ArchiveError, match="0 blocks"):
+        writer.append([replace(many, blocks=())], [np.zeros((0, 4), np.float32)])
+    write(writer, 0, 1)
+    require_documents(read_block_archive(tmp_path), 1)
+
+
+def test_the_key_of_a_checkpoint(tiny_checkpoint: Path) -> None:
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    key = archive_key(checkpoint)
+    assert key.block_encoder == checkpoint.files["int8/block_encoder.onnx"]
+    assert (key.max_blocks, key.block_dimension, key.token_type) == (64, 32, "uint16")
+    assert archive_key(checkpoint, max_blocks=8).max_blocks == 8
+    assert archive_key(checkpoint, precision="fp32") != key
+    with pytest.raises(ArchiveError, match="fp8"):
+        archive_key(checkpoint, precision="fp8")

@@ -1,0 +1,154 @@
+"""The calibration of a checkpoint: what is written is read, and nothing else is."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoder.calibration import (
+    Calibration,
+    FittedMap,
+    FittedOn,
+    KindCalibration,
+    Logistic,
+    MapError,
+    PiecewiseLinear,
+    log_odds,
+    match_probabilities,
+    parse_calibration,
+    read_calibration,
+    write_calibration,
+)
+from encoder.checkpoint import CALIBRATION, Checkpoint, load_checkpoint
+from encoder.errors import CheckpointError
+
+ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
+KIND = KindCalibration(
+    by_score=FittedMap(Logistic(4.0, -2.0), ERRORS),
+    by_false_positive_rate=FittedMap(PiecewiseLinear((-1.0, 0.5, 3.0), (0.1, 0.4, 0.9)), ERRORS),
+    fitted_on=(FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
+)
+finite = st.floats(-100, 100)
+
+
+@pytest.fixture
+def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Checkpoint:
+    """Return a copy of the tiny checkpoint."""
+    return load_checkpoint(Path(shutil.copytree(tiny_checkpoint, tmp_path / "copy")))
+
+
+def written(checkpoint: Checkpoint) -> Checkpoint:
+    write_calibration(checkpoint, Calibration(checkpoint.fingerprint, {"semantic": KIND}))
+    return load_checkpoint(checkpoint.directory)
+
+
+def test_a_checkpoint_without_one_has_none(checkpoint: Checkpoint) -> None:
+    assert read_calibration(checkpoint) is None
+
+
+def test_what_is_written_is_read_and_leaves_the_fingerprint(checkpoint: Checkpoint) -> None:
+    calibrated = written(checkpoint)
+    assert calibrated.fingerprint == checkpoint.fingerprint
+    assert CALIBRATION in calibrated.files
+    read = read_calibration(calibrated)
+    assert read == Calibration(checkpoint.fingerprint, {"semantic": KIND})
+    assert len(read.version) == 12
+
+
+def test_the_version_follows_the_content(checkpoint: Checkpoint) -> None:
+    one = Calibration("f", {"semantic": KIND})
+    other = replace(KIND, by_score=FittedMap(Logistic(4.0, -2.1), ERRORS))
+    assert one.version == Calibration("f", {"semantic": KIND}).version
+    assert one.version != Calibration("f", {"semantic": other}).version
+    assert one.version != Calibration("f", {"adapted": KIND}).version
+
+
+def test_a_changed_file_is_refused(checkpoint: Checkpoint) -> None:
+    calibrated = written(checkpoint)
+    path = calibrated.directory / CALIBRATION
+    path.write_text(path.read_text().replace("4.0", "5.0"))
+    with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
+        read_calibration(calibrated)
+    with pytest.raises(CheckpointError, match=r"calibration\.json: was changed"):
+        parse_calibration(path.read_bytes(), path)
+
+
+def test_one_of_other_weights_is_refused(checkpoint: Checkpoint) -> None:
+    write_calibration(checkpoint, Calibration("e" * 64, {"semantic": KIND}))
+    with pytest.raises(CheckpointError, match="was fitted for checkpoint eeee"):
+        read_calibration(load_checkpoint(checkpoint.directory))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 2}, "format 2 is not 1"),
+        ({"kinds": []}, "is no calibration"),
+        ({"kinds": {"semantic": {}}}, "is no calibration"),
+        ({"version": None}, "was changed"),
+    ],
+)
+def test_another_format_is_refused(
+    checkpoint: Checkpoint, change: dict[str, object], said: str
+) -> None:
+    path = written(checkpoint).directory / CALIBRATION
+    data = json.dumps({**json.loads(path.read_text()), **change}).encode()
+    with pytest.raises(CheckpointError, match=said):
+        parse_calibration(data, path)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_what_is_no_json_object_is_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointError, match=r"x\.json: is no calibration"):
+        parse_calibration(data, Path("x.json"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": "guess"},
+        {"slope": float("nan")},
+        {"slope": -1.0},
+        {"slope": "4"},
+        {"method": "isotonic", "inputs": [0.0, 1.0], "probabilities": [0.9, 0.1]},
+        {"method": "isotonic", "inputs": [0.0, 0.0], "probabilities": [0.1, 0.9]},
+        {"method": "isotonic", "inputs": [0.0, 1.0], "probabilities": [0.1, 1.9]},
+        {"method": "isotonic", "inputs": [0.0], "probabilities": [0.1, 0.9]},
+        {"method": "isotonic", "inputs": [], "probabilities": []},
+    ],
+)
+def test_a_map_that_is_none_is_refused(checkpoint: Checkpoint, change: dict[str, object]) -> None:
+    path = written(checkpoint).directory / CALIBRATION
+    content = json.loads(path.read_text())
+    content["kinds"]["semantic"]["by_score"].update(change)
+    with pytest.raises(CheckpointError, match="is no calibration"):
+        parse_calibration(json.dumps(content).encode(), path)
+
+
+def test_the_maps_by_hand() -> None:
+    logistic = match_probabilities(Logistic(2.0, -1.0), np.array([0.5, 1.0, 1e6, -1e6]))
+    assert logistic == pytest.approx([0.5, 1 / (1 + np.exp(-1)), 1.0, 0.0])
+    lines = match_probabilities(
+        PiecewiseLinear((0.0, 1.0), (0.2, 0.6)), np.array([-5.0, 0.0, 0.5, 1.0, 5.0])
+    )
+    assert lines == pytest.approx([0.2, 0.2, 0.4, 0.6, 0.6])
+
+
+@given(st.lists(finite, min_size=2, max_size=20))
+def test_probabilities_rise_and_stay_within_bounds(inputs: list[float]) -> None:
+    for one in (KIND.by_score.map, KIND.by_false_positive_rate.map):
+        found = match_probabilities(one, np.sort(np.array(inputs)))
+        assert (np.diff(found) >= 0).all()
+        assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_log_odds_of_a_rate() -> None:
+    odds = log_odds(np.array([1.0, 0.5, 0.01, 0.0]))
+    assert odds[1:3] == pytest.approx([0.0, np.log(99)])
+    assert np.isfinite(odds).all()
+    assert (np.diff(odds) > 0).all()
