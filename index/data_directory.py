@@ -1,11 +1,13 @@
 """The data directory: the document store, its snapshots and the lock of the one who writes.
 
 store.sqlite3   documents and vectors, the truth
+adapter.npz     optional: what was fitted to the corpus, see index/corpus_adapter.py
 snapshots/      published generations of the index, a copy
 lock            held by the process that writes
 """
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +67,22 @@ def open_data_directory(
         open_files.callback(store.close)
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
         return DataDirectory(path, store, index, open_files.pop_all())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a data directory, which is made when it is missing.
+
+    Raises:
+        DataDirectoryInUseError: another process has it open for writing.
+        StoreError: it is not a directory, or cannot be written.
+    """
+    _make_directory(path)
+    lock = _acquire_lock(path)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _check_exists(path: Path) -> None:

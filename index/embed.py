@@ -6,6 +6,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from encoder.durable_files import put_in_place
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.build import batches, encode_documents, told
@@ -73,7 +74,7 @@ def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
             tokens=corpus.tokens,
             tokens_read=corpus.tokens_read,
         )
-    temporary.replace(path)
+    put_in_place(temporary, path)
 
 
 def read_embedded_corpus(path: Path) -> EmbeddedCorpus:

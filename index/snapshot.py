@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from index.durable_files import put_in_place, sync
+from encoder.durable_files import put_in_place, sync
 from index.errors import SnapshotError
 from index.faiss_index import FaissIndex, load_faiss_index
 

@@ -5,10 +5,12 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from index.durable_files import put_in_place
+from encoder.durable_files import put_in_place
 from index.errors import FingerprintMismatchError, StoreError
+from index.lexical_tables import LEXICAL_SCHEMA
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+VERSION_WITHOUT_WORDS = 1  # the format before the lexical index
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
@@ -46,6 +48,7 @@ CREATE TABLE removals (
     sequence INTEGER NOT NULL
 );
 CREATE INDEX removals_by_sequence ON removals (sequence);
+{";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
@@ -86,9 +89,16 @@ def _create(path: Path, fingerprint: str, dimension: int) -> None:
 
 
 def check_is_ours(
-    connection: sqlite3.Connection, path: Path, fingerprint: str, dimension: int
+    connection: sqlite3.Connection,
+    path: Path,
+    fingerprint: str,
+    dimension: int,
+    *,
+    read_only: bool,
 ) -> None:
-    """Check that the file is a store of this version of the format and of this checkpoint.
+    """Check that the file is a store of this format and of this checkpoint.
+
+    A store that is opened for writing may have an earlier format; it is then brought up to date.
 
     Raises:
         FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -97,7 +107,13 @@ def check_is_ours(
     if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
         raise StoreError(f"{path}: this is a database, but not a Longmatch document store")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != SCHEMA_VERSION:
+    if version == VERSION_WITHOUT_WORDS and read_only:
+        raise StoreError(
+            f"{path}: the store has format {version}, of an earlier version of Longmatch; "
+            "open it for writing once, which brings it up to date: start the service on it, or "
+            "index into it"
+        )
+    if version not in (SCHEMA_VERSION, VERSION_WITHOUT_WORDS):
         raise StoreError(
             f"{path}: the store has format {version}; "
             f"this version of Longmatch reads format {SCHEMA_VERSION}"

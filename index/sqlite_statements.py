@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from encoder.blocks import Receipt
 from index.document import Document, metadata_json
+from index.lexical_tables import remove_terms
 from index.sqlite_schema import utc_now
 from index.vector_index import Float32
 
@@ -106,7 +107,8 @@ def update_description(connection: sqlite3.Connection, vector_id: int, document:
 def remove_documents(
     connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
 ) -> None:
-    """Delete documents with their vectors and log that they are gone since `sequence`."""
+    """Delete documents, their vectors and terms, and log that they are gone since `sequence`."""
     wanted = vector_id_list(vector_ids)
+    remove_terms(connection, vector_ids)
     connection.execute(_INSERT_REMOVALS, (sequence, wanted))
     connection.execute(_DELETE_DOCUMENTS, (wanted,))

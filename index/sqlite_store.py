@@ -12,7 +12,11 @@ import index.sqlite_statements as sql
 from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DocumentError, StoreError
+from index.lexical_index import LexicalIndex
+from index.lexical_tables import insert_terms
+from index.lexical_terms import count_terms
 from index.sqlite_connections import SQLiteConnections
+from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
 from index.vector_index import Float32, Int64
 
@@ -61,6 +65,9 @@ class SQLiteDocumentStore:
 
     The sequence counts the changes of the set of vectors: a put that only changes titles or
     metadata, and a delete of unknown ids, leave it as it is.
+
+    Attributes:
+        lexical: the lexical index, changed in the transactions that change the documents.
     """
 
     def __init__(
@@ -78,9 +85,12 @@ class SQLiteDocumentStore:
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only)
+        self.lexical = LexicalIndex(self._connections, path)
         try:
             with self._connections.reading() as connection:
-                check_is_ours(connection, path, fingerprint, dimension)
+                check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
+            if not read_only:
+                bring_up_to_date(self._connections, path)
         except BaseException:
             self._connections.close()
             raise
@@ -114,6 +124,8 @@ class SQLiteDocumentStore:
             for entry in changed:
                 added.append(sql.insert_document(connection, entry.document, entry.receipt))
                 sql.insert_vector(connection, added[-1], sequence, entry.vector)
+            texts = (entry.document.text for entry in changed)
+            insert_terms(connection, list(zip(added, map(count_terms, texts), strict=True)))
         return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:

@@ -1,19 +1,24 @@
 """What the tests of `index` share: documents with vectors, and stores that are closed again."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from encoder.blocks import Receipt
+from encoder.archive_key import ArchiveKey
+from encoder.block_archive import BlockArchiveWriter, read_block_archive
+from encoder.blocks import Receipt, SentenceBlocks
 from index.document import Document
+from index.encoded_corpus import EncodedCorpus
 from index.live_index import LiveIndex
 from index.sqlite_store import Change, Entry, SQLiteDocumentStore
 from index.vector_index import Float32
 
 FINGERPRINT = "a" * 64
 DIMENSION = 16
+ARCHIVE_KEY = ArchiveKey("a" * 64, "b" * 64, 16, "split", "en", 64, DIMENSION, "uint16")
 
 MakeEntry = Callable[..., Entry]
 OpenStore = Callable[..., SQLiteDocumentStore]
@@ -106,3 +111,33 @@ def fill() -> Callable[[SQLiteDocumentStore, Float32], Change]:
         )
 
     return put
+
+
+@pytest.fixture
+def encode_texts(tmp_path: Path) -> Callable[..., EncodedCorpus]:
+    """Make a corpus of texts by id with its archive; a sentence is a block, at random."""
+
+    def encode(texts: dict[str, str], name: str = "corpus") -> EncodedCorpus:
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = (json.dumps({"id": key, "text": text}) + "\n" for key, text in texts.items())
+        (folder / "corpus.jsonl").write_text("".join(lines))
+        writer = BlockArchiveWriter(tmp_path / f"{name}-blocks", ARCHIVE_KEY)
+        documents, vectors = [], []
+        for row, text in enumerate(texts.values()):
+            blocks = tuple((7, 8, 9) for part in text.split(".") if part.strip())
+            receipt = Receipt(3 * len(blocks), 3 * len(blocks), len(blocks), 0)
+            documents.append(SentenceBlocks(blocks, ((0, 1),) * len(blocks), receipt))
+            vectors.append(unit_vectors(len(blocks), seed=row))
+        writer.append(documents, vectors)
+        archive = read_block_archive(tmp_path / f"{name}-blocks")
+        return EncodedCorpus(
+            ids=tuple(texts),
+            rows=np.arange(len(texts), dtype=np.int64),
+            hashes=tuple(Document(key, text).content_hash.hex() for key, text in texts.items()),
+            tokens=3 * np.diff(archive.document_ends, prepend=0),
+            archive=archive,
+            refused=0,
+        )
+
+    return encode

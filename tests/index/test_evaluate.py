@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from index.errors import CorpusError
-from index.evaluate import DEPTH, judge, measure_index, rank_exactly, recall_against_exact
+from index.evaluate import judge, measure_index, rank_exactly, recall_against_exact
 from index.faiss_index import train_faiss_index
+from index.systems import DEPTH
 from index.vector_index import NO_VECTOR, Float32
 
 
@@ -44,6 +45,7 @@ def test_measures_by_hand() -> None:
     assert values["nDCG@10"] == pytest.approx(gain / ideal)
     assert values["MAP@100"] == pytest.approx((1 / 2 + 2 / 3) / 3)
     assert values["recall@10"] == pytest.approx(2 / 3)
+    assert values["recall@100"] == pytest.approx(2 / 3)
 
 
 def test_queries_without_judgement_do_not_count() -> None:

@@ -1,0 +1,191 @@
+"""Fits an adapter to a corpus, from its texts alone: a latent semantic analysis of their terms.
+
+The choices below measured best on the average of the validation queries of three corpora, see
+docs/experiments.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.adapter import BUCKETS, Adapter, adapter_vocabulary, count_words
+from encoder.checkpoint import Checkpoint
+from encoder.errors import EmptyTextError
+from encoder.terms import Float32, Int64, Terms, TermTable, quantise_term_table
+from encoder.tokenizer import BlockTokenizer
+from index.corpus import count_documents, read_corpus
+from index.document import Document
+from index.errors import CorpusError
+from index.observer import Observer
+
+DOCUMENTS = 20_000  # of a larger corpus only about so many are read: terms and memory grow no more
+MIN_DOCUMENTS = 5
+TERMS = 150_000  # the most frequent; a row of the table takes DIMENSION bytes
+DIMENSION = 512
+WEIGHT = 0.5
+_RARE, _COMMON = 2, 0.5  # terms of fewer documents, or a larger share of them, get no weight
+_OVERSAMPLE, _ITERATIONS = 32, 3  # of the randomised singular value decomposition
+_POWER = 0.5  # of the singular values that coordinates are divided by
+_SMALLEST = 1e-3  # singular values under this share of the largest are noise
+_SEED = 0
+
+
+def count_corpus(
+    corpus: Path, checkpoint: Checkpoint, tokenizer: BlockTokenizer, observer: Observer
+) -> list[Terms]:
+    """Count the terms of the documents of a corpus; of a large one, of a sample.
+
+    Raises:
+        CorpusError: the corpus cannot be read at all.
+    """
+    total = count_documents(corpus)
+    observer.started("counting words", total)
+    vocabulary = adapter_vocabulary(checkpoint)
+    counted = []
+    for document in read_corpus(corpus):
+        tokens = 0
+        if isinstance(document, Document) and in_sample(document, total):
+            try:
+                read = tokenizer(document.text)
+            except EmptyTextError:
+                continue  # refused again, and told, when it is encoded
+            counted.append(count_words(vocabulary, read.blocks))
+            tokens = read.receipt.tokens_read
+        observer.advanced(documents=1, tokens=tokens)
+    return counted
+
+
+def in_sample(document: Document, total: int) -> bool:
+    """Say whether a document of a corpus of `total` is read; the text decides, not the order."""
+    return int.from_bytes(document.content_hash[:6]) * total < DOCUMENTS << 48
+
+
+def fit_adapter(counted: Sequence[Terms], checkpoint: Checkpoint, observer: Observer) -> Adapter:
+    """Fit an adapter to the documents of a corpus.
+
+    The same terms give the same adapter (up to the arithmetic of the processor).
+
+    Args:
+        counted: the terms of N documents.
+        checkpoint: whose vectors it joins.
+        observer: hears that it begins.
+
+    Raises:
+        CorpusError: too few documents, or none of them has a word that another has.
+    """
+    if len(counted) < MIN_DOCUMENTS:
+        raise CorpusError(
+            f"--adapt: the corpus has {len(counted)} readable documents, and it takes "
+            f"{MIN_DOCUMENTS}: index it without"
+        )
+    observer.started("fitting the adapter", None)
+    weights = _weigh(counted, adapter_vocabulary(checkpoint).rows)
+    rows = np.flatnonzero(weights)
+    if len(rows) == 0:
+        raise CorpusError(
+            "--adapt: the corpus has no word that two documents share and half of them lack: "
+            "index it without"
+        )
+    table = _analyse(_unit_rows(counted, weights, rows), weights[rows])
+    return Adapter(
+        base=checkpoint.fingerprint,
+        buckets=BUCKETS,
+        rows=rows,
+        table=table,
+        weight=WEIGHT,
+        documents=len(counted),
+    )
+
+
+def _weigh(counted: Sequence[Terms], rows: int) -> Float32:
+    """Return the inverse document frequencies Float32[rows]; 0 for terms that are left out."""
+    documents = len(counted)
+    having = np.zeros(rows, dtype=np.int64)
+    for terms in counted:
+        having[terms.rows] += 1
+    used = (having >= _RARE) & (having <= _COMMON * documents)
+    ranked = np.flatnonzero(used)[np.argsort(-having[used], kind="stable")]
+    used[ranked[TERMS:]] = False
+    weights = np.log((1.0 + documents) / (1.0 + having)) * used
+    rounded: Float32 = weights.astype(np.float32)
+    return rounded
+
+
+@dataclass(frozen=True, slots=True)
+class _Sparse:
+    """A matrix Float32[N, M] of few entries, row by row.
+
+    Attributes:
+        ends: Int64[N + 1], where each row begins and ends among the entries.
+        columns: Int32[entries].
+        values: Float32[entries].
+        width: M.
+    """
+
+    ends: Int64
+    columns: NDArray[np.int32]
+    values: Float32
+    width: int
+
+    def times(self, dense: Float32) -> Float32:
+        """Return the product with Float32[M, K]."""
+        product = np.empty((len(self.ends) - 1, dense.shape[1]), dtype=np.float32)
+        for row, (start, end) in enumerate(pairwise(self.ends.tolist())):
+            product[row] = self.values[start:end] @ dense[self.columns[start:end]]
+        return product
+
+    def transposed(self) -> "_Sparse":
+        """Return the same matrix the other way round."""
+        rows = np.repeat(np.arange(len(self.ends) - 1, dtype=np.int32), np.diff(self.ends))
+        order = np.argsort(self.columns, kind="stable")
+        sizes = np.bincount(self.columns, minlength=self.width)
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+        return _Sparse(ends, rows[order], self.values[order], len(self.ends) - 1)
+
+
+def _unit_rows(counted: Sequence[Terms], weights: Float32, rows: Int64) -> _Sparse:
+    """Return the weighted log counts of N documents, each of unit norm, of the terms `rows`."""
+    column_of = np.zeros(len(weights), dtype=np.int32)
+    column_of[rows] = np.arange(len(rows))
+    sizes = [np.count_nonzero(weights[terms.rows]) for terms in counted]
+    ends = np.cumsum([0, *sizes])
+    matrix = _Sparse(ends, np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32), len(rows))
+    for (start, end), terms in zip(pairwise(ends.tolist()), counted, strict=True):
+        known = weights[terms.rows] > 0
+        some = np.log1p(terms.counts[known]) * weights[terms.rows[known]]
+        matrix.columns[start:end] = column_of[terms.rows[known]]
+        matrix.values[start:end] = some / max(float(np.linalg.norm(some)), 1e-12)
+    return matrix
+
+
+def _analyse(matrix: _Sparse, weights: Float32) -> TermTable:
+    """Return vectors of R terms: the right singular vectors of a matrix Float32[N, R], scaled.
+
+    By randomised subspace iteration: few passes, and never a dense N x R or N x N matrix.
+    """
+    documents, terms = len(matrix.ends) - 1, matrix.width
+    wanted = min(DIMENSION, documents - 1, terms)
+    size = min(wanted + _OVERSAMPLE, documents, terms)
+    transposed = matrix.transposed()
+    start = np.random.default_rng(_SEED).standard_normal((terms, size), dtype=np.float32)
+    basis = np.linalg.qr(matrix.times(start))[0]  # [N, size]
+    for _ in range(_ITERATIONS):
+        basis = np.linalg.qr(matrix.times(transposed.times(basis)))[0]
+    projected = transposed.times(basis)  # [R, size]
+    squares, rotation = np.linalg.eigh((projected.T @ projected).astype(np.float64))
+    values = np.sqrt(np.maximum(squares[::-1][:wanted], 0.0))
+    kept = int((values > _SMALLEST * values[0]).sum())
+    scaled = rotation[:, ::-1][:, :kept] / values[:kept] ** (1 + _POWER)
+    return quantise_term_table(weights, _signed(projected @ scaled.astype(np.float32)))
+
+
+def _signed(vectors: Float32) -> Float32:
+    """Turn each column so that its largest component is positive: either sign is as good."""
+    largest: Int64 = np.abs(vectors).argmax(axis=0)
+    signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    turned: Float32 = vectors * signs
+    return turned

@@ -1,0 +1,132 @@
+"""`calibration.json` in a data directory: how random pairs of its documents score.
+
+It holds a distribution for each kind of score. It may be deleted; it is read when the data is
+opened for serving.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoder.durable_files import write_in_place
+from index.errors import StoreError
+from index.random_pairs import MAX_DOCUMENTS, RandomPairs, Threshold, measure_random_pairs
+from index.sqlite_store import SQLiteDocumentStore
+
+CALIBRATION_FILE = "calibration.json"
+FORMAT = 1
+VERSION_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCalibration:
+    """What is in the file: the fingerprint of the checkpoint, distributions by kind of score."""
+
+    fingerprint: str
+    kinds: Mapping[str, RandomPairs]
+
+    @property
+    def version(self) -> str:
+        """A short digest of all that is in it."""
+        text = json.dumps(_to_json(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+
+
+def measure_store(store: SQLiteDocumentStore, *, seed: int = 0) -> RandomPairs:
+    """Measure how random pairs of the stored vectors score.
+
+    Raises:
+        CorpusError: there are too few documents.
+        StoreError: the store cannot be read.
+    """
+    ids = store.changes_since(0).added
+    if len(ids) > MAX_DOCUMENTS:
+        ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
+    _, vectors = store.vectors(ids)
+    return measure_random_pairs(vectors, seed=seed)
+
+
+def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
+    """Write the file into a data directory, whole or not at all.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    content = {"version": calibration.version, **_to_json(calibration)}
+    write_in_place(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
+
+
+def read_corpus_calibration(directory: Path, fingerprint: str) -> CorpusCalibration | None:
+    """Read the file of a data directory; None where there is none.
+
+    Raises:
+        StoreError: it is damaged, of another format, or was made with another checkpoint than
+            that of `fingerprint`.
+    """
+    path = directory / CALIBRATION_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    calibration = _parse(data, path)
+    if calibration.fingerprint != fingerprint:
+        raise StoreError(
+            f"{path}: was made with checkpoint {calibration.fingerprint[:12]}, not with "
+            f"{fingerprint[:12]}: calibrate again or delete it"
+        )
+    return calibration
+
+
+def _parse(data: bytes, path: Path) -> CorpusCalibration:
+    try:
+        content = json.loads(data)
+        if content["format"] != FORMAT:
+            raise StoreError(f"{path}: format {content['format']!r} is not {FORMAT}")
+        calibration = CorpusCalibration(
+            fingerprint=str(content["fingerprint"]),
+            kinds={str(kind): _random_pairs(one) for kind, one in content["kinds"].items()},
+        )
+        version = str(content["version"])
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path}: is no calibration: {error!r}; calibrate again or delete it"
+        ) from error
+    if version != calibration.version:
+        raise StoreError(f"{path}: was changed: calibrate again or delete it")
+    return calibration
+
+
+def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "fingerprint": calibration.fingerprint,
+        "kinds": {kind: asdict(one) for kind, one in calibration.kinds.items()},
+    }
+
+
+def _random_pairs(content: Mapping[str, Any]) -> RandomPairs:
+    scores = tuple(float(score) for score in content["scores"])
+    rates = tuple(float(rate) for rate in content["rates"])
+    if not scores or len(scores) != len(rates):
+        raise ValueError(f"{len(scores)} scores for {len(rates)} rates")
+    if not all(map(math.isfinite, scores)) or any(b <= a for a, b in pairwise(scores)):
+        raise ValueError("the scores do not rise")
+    if any(b > a for a, b in pairwise(rates)) or not 0 < rates[-1] <= rates[0] <= 1:
+        raise ValueError("the rates do not fall from 1 and stay above 0")
+    return RandomPairs(
+        documents=int(content["documents"]),
+        pairs=int(content["pairs"]),
+        seed=int(content["seed"]),
+        scores=scores,
+        rates=rates,
+        thresholds=tuple(Threshold(**one) for one in content["thresholds"]),
+    )

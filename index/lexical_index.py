@@ -1,0 +1,183 @@
+"""The lexical index: which documents share the telling words of a long text.
+
+It lives in the store's own database, and the store changes it in the transaction that changes the
+documents. A search has two steps: the most telling terms of the query fetch candidates through
+FTS5, summing the weights of the terms that each has; then the candidates are scored exactly, by
+the cosine over all terms.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from index.errors import StoreError
+from index.lexical_query import (
+    LexicalQuery,
+    TermWeight,
+    cosines,
+    inverse_document_frequencies,
+    most_telling,
+    shared_terms,
+    weigh_query,
+)
+from index.lexical_tables import DocumentTerms, read_document_terms
+from index.lexical_terms import count_terms
+from index.sqlite_connections import SQLiteConnections
+from index.vector_index import Float32, Int64
+
+CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
+MAX_DRIFT = 0.01  # share of the documents that may change before all frequencies are read again
+
+_FOUND_TERMS = """
+SELECT term, term_id, documents FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
+_ALL_FREQUENCIES = """
+SELECT term_id, documents FROM terms WHERE documents >= 2"""
+_STATISTICS = """
+SELECT documents, changes FROM term_statistics"""
+_OF_A_TERM = "SELECT rowid AS vector_id, ? AS weight FROM postings WHERE postings MATCH ?"
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalMatches:
+    """Documents with their lexical scores Float32[N] under their vector ids Int64[N]."""
+
+    vector_ids: Int64
+    scores: Float32
+
+
+@dataclass(frozen=True, slots=True)
+class _Frequencies:
+    """Inverse document frequencies Float32[T] by term id, as of `changes` of the store.
+
+    A term that one document has counts for nothing here: it is shared by no other document, and
+    words that are spelt wrong would make long documents longer still.
+    """
+
+    idf: Float32
+    changes: int
+
+
+class LexicalIndex:
+    """The lexical index of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+        """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
+        self._connections = connections
+        self._path = path
+        self._refreshing = threading.Lock()
+        self._frequencies = _Frequencies(np.zeros(0, dtype=np.float32), -1)
+
+    def read(self, text: str, *, stored: bool = False) -> LexicalQuery:
+        """Reduce a text to those of its terms that stored documents have.
+
+        Args:
+            text: any text; one without such a term gives a query that finds nothing.
+            stored: the text is that of a stored document, so that a term which one document has
+                is shared by none.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        counts = count_terms(text)
+        with self._connections.reading() as connection:
+            rows = connection.execute(_FOUND_TERMS, (json.dumps(list(counts)),)).fetchall()
+            number, _ = _statistics(connection)
+        found = {term: (term_id, documents) for term, term_id, documents in rows}
+        return weigh_query(counts, found, number, least=2 if stored else 1)
+
+    def search(self, query: LexicalQuery, k: int) -> LexicalMatches:
+        """Find the k documents of the highest score, best first; fewer where fewer share a term.
+
+        Raises:
+            StoreError: the file cannot be read, or the terms of a document are damaged.
+        """
+        with self._connections.reading() as connection:
+            candidates = _candidates(connection, query, max(k, CANDIDATES))
+            scores = self._score(connection, query, candidates)
+        order = np.lexsort((candidates, -scores))[:k]
+        order = order[scores[order] > 0]
+        return LexicalMatches(candidates[order], scores[order])
+
+    def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
+        """Return the score of each of these documents Int64[N]; 0 for one that is not there.
+
+        Raises:
+            StoreError: the file cannot be read, or the terms of a document are damaged.
+        """
+        with self._connections.reading() as connection:
+            return self._score(connection, query, vector_ids)
+
+    def explain(
+        self, query: LexicalQuery, vector_ids: Sequence[int], limit: int = 8
+    ) -> dict[int, tuple[TermWeight, ...]]:
+        """Return, for each document that is there, the terms that give most to its score.
+
+        Raises:
+            StoreError: the file cannot be read, or the terms of a document are damaged.
+        """
+        with self._connections.reading() as connection:
+            documents = self._read(connection, vector_ids)
+        return {one: shared_terms(query, terms, limit) for one, terms in documents.items()}
+
+    def _score(
+        self, connection: sqlite3.Connection, query: LexicalQuery, vector_ids: Int64
+    ) -> Float32:
+        documents = self._read(connection, vector_ids.tolist())
+        found = np.array(list(documents), dtype=np.int64)
+        scores = cosines(query, list(documents.values()), self._idf(connection))
+        by_id = dict(zip(found.tolist(), scores.tolist(), strict=True))
+        return np.array([by_id.get(one, 0.0) for one in vector_ids.tolist()], dtype=np.float32)
+
+    def _read(
+        self, connection: sqlite3.Connection, vector_ids: Sequence[int]
+    ) -> dict[int, DocumentTerms]:
+        try:
+            return read_document_terms(connection, vector_ids)
+        except ValueError as error:
+            raise StoreError(f"{self._path}: {error}") from error
+
+    def _idf(self, connection: sqlite3.Connection) -> Float32:
+        """Return the frequencies of all terms, read again when too many documents changed."""
+        number, changes = _statistics(connection)
+        with self._refreshing:
+            drift = abs(changes - self._frequencies.changes)
+            if self._frequencies.changes < 0 or drift > MAX_DRIFT * number:
+                self._frequencies = _Frequencies(_all_idf(connection, number), changes)
+            return self._frequencies.idf
+
+
+def _candidates(connection: sqlite3.Connection, query: LexicalQuery, k: int) -> Int64:
+    chosen = most_telling(query)
+    if not chosen:
+        return np.zeros(0, dtype=np.int64)
+    parts = " UNION ALL ".join([_OF_A_TERM] * len(chosen))
+    values: list[float | str] = []
+    for position in chosen:
+        values += [
+            float(query.weights[position] * query.idf[position]),
+            f'"{query.term_ids[position]}"',
+        ]
+    rows = connection.execute(
+        f"SELECT vector_id FROM ({parts}) GROUP BY vector_id "  # noqa: S608 (constants only)
+        "ORDER BY sum(weight) DESC, vector_id LIMIT ?",
+        (*values, k),
+    )
+    return np.array([row[0] for row in rows], dtype=np.int64)
+
+
+def _all_idf(connection: sqlite3.Connection, number: int) -> Float32:
+    rows = np.array(connection.execute(_ALL_FREQUENCIES).fetchall(), dtype=np.int64)
+    rows = rows.reshape(-1, 2)
+    idf = np.zeros(int(rows[:, 0].max(initial=-1)) + 1, dtype=np.float32)
+    idf[rows[:, 0]] = inverse_document_frequencies(rows[:, 1], number)
+    return idf
+
+
+def _statistics(connection: sqlite3.Connection) -> tuple[int, int]:
+    number, changes = connection.execute(_STATISTICS).fetchone()
+    return int(number), int(changes)

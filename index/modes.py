@@ -1,0 +1,153 @@
+"""The three ways to search: by vectors, by words, and by both."""
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from index.data_directory import DataDirectory
+from index.fusion import FusionRule, fuse
+from index.lexical_index import CANDIDATES
+from index.lexical_query import LexicalQuery, TermWeight
+from index.vector_index import NO_VECTOR, Float32, Int64
+
+Mode = Literal["semantic", "lexical", "hybrid"]
+DEFAULT_MODE: Mode = "semantic"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query of both channels.
+
+    Attributes:
+        text: the whole text.
+        vector: Float32[dimension] of unit norm.
+        itself: its own vector id, where it is a stored document; it is left out of the answer.
+    """
+
+    text: str
+    vector: Float32
+    itself: int = NO_VECTOR
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document with its scores.
+
+    Attributes:
+        vector_id: of the document.
+        score: what it is ranked by.
+        semantic: cosine of the document vectors.
+        lexical: cosine of the words; None where they were not looked at.
+        terms: that give most to the lexical score, each with its share of it.
+    """
+
+    vector_id: int
+    score: float
+    semantic: float
+    lexical: float | None = None
+    terms: tuple[TermWeight, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundByWords:
+    """An answer, best first, and the seconds that the lexical index and the vectors took."""
+
+    found: tuple[Found, ...]
+    lexical_seconds: float
+    search_seconds: float
+
+
+def search_semantic(data: DataDirectory, asked: Asked, k: int) -> tuple[Found, ...]:
+    """Find the k documents of the nearest vectors, best first.
+
+    Raises:
+        ValueError: the vector has a wrong shape or is not finite.
+    """
+    nearest = data.index.search(asked.vector[np.newaxis], k + 1)
+    scored = zip(nearest.ids[0].tolist(), nearest.scores[0].tolist(), strict=True)
+    found = [Found(one, score, score) for one, score in scored if one != NO_VECTOR]
+    return tuple(one for one in found if one.vector_id != asked.itself)[:k]
+
+
+def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
+    """Find the k documents that share the most telling words; fewer where fewer share one.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    started = time.perf_counter()
+    query, ids, scores = _search_words(data, asked, k)
+    searched = time.perf_counter()
+    living, semantic = _semantic_scores(data, asked, ids)
+    scored = time.perf_counter()
+    lexical = scores[np.isin(ids, living)]
+    found = _best(data, query, asked, k, (living, lexical, semantic, lexical))
+    explained = time.perf_counter()
+    return FoundByWords(found, searched - started + explained - scored, scored - searched)
+
+
+def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -> FoundByWords:
+    """Find the k best documents by both channels.
+
+    The candidates of each channel get the exact score of the other. A text without any indexed
+    word is ranked by its vector alone.
+
+    Raises:
+        StoreError: the store cannot be read.
+        ValueError: the vector has a wrong shape or is not finite.
+    """
+    started = time.perf_counter()
+    query, of_words, scores = _search_words(data, asked, k)
+    searched = time.perf_counter()
+    nearest = data.index.search(asked.vector[np.newaxis], max(k + 1, CANDIDATES)).ids[0]
+    ids = np.union1d(of_words, nearest[nearest != NO_VECTOR])
+    living, semantic = _semantic_scores(data, asked, ids)
+    scored = time.perf_counter()
+    lexical = np.zeros(len(living), dtype=np.float32)
+    missing = ~np.isin(living, of_words)
+    lexical[missing] = data.store.lexical.score(query, living[missing])
+    lexical[~missing] = scores[np.isin(of_words, living)]
+    fused = fuse(rule, semantic, lexical) if query.terms else semantic
+    found = _best(data, query, asked, k, (living, fused, semantic, lexical))
+    explained = time.perf_counter()
+    return FoundByWords(found, searched - started + explained - scored, scored - searched)
+
+
+def _search_words(data: DataDirectory, asked: Asked, k: int) -> tuple[LexicalQuery, Int64, Float32]:
+    """Return the query, ids Int64[N], ascending, of what it found, and their scores Float32[N]."""
+    query = data.store.lexical.read(asked.text, stored=asked.itself != NO_VECTOR)
+    found = data.store.lexical.search(query, max(k + 1, CANDIDATES))
+    order = np.argsort(found.vector_ids)
+    return query, found.vector_ids[order], found.scores[order]
+
+
+def _semantic_scores(data: DataDirectory, asked: Asked, ids: Int64) -> tuple[Int64, Float32]:
+    """Return those of these ids that live, ascending, with their cosines."""
+    living, vectors = data.store.vectors(ids)
+    # Rounding may carry a cosine past its bounds.
+    return living, np.clip(vectors @ asked.vector, -1.0, 1.0).astype(np.float32)
+
+
+def _best(
+    data: DataDirectory,
+    query: LexicalQuery,
+    asked: Asked,
+    k: int,
+    scored: tuple[Int64, Float32, Float32, Float32],
+) -> tuple[Found, ...]:
+    ids, scores, semantic, lexical = scored
+    order = np.lexsort((ids, -scores))
+    order = order[ids[order] != asked.itself][:k]
+    explained = data.store.lexical.explain(query, ids[order].tolist())
+    return tuple(
+        Found(
+            vector_id=int(ids[row]),
+            score=float(scores[row]),
+            semantic=float(semantic[row]),
+            lexical=float(lexical[row]),
+            terms=explained.get(int(ids[row]), ()),
+        )
+        for row in order.tolist()
+    )

@@ -1,0 +1,55 @@
+"""Bringing a store of an earlier format up to date when it is opened for writing.
+
+Format 1 has no lexical index: its tables are made and filled from the texts that are stored. A
+kill half way leaves format 1, and the next opening starts again: what an earlier version of
+Longmatch does to such a store in between can then do no harm.
+"""
+
+import logging
+import sqlite3
+from pathlib import Path
+
+from index.lexical_tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
+from index.lexical_terms import count_terms
+from index.sqlite_connections import SQLiteConnections
+from index.sqlite_schema import SCHEMA_VERSION, VERSION_WITHOUT_WORDS
+
+_DOCUMENTS_A_TRANSACTION = 256
+_NEXT_TEXTS = """
+SELECT vector_id, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+
+_log = logging.getLogger(__name__)
+
+
+def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
+    """Bring the store to the present format; does nothing to one that has it.
+
+    Raises:
+        StoreError: it cannot be written, or a text in it is damaged.
+    """
+    with connections.reading() as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != VERSION_WITHOUT_WORDS:
+        return
+    _log.info("%s: making the lexical index of a store of format %d", path, version)
+    with connections.writing() as connection:
+        for table in LEXICAL_TABLES:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in LEXICAL_SCHEMA:
+            connection.execute(statement)
+    last: int | None = 0
+    while last is not None:
+        with connections.writing() as connection:
+            last = _index_next(connection, last)
+            if last is None:
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    _log.info("%s: the lexical index is made", path)
+
+
+def _index_next(connection: sqlite3.Connection, last: int) -> int | None:
+    """Index some documents after this vector id; return the last of them, None after the end."""
+    texts = connection.execute(_NEXT_TEXTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
+    if not texts:
+        return None
+    insert_terms(connection, [(vector_id, count_terms(text)) for vector_id, text in texts])
+    return int(texts[-1][0])

@@ -1,0 +1,98 @@
+"""The batches of a recipe's objectives, out of a user's corpora."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from encoder.drawn import Drawn
+from index.batches import (
+    Source,
+    draw_documents,
+    draw_halves,
+    draw_labels,
+    draw_links,
+    draw_neighbours,
+    draw_pairs,
+    draw_views,
+    new_source,
+)
+from index.corpus import read_corpus
+from index.document import Document
+from index.errors import CorpusError
+from index.leaks import TRAIN
+from index.neighbours import find_neighbours
+from index.observer import Observer
+from index.training_data import TrainingCorpus
+
+if TYPE_CHECKING:
+    from encoder.training.recipe import ObjectiveRecipe
+
+Draw = Callable[[np.random.Generator], Drawn]
+
+
+def find_sources(
+    data: Sequence[TrainingCorpus],
+    directories: Sequence[Path],
+    max_blocks: int,
+    observer: Observer,
+) -> list[Source]:
+    """Find the lexical neighbours of the training part of each corpus.
+
+    Args:
+        data: corpora; the number of a part's archive is their place.
+        directories: where the neighbours of each are kept.
+        max_blocks: blocks of a document that training reads.
+        observer: hears of it.
+
+    Raises:
+        CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
+    """
+    sources = []
+    for number, (one, directory) in enumerate(zip(data, directories, strict=True)):
+        rows = one.rows(TRAIN)
+        if len(rows) < 2:
+            continue  # nothing to draw from: held-out documents only
+        observer.started(f"lexical neighbours of {one.files.corpus.name}", None)
+        neighbours = find_neighbours(directory, _texts(one, rows.tolist()))
+        sources.append(new_source(number, one, neighbours, max_blocks))
+    return sources
+
+
+def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) -> Draw:
+    """Return what draws the batches of an objective.
+
+    Args:
+        objective: one of a recipe.
+        sources: of the data.
+        size: documents of a batch.
+
+    Raises:
+        CorpusError: an unknown teacher.
+    """
+    if objective.parameters.get("teacher", "lexical") != "lexical":
+        raise CorpusError(f"objective {objective.name}: teacher must be 'lexical'")
+    hard = int(objective.parameters.get("hard_negatives", 0))
+    share = float(objective.parameters.get("share", 0))
+    draws: dict[str, Draw] = {
+        "pairs": lambda random: draw_pairs(sources, size, random),
+        "links": lambda random: draw_links(sources, size, hard, random),
+        "supcon": lambda random: draw_labels(sources, size, random),
+        "halves": lambda random: draw_halves(sources, size, hard, random),
+        "drop": lambda random: draw_views(sources, size, hard, share, random),
+        "distil": lambda random: draw_neighbours(sources, size, random),
+        "wp": lambda random: draw_documents(sources, size, random),
+        "sp": lambda random: draw_documents(sources, size, random),
+    }
+    return draws[objective.kind]
+
+
+def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:
+    """Read the texts of some documents; the archive has only their tokens."""
+    wanted = {one.encoded.ids[row]: place for place, row in enumerate(rows)}
+    texts = [""] * len(rows)
+    for document in read_corpus(one.files.corpus):
+        if isinstance(document, Document) and document.id in wanted:
+            texts[wanted[document.id]] = document.text
+    return texts

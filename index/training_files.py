@@ -1,0 +1,109 @@
+"""The files that a user has for training: a corpus, and what may be known of its documents."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoder.checkpoint import Checkpoint
+from index.errors import CorpusError
+from index.splits import PARTS
+
+_LINES = (".jsonl", ".jsonl.gz")
+_PART_IN_NAME = re.compile(rf"[._-]({'|'.join(PARTS)})[._-]")
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFiles:
+    """One corpus with what is known of its documents.
+
+    Attributes:
+        corpus: of any format of `index.corpus`.
+        qrels: links between documents, as judgements whose queries are documents.
+        pairs: labelled pairs.
+        splits: which document is for training, validation, testing.
+    """
+
+    corpus: Path
+    qrels: Path | None = None
+    pairs: tuple[Path, ...] = ()
+    splits: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """What to train, on what, and where to.
+
+    Attributes:
+        recipe: a TOML file.
+        start: the checkpoint to start from, with its weights.
+        files: the corpora.
+        output: the checkpoint directory to write; must not be there.
+        work: the directory for what is computed on the way.
+        precisions: of the graphs to export.
+        steps: instead of those of the recipe.
+        seconds: of training after which it stops and keeps the best so far.
+    """
+
+    recipe: Path
+    start: Checkpoint
+    files: Sequence[CorpusFiles]
+    output: Path
+    work: Path
+    precisions: Sequence[str]
+    steps: int | None = None
+    seconds: float | None = None
+
+
+def find_corpus_files(corpus: Path) -> CorpusFiles:
+    """Find qrels.tsv, splits.tsv, pairs.jsonl and pairs.<part>.jsonl beside a corpus in a folder.
+
+    Only a folder that holds `corpus.jsonl` (plain or gzip) is looked into: in a folder of files
+    every file is a document.
+    """
+    if not any((corpus / f"corpus{suffix}").is_file() for suffix in _LINES):
+        return CorpusFiles(corpus)
+    return CorpusFiles(
+        corpus=corpus,
+        qrels=_first(corpus / f"qrels.tsv{end}" for end in ("", ".gz")),
+        pairs=tuple(_existing(corpus / f"pairs{part}{end}" for part in _parts() for end in _LINES)),
+        splits=_first(corpus / f"splits.tsv{end}" for end in ("", ".gz")),
+    )
+
+
+def part_in_name(path: Path) -> str | None:
+    """Return the part that a file of pairs is for by its name (`pairs.valid.jsonl`), if any."""
+    found = _PART_IN_NAME.search(path.name)
+    return found.group(1) if found else None
+
+
+def given_files(
+    corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
+) -> list[CorpusFiles]:
+    """Put together what a command line names.
+
+    Raises:
+        CorpusError: files are named and it is not clear of which of several corpora.
+    """
+    if len(set(corpora)) < len(corpora):
+        raise CorpusError("a corpus is named twice")
+    if not (qrels or pairs or splits):
+        return [find_corpus_files(corpus) for corpus in corpora]
+    if len(corpora) != 1:
+        raise CorpusError(
+            "qrels, pairs and splits can be named for one corpus only: with several, put them "
+            "beside corpus.jsonl in a folder, as qrels.tsv, pairs.jsonl and splits.tsv"
+        )
+    return [CorpusFiles(corpora[0], qrels, tuple(pairs), splits)]
+
+
+def _parts() -> tuple[str, ...]:
+    return ("", *(f".{part}" for part in PARTS))
+
+
+def _existing(paths: Iterator[Path]) -> list[Path]:
+    return [path for path in paths if path.is_file()]
+
+
+def _first(paths: Iterator[Path]) -> Path | None:
+    return next((path for path in paths if path.is_file()), None)

@@ -1,0 +1,134 @@
+"""What a training run leaves: the checkpoint with its graphs, curves and a report."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from encoder.term_channel import TermChannel
+from index.training_data import Found
+from index.training_files import TrainingJob
+
+if TYPE_CHECKING:
+    from encoder.export import Gate
+    from encoder.models.smith import Smith
+    from encoder.training.recipe import TrainingRecipe
+
+RUN = "run"  # in the work directory: state, best weights and curve of the loop
+REPORT = "report.json"
+CURVE_PICTURE = "curve.svg"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingReport:
+    """What a run did.
+
+    Attributes:
+        recipe: its name.
+        start: name and fingerprint of the checkpoint it started from.
+        figure: what validation measured.
+        before: that figure before the first step.
+        best: the best one.
+        best_step: after which step it was measured; the checkpoint has these weights.
+        steps: that were taken.
+        stopped: why it ended: "steps", "patience" or "time".
+        corpora: what was found of each.
+    """
+
+    recipe: str
+    start: str
+    figure: str
+    before: float
+    best: float
+    best_step: int
+    steps: int
+    stopped: str
+    corpora: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a run has trained.
+
+    Attributes:
+        model: with its best weights.
+        channel: its term channel.
+        report: of the run.
+    """
+
+    model: "Smith"
+    channel: TermChannel
+    report: TrainingReport
+
+
+def make_report(
+    job: TrainingJob,
+    recipe: "TrainingRecipe",
+    found: Sequence[Found],
+    figure: str,
+    *,
+    out_of_time: bool,
+) -> TrainingReport:
+    """Make the report of a run that has ended, from its curve.
+
+    Args:
+        job: that ran.
+        recipe: as it was followed.
+        found: of each corpus.
+        figure: what validation measured.
+        out_of_time: whether the run ended because its time was up.
+    """
+    from encoder.training.curves import CURVE, LOSS, VALIDATION, read_curve
+
+    records = read_curve(job.work / RUN / CURVE)
+    validations = [(r["step"], r[VALIDATION]) for r in records if VALIDATION in r]
+    best_step, best = max(validations, key=lambda measured: (measured[1], -measured[0]))
+    steps = max((r["step"] for r in records if LOSS in r), default=0)
+    ended = "steps" if steps == recipe.steps else "patience"
+    return TrainingReport(
+        recipe=recipe.name,
+        start=f"{job.start.name} {job.start.fingerprint}",
+        figure=figure,
+        before=validations[0][1],
+        best=best,
+        best_step=best_step,
+        steps=steps,
+        stopped="time" if out_of_time else ended,
+        corpora=tuple(asdict(one) | {"corpus": Path(one.corpus).name} for one in found),
+    )
+
+
+def write_output(job: TrainingJob, trained: Trained, gate: "Gate") -> None:
+    """Write the checkpoint, its graphs, the curves and the report: all of it or nothing.
+
+    Args:
+        job: that ran.
+        trained: what it trained.
+        gate: that the graphs must pass.
+
+    Raises:
+        ParityError: a graph does not compute what the model computes.
+        QualityError: a smaller precision loses more than the gate allows; the run stays in the work
+            directory, and the same job with another precision goes on from there.
+        OSError: the disk did not take it.
+    """
+    from encoder.export import export_checkpoint
+    from encoder.training.curves import CURVE, draw_curve
+    from encoder.training.output import write_trained
+
+    partial = job.output.with_name(job.output.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    name = f"{job.start.name}-{trained.report.recipe}"
+    model = trained.model.cpu()
+    checkpoint = write_trained(model, trained.channel, job.start, partial, name)
+    export_checkpoint(checkpoint, job.precisions, gate)
+    curves = partial / "training"
+    curves.mkdir()
+    shutil.copyfile(job.work / RUN / CURVE, curves / CURVE)
+    shutil.copyfile(job.recipe, curves / "recipe.toml")
+    draw_curve(curves / CURVE, curves / CURVE_PICTURE)
+    content = json.dumps(asdict(trained.report), indent=2, ensure_ascii=False) + "\n"
+    (curves / REPORT).write_text(content, encoding="utf-8")
+    partial.rename(job.output)

@@ -1,0 +1,211 @@
+"""An adapter is fitted to texts alone, and what it was fitted to is found better afterwards."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.adapter import adapter_vocabulary, count_words
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.terms import Terms
+from encoder.tokenizer import BlockTokenizer
+from index import adapt
+from index.adapt import MIN_DOCUMENTS, WEIGHT, count_corpus, fit_adapter, in_sample
+from index.adapted_vectors import adapt_vectors
+from index.document import Document
+from index.errors import CorpusError
+from index.observer import SilentObserver
+
+TOPICS = (
+    "zither violin orchestra sonata concert melody",
+    "granite basalt quartz feldspar lava crystal",
+    "harbour schooner sailor anchor lighthouse tide",
+)
+QUIET = SilentObserver()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+def texts_of(number: int, seed: int = 0) -> list[str]:
+    """Document n is of topic n % 3: some of its words, among words that all documents have."""
+    random = np.random.default_rng(seed)
+    texts = []
+    for row in range(number):
+        words = random.choice(TOPICS[row % 3].split(), 4).tolist()
+        texts.append(f"The first part of the text is about {' and '.join(words)}. Number {row}.")
+    return texts
+
+
+def counted(texts: Sequence[str], checkpoint: Checkpoint) -> list[Terms]:
+    vocabulary, tokenizer = adapter_vocabulary(checkpoint), BlockTokenizer(checkpoint)
+    return [count_words(vocabulary, tokenizer(text).blocks) for text in texts]
+
+
+def of_one_topic(vectors: np.ndarray) -> float:
+    """Which share of the documents have one of their own topic nearest."""
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -2)
+    return float(np.mean(cosines.argmax(axis=1) % 3 == np.arange(len(vectors)) % 3))
+
+
+def unit_rows(number: int, width: int) -> np.ndarray:
+    vectors = np.random.default_rng(3).normal(size=(number, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_neighbours_improve(checkpoint: Checkpoint) -> None:
+    texts, vectors = texts_of(60), unit_rows(60, 32)
+    adapted = adapt_vectors(vectors, texts, 60, checkpoint, QUIET)
+    assert of_one_topic(vectors) < 0.6
+    assert of_one_topic(adapted) > 0.95
+    np.testing.assert_allclose(np.linalg.norm(adapted, axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(adapted[:, :32], (1 - WEIGHT) ** 0.5 * vectors, atol=1e-6)
+
+
+def test_words_that_go_together_make_documents_similar_that_share_none(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapt, "DIMENSION", 3)
+    bridges = [f"{a} {b}" for topic in TOPICS for a in topic.split() for b in topic.split()]
+    terms = counted([*bridges, "zither violin", "orchestra sonata", "granite basalt"], checkpoint)
+    adapter = fit_adapter(terms, checkpoint, QUIET)
+    music, more_music, stone = (
+        adapter.adapt(np.zeros(0, dtype=np.float32), one) for one in terms[-3:]
+    )
+    assert not {*terms[-3].rows.tolist()} & {*terms[-2].rows.tolist()} & {*adapter.rows.tolist()}
+    assert music @ more_music > 0.99 * WEIGHT  # there is no other part
+    assert abs(music @ stone) < 0.1
+
+
+def test_queries_are_adapted_by_what_the_corpus_says(checkpoint: Checkpoint) -> None:
+    texts, vectors = texts_of(60), unit_rows(63, 32)
+    queries = ["zither sonata xylophone", "quartz lava xylophone", "tide anchor xylophone"]
+    adapted = adapt_vectors(vectors, [*texts, *queries], 60, checkpoint, QUIET)
+    alone = adapt_vectors(vectors[:60], texts, 60, checkpoint, QUIET)
+    np.testing.assert_array_equal(adapted[:60], alone)
+    cosines = adapted[60:, 32:] @ adapted[:60, 32:].T
+    assert (cosines.argmax(axis=1) % 3).tolist() == [0, 1, 2]
+
+
+def test_the_same_corpus_gives_the_same_adapter(checkpoint: Checkpoint) -> None:
+    first, again, other = (
+        fit_adapter(counted(texts_of(30, seed), checkpoint), checkpoint, QUIET)
+        for seed in (0, 0, 1)
+    )
+    assert first.digest == again.digest
+    assert first.digest != other.digest
+    assert first.documents == 30
+
+
+def test_which_terms_get_a_weight(checkpoint: Checkpoint) -> None:
+    adapter = fit_adapter(counted(texts_of(30), checkpoint), checkpoint, QUIET)
+    known = set(adapter.rows.tolist())
+    vocabulary, tokenizer = adapter_vocabulary(checkpoint), BlockTokenizer(checkpoint)
+
+    def rows(text: str) -> set[int]:
+        return set(count_words(vocabulary, tokenizer(text).blocks).rows.tolist())
+
+    assert rows("violin") <= known
+    assert not rows("first text") & known  # all documents have them
+    assert not rows("29") & known  # one has it
+    assert rows("feldspar") <= known
+    assert (adapter.table.weights > 0).all()
+
+
+def test_the_table_is_that_of_the_exact_decomposition(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapt, "DIMENSION", 8)
+    terms = counted(texts_of(30), checkpoint)
+    adapter = fit_adapter(terms, checkpoint, QUIET)
+    dense = np.zeros((30, len(adapter.rows)))
+    for row, one in enumerate(terms):
+        known = np.isin(one.rows, adapter.rows)
+        columns = np.searchsorted(adapter.rows, one.rows[known])
+        dense[row, columns] = np.log1p(one.counts[known]) * adapter.table.weights[columns]
+    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+    _, values, right = np.linalg.svd(dense, full_matrices=False)
+    kept = adapter.width
+    assert kept == 8 < len(values)
+    expected = dense @ (right[:kept].T / values[:kept] ** 0.5)
+    table = adapter.table.vectors * adapter.table.scales[:, None]
+    np.testing.assert_allclose(
+        (dense @ table) @ (dense @ table).T, expected @ expected.T, atol=0.03
+    )
+
+
+def test_only_the_most_frequent_terms_are_kept(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = counted(texts_of(30), checkpoint)
+    whole = fit_adapter(terms, checkpoint, QUIET)
+    monkeypatch.setattr(adapt, "TERMS", 5)
+    few = fit_adapter(terms, checkpoint, QUIET)
+    assert len(few.rows) == 5
+    rare_of_few = few.table.weights.max()
+    left_out = ~np.isin(whole.rows, few.rows)
+    assert (whole.table.weights[left_out] >= rare_of_few).all()
+    assert (np.diff(few.rows) > 0).all()
+
+
+@pytest.mark.parametrize("number", [0, 1, MIN_DOCUMENTS - 1])
+def test_too_few_documents(checkpoint: Checkpoint, number: int) -> None:
+    with pytest.raises(CorpusError, match=f"has {number} readable .* takes {MIN_DOCUMENTS}"):
+        fit_adapter(counted(texts_of(number), checkpoint), checkpoint, QUIET)
+
+
+def test_the_smallest_corpus(checkpoint: Checkpoint) -> None:
+    adapter = fit_adapter(counted(texts_of(MIN_DOCUMENTS), checkpoint), checkpoint, QUIET)
+    assert 0 < adapter.width < MIN_DOCUMENTS
+
+
+@pytest.mark.parametrize("text", ["The same text.", "word{0} word{0}{0}"])
+def test_a_corpus_without_a_telling_word(checkpoint: Checkpoint, text: str) -> None:
+    names = ["alpha", "bravo", "tango", "delta", "oscar", "kilo", "lima", "mike", "romeo", "papa"]
+    texts = [text.replace("word", "").format(name) for name in names]
+    with pytest.raises(CorpusError, match="no word that two documents share"):
+        fit_adapter(counted(texts, checkpoint), checkpoint, QUIET)
+
+
+def test_documents_without_a_telling_word_harm_nothing(checkpoint: Checkpoint) -> None:
+    texts = [*texts_of(30), "???", "Unheard."]
+    adapted = adapt_vectors(unit_rows(32, 8), texts, 32, checkpoint, QUIET)
+    assert np.isfinite(adapted).all()
+    np.testing.assert_array_equal(adapted[30:, :8], unit_rows(32, 8)[30:])
+
+
+def test_another_script(checkpoint: Checkpoint) -> None:
+    words = ["река", "камень", "музыка", "зима", "письмо", "лес"]
+    texts = [f"{words[n % 6]} и {words[(n + 1) % 6]}." for n in range(24)]
+    adapted = adapt_vectors(unit_rows(24, 8), texts, 24, checkpoint, QUIET)[:, 8:]
+    assert adapted[0] @ adapted[6] > adapted[0] @ adapted[3] + 0.3
+
+
+def test_a_corpus_is_counted_without_what_cannot_be_read(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    lines = [json.dumps({"id": f"d{n}", "text": text}) for n, text in enumerate(texts_of(12))]
+    lines[3:3] = ["{oops", json.dumps({"id": "control", "text": "\u0001"}), ""]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(lines) + "\n")
+    found = count_corpus(corpus, checkpoint, BlockTokenizer(checkpoint), QUIET)
+    expected = counted(texts_of(12), checkpoint)
+    assert len(found) == 12
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.rows, other.rows)
+        np.testing.assert_array_equal(one.counts, other.counts)
+
+
+def test_a_large_corpus_is_sampled_by_its_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [Document(f"d{n}", f"text {n}") for n in range(4_000)]
+    assert all(in_sample(one, len(documents)) for one in documents)
+    monkeypatch.setattr(adapt, "DOCUMENTS", 1_000)
+    chosen = {one.text for one in documents if in_sample(one, len(documents))}
+    assert 900 < len(chosen) < 1_100
+    renamed = [Document(f"e{n}", one.text) for n, one in enumerate(reversed(documents))]
+    assert {one.text for one in renamed if in_sample(one, len(documents))} == chosen

@@ -1,0 +1,202 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.drawn import Part
+from index.batches import (
+    PROBABLE_MATCH,
+    Source,
+    draw_documents,
+    draw_halves,
+    draw_labels,
+    draw_links,
+    draw_neighbours,
+    draw_pairs,
+    draw_views,
+    new_source,
+)
+from index.encoded_corpus import EncodedCorpus
+from index.errors import CorpusError
+from index.leaks import TRAIN
+from index.neighbours import find_neighbours
+from index.training_data import read_training_data
+from index.training_files import find_corpus_files
+
+WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
+DOCUMENTS = 60
+SEEDS = range(20)
+
+
+def make_texts(seed: int) -> dict[str, str]:
+    random = np.random.default_rng(seed)
+    return {
+        f"d{n}": ". ".join([*random.choice(WORDS, size=1 + n % 7), f"own{seed}x{n}."])
+        for n in range(DOCUMENTS)
+    }
+
+
+@pytest.fixture
+def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[Source]:
+    """Two corpora: one with splits, links and pairs, one with nothing."""
+    corpora = []
+    for name, seed in (("known", 1), ("plain", 2)):
+        texts = make_texts(seed)
+        encoded = encode_texts(texts, name)
+        if name == "known":
+            folder = tmp_path / name
+            parts = ["train"] * 4 + ["valid"]
+            splits = (f"d{n}\t{parts[n % 5]}\n" for n in range(DOCUMENTS))
+            (folder / "splits.tsv").write_text("".join(splits))
+            links = (f"d{n}\t0\td{(7 * n + 1) % DOCUMENTS}\t1\n" for n in range(DOCUMENTS))
+            (folder / "qrels.tsv").write_text("".join(links))
+            pairs = (
+                f'{{"source": "d{n}", "target": "d{n + 1}", "label": {n % 2}}}\n'
+                for n in range(DOCUMENTS)
+                if n % 5 < 3
+            )
+            (folder / "pairs.jsonl").write_text("".join(pairs))
+        corpora.append((find_corpus_files(tmp_path / name), encoded))
+    data = read_training_data(corpora)
+    made = []
+    for number, one in enumerate(data):
+        texts = list(make_texts(number + 1).values())
+        neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in one.rows(TRAIN)])
+        made.append(new_source(number, one, neighbours, 6))
+    return made
+
+
+def row_of(part: Part) -> int:
+    return part.row  # the archive's rows are the corpus's here
+
+
+def require_training_rows(sources: list[Source], parts: tuple[Part, ...]) -> None:
+    for part in parts:
+        assert part.row in sources[part.archive].rows
+
+
+def test_equal_seeds_draw_equal_batches(sources: list[Source]) -> None:
+    for draw in (
+        lambda r: draw_documents(sources, 10, r),
+        lambda r: draw_pairs(sources, 10, r),
+        lambda r: draw_links(sources, 12, 1, r),
+        lambda r: draw_labels(sources, 12, r),
+        lambda r: draw_halves(sources, 12, 1, r),
+        lambda r: draw_views(sources, 12, 1, 0.5, r),
+        lambda r: draw_neighbours(sources, 12, r),
+    ):
+        drawn = [repr(draw(np.random.default_rng(seed))) for seed in (1, 1, 2)]
+        assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_links(sources: list[Source]) -> None:
+    for seed in SEEDS:
+        drawn = draw_links(sources, 12, 1, np.random.default_rng(seed))
+        corpus = sources[0].corpus
+        require_training_rows(sources, drawn.queries + drawn.candidates)
+        assert {part.archive for part in drawn.queries + drawn.candidates} == {0}
+        assert len(drawn.queries) == 4
+        assert len(set(map(row_of, drawn.candidates))) == len(drawn.candidates)
+        for query, positives, ignored in zip(
+            drawn.queries, drawn.positives, drawn.ignored, strict=True
+        ):
+            linked = corpus.linked(query.row)
+            rows = np.array([row_of(part) for part in drawn.candidates])
+            assert positives.tolist() == np.isin(rows, linked).tolist()
+            assert positives.any()
+            assert not (positives & ignored).any()
+            assert ignored[rows == query.row].all()
+
+
+def test_hard_negatives_are_near_and_not_linked(sources: list[Source]) -> None:
+    source = sources[0]
+    more = 0
+    for seed in SEEDS:
+        drawn = draw_links(sources, 12, 2, np.random.default_rng(seed))
+        linked = {int(n) for q in drawn.queries for n in source.corpus.linked(q.row)}
+        near = {int(n) for q in drawn.queries for n in source.near(q.row)}
+        for candidate in drawn.candidates:
+            if candidate.row not in linked:
+                more += 1
+                assert candidate.row in near
+    assert more
+
+
+def test_pairs_keep_their_labels(sources: list[Source]) -> None:
+    for seed in SEEDS:
+        drawn = draw_pairs(sources, 8, np.random.default_rng(seed))
+        assert len(drawn.labels) == 4
+        for source, target, label in zip(drawn.sources, drawn.targets, drawn.labels, strict=True):
+            assert target.row == source.row + 1
+            assert label == bool(source.row % 2)
+        require_training_rows(sources, drawn.sources + drawn.targets)
+
+
+def test_halves_are_the_document_cut_in_two(sources: list[Source]) -> None:
+    for seed in SEEDS:
+        drawn = draw_halves(sources, 16, 1, np.random.default_rng(seed))
+        require_training_rows(sources, drawn.queries + drawn.candidates)
+        assert len(drawn.queries) == 5
+        assert np.array_equal(drawn.positives, np.eye(*drawn.positives.shape, dtype=bool))
+        for query, candidate in zip(drawn.queries, drawn.candidates, strict=False):
+            assert query.row == candidate.row
+            blocks = sources[query.archive].blocks(query.row)
+            assert blocks <= 6
+            if blocks > 1:
+                both = np.concatenate([query.places, candidate.places])
+                assert both.tolist() == list(range(blocks))
+                assert len(query.places)
+                assert len(candidate.places)
+
+
+def test_views_keep_half_of_the_blocks(sources: list[Source]) -> None:
+    for seed in SEEDS:
+        drawn = draw_views(sources, 16, 0, 0.5, np.random.default_rng(seed))
+        for part in drawn.queries + drawn.candidates:
+            blocks = sources[part.archive].blocks(part.row)
+            assert len(part.places) == blocks - blocks // 2 if blocks > 1 else 1
+            assert np.array_equal(part.places, np.unique(part.places))
+
+
+def test_neighbourhoods_with_the_teacher(sources: list[Source]) -> None:
+    for seed in SEEDS:
+        drawn = draw_neighbours(sources, 16, np.random.default_rng(seed))
+        rows = [row_of(part) for part in drawn.documents]
+        assert len(set(rows)) == len(rows) == 16
+        source = sources[drawn.documents[0].archive]
+        require_training_rows(sources, drawn.documents)
+        places = np.searchsorted(source.rows, rows)
+        assert np.allclose(drawn.similarities, source.neighbours.between(places))
+        assert np.allclose(np.diag(drawn.similarities), 1, atol=1e-5)
+        assert drawn.similarities.max() > PROBABLE_MATCH
+
+
+def test_groups_are_linked_within_and_not_between(sources: list[Source]) -> None:
+    for seed in SEEDS:
+        drawn = draw_labels(sources, 12, np.random.default_rng(seed))
+        corpus = sources[0].corpus
+        groups: dict[int, set[int]] = {}
+        for part, label in zip(drawn.documents, drawn.labels.tolist(), strict=True):
+            groups.setdefault(label, set()).add(part.row)
+        for label, rows in groups.items():
+            first, second = sorted(rows)
+            assert second in corpus.linked(first)
+            for other, others in groups.items():
+                if other != label:
+                    assert not others & set(corpus.linked(first).tolist())
+
+
+def test_documents_of_all_corpora_none_twice(sources: list[Source]) -> None:
+    total = sum(len(source.rows) for source in sources)
+    drawn = draw_documents(sources, total + 5, np.random.default_rng(0)).documents
+    assert len({(part.archive, part.row) for part in drawn}) == len(drawn) == total
+
+
+def test_what_is_not_there_is_said(sources: list[Source]) -> None:
+    random = np.random.default_rng(0)
+    with pytest.raises(CorpusError, match="learns from links"):
+        draw_links(sources[1:], 8, 0, random)
+    with pytest.raises(CorpusError, match="learns from pairs"):
+        draw_pairs(sources[1:], 8, random)
+    assert len(draw_labels(sources[1:], 8, random).labels) >= 8
