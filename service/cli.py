@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
-from service.commands import checkpoints, corpora, evaluation, serving
+from service.commands import calibration, checkpoints, corpora, evaluation, serving, training
 from service.commands.common import REFUSED, USAGE, console
 from service.console import printable
 from service.errors import ServiceError
@@ -25,6 +25,9 @@ for command in (
     corpora.match,
     corpora.embed,
     evaluation.evaluate,
+    calibration.calibrate,
+    calibration.fit_calibration,
+    training.train,
     checkpoints.create_checkpoint,
     checkpoints.export,
     serving.demo,

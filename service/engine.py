@@ -8,8 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from index.corpus_adapter import read_corpus_adapter
 from index.data_directory import DataDirectory, open_data_directory
+from index.fusion import FusionRule, read_fusion
 from service.admission import Admission
+from service.calibration import Judge, open_judge
 from service.errors import SettingsError
 from service.metrics import Metrics, create_metrics
 from service.scheduler import EncodeScheduler
@@ -28,6 +31,8 @@ class Engine:
         tokenizer: text -> sentence blocks.
         encoder: sentence blocks -> vectors.
         data: documents, vectors, index.
+        judge: what a score is worth.
+        fusion: how the scores of vectors and words are joined.
         scheduler: the queue in front of the encoder.
         admission: the bound on requests in the house.
         readers: the threads that tokenise, search and read the store.
@@ -41,6 +46,8 @@ class Engine:
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
     data: DataDirectory
+    judge: Judge
+    fusion: FusionRule
     scheduler: EncodeScheduler
     admission: Admission
     readers: ThreadPoolExecutor
@@ -62,7 +69,7 @@ def open_engine(settings: Settings) -> Engine:
     metrics = create_metrics()
     with ExitStack() as opened:
         data = open_data_directory(
-            settings.data, fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
+            settings.data, fingerprint=encoder.fingerprint, dimension=encoder.dimension
         )
         opened.callback(data.close)
         scheduler = EncodeScheduler(
@@ -75,6 +82,8 @@ def open_engine(settings: Settings) -> Engine:
             tokenizer=BlockTokenizer(checkpoint),
             encoder=encoder,
             data=data,
+            judge=open_judge(checkpoint, data.path, encoder.adapter),
+            fusion=read_fusion(checkpoint),
             scheduler=scheduler,
             admission=Admission(settings.max_active_requests),
             readers=ThreadPoolExecutor(READER_THREADS, "reader"),
@@ -124,6 +133,7 @@ def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
+        adapter=read_corpus_adapter(settings.data, checkpoint),
     )
     encoder.warm_up()
     return encoder

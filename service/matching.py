@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from encoder.blocks import Receipt
 from index.data_directory import DataDirectory
+from index.lexical_query import TermWeight
+from index.modes import DEFAULT_MODE, Asked, Mode, search_hybrid, search_lexical
 from index.sqlite_store import DocumentSummary
 from index.vector_index import NO_VECTOR, SearchResult
+from service.calibration import NO_BOUNDS, Bounds, Judge, judge_scores, refused_bounds, within
 from service.encoding import EncodedText, Float32, PointedText, encode_texts
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
@@ -33,12 +36,30 @@ Query = PointedText | StoredQuery
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One document that matches; `score` is the cosine of the two document vectors."""
+    """One document that matches.
+
+    Attributes:
+        id: of the document.
+        score: that of the mode, by which matches are ranked.
+        title: of the document.
+        metadata: of the document.
+        semantic_score: cosine of the two document vectors.
+        lexical_score: cosine of the words; None in semantic mode, which reads none.
+        terms: that give most to the lexical score, each with its share of it.
+        probability: that it is a match; None where the checkpoint has no calibration for it.
+        false_positive_rate: share of random pairs of the corpus that score as high; None where
+            the data directory has no calibration.
+    """
 
     id: str
     score: float
     title: str
     metadata: Mapping[str, Any]
+    semantic_score: float
+    lexical_score: float | None = None
+    terms: tuple[TermWeight, ...] = ()
+    probability: float | None = None
+    false_positive_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,7 @@ class Matches:
 class _Sought:
     """A query as a vector Float32[dimension]; `itself` is its own vector id, if it is stored."""
 
+    text: str
     vector: Float32
     receipt: Receipt
     seconds: Mapping[Stage, float]
@@ -73,7 +95,8 @@ async def match(
     queries: Sequence[Query],
     *,
     top_k: int,
-    min_score: float | None = None,
+    mode: Mode = DEFAULT_MODE,
+    bounds: Bounds = NO_BOUNDS,
     strict: bool = False,
 ) -> list[Matches]:
     """Find the documents that match each query.
@@ -83,24 +106,33 @@ async def match(
         queries: texts, which are encoded, or stored documents, whose vectors are used and which
             are left out of their own matches.
         top_k: how many matches to give for each, at most.
-        min_score: give no match under this cosine.
+        mode: by what documents are found and ranked: vectors, words, or both.
+        bounds: give no match outside them.
         strict: refuse rather than leave a part of a text out.
 
     Raises:
-        InvalidInputError: a number is over its limit or a text is refused.
+        InvalidInputError: a number is over its limit, a bound cannot be kept because nothing was
+            calibrated, or a text is refused.
         DocumentNotFoundError: a stored document is not there.
         ServiceError: the other errors of `encode_texts`.
     """
     _check_limits(engine, queries, top_k)
+    if refused := refused_bounds(engine.judge, mode, bounds):
+        raise InvalidInputError(refused)
     stored = [query for query in queries if isinstance(query, StoredQuery)]
     texts = [query for query in queries if isinstance(query, PointedText)]
     known = iter(await run_in(engine.readers, _find_stored, engine.data, stored) if stored else [])
     read = iter(await encode_texts(engine, texts, strict=strict))
     sought = [
-        next(known) if isinstance(query, StoredQuery) else _sought_text(next(read))
+        next(known) if isinstance(query, StoredQuery) else _sought_text(query, next(read))
         for query in queries
     ]
-    return await run_in(engine.readers, _find_matches, engine, sought, top_k, min_score)
+    if mode == "semantic":
+        return await run_in(engine.readers, _find_by_vectors, engine, sought, top_k, bounds)
+    return [
+        await run_in(engine.readers, _find_by_words, engine, query, top_k, mode, bounds)
+        for query in sought
+    ]
 
 
 def _check_limits(engine: Engine, queries: Sequence[Query], top_k: int) -> None:
@@ -115,8 +147,8 @@ def _check_limits(engine: Engine, queries: Sequence[Query], top_k: int) -> None:
         raise InvalidInputError(refused)
 
 
-def _sought_text(read: EncodedText) -> _Sought:
-    return _Sought(vector=read.vector, receipt=read.receipt, seconds=read.seconds)
+def _sought_text(query: PointedText, read: EncodedText) -> _Sought:
+    return _Sought(query.text, read.vector, read.receipt, read.seconds)
 
 
 def _find_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list[_Sought]:
@@ -129,12 +161,13 @@ def _find_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list[_S
         if document is None or document.vector_id not in vectors:
             raise DocumentNotFoundError(query.document_id, query.pointer)
         vector = vectors[document.vector_id]
-        sought.append(_Sought(vector, document.receipt, {}, document.vector_id))
+        text = document.document.text
+        sought.append(_Sought(text, vector, document.receipt, {}, document.vector_id))
     return sought
 
 
-def _find_matches(
-    engine: Engine, sought: Sequence[_Sought], top_k: int, min_score: float | None
+def _find_by_vectors(
+    engine: Engine, sought: Sequence[_Sought], top_k: int, bounds: Bounds
 ) -> list[Matches]:
     """Search and fetch, with more candidates until each query has its `top_k` or no more exist.
 
@@ -152,7 +185,7 @@ def _find_matches(
         documents = store.get(np.unique(found.ids[found.ids != NO_VECTOR]).tolist())
         searching += searched - started
         fetching += time.perf_counter() - searched
-        candidates = [_candidates(found, row, min_score) for row in range(len(sought))]
+        candidates = [_candidates(found, row, bounds.min_score) for row in range(len(sought))]
         matches = [
             _usable(some, documents, query.itself)[:top_k]
             for some, query in zip(candidates, sought, strict=True)
@@ -164,12 +197,68 @@ def _find_matches(
             break
         wanted *= _WIDER
     seconds: dict[Stage, float] = {"search": searching, "fetch": fetching}
+    _observe(engine, seconds)
+    judged = [_judged(engine.judge, "semantic", usable, bounds) for usable in matches]
+    return [
+        Matches(usable, query.receipt, {**query.seconds, **seconds}, generation)
+        for usable, query in zip(judged, sought, strict=True)
+    ]
+
+
+def _find_by_words(
+    engine: Engine, query: _Sought, top_k: int, mode: Mode, bounds: Bounds
+) -> Matches:
+    """Search by words, or by words and vectors, and fetch."""
+    generation = engine.data.index.generation
+    asked = Asked(query.text, query.vector, query.itself)
+    if mode == "lexical":
+        answer = search_lexical(engine.data, asked, top_k)
+    else:
+        answer = search_hybrid(engine.data, asked, top_k, engine.fusion)
+    started = time.perf_counter()
+    documents = engine.data.store.get([one.vector_id for one in answer.found])
+    seconds: dict[Stage, float] = {
+        "lexical": answer.lexical_seconds,
+        "search": answer.search_seconds,
+        "fetch": time.perf_counter() - started,
+    }
+    _observe(engine, seconds)
+    least = -1.0 if bounds.min_score is None else bounds.min_score
+    matches = [
+        Match(
+            id=documents[one.vector_id].id,
+            score=one.score,
+            title=documents[one.vector_id].title,
+            metadata=documents[one.vector_id].metadata,
+            semantic_score=one.semantic,
+            lexical_score=one.lexical,
+            terms=one.terms,
+        )
+        for one in answer.found
+        if one.vector_id in documents and one.score >= least
+    ]
+    judged = _judged(engine.judge, mode, matches, bounds)
+    return Matches(judged, query.receipt, {**query.seconds, **seconds}, generation)
+
+
+def _observe(engine: Engine, seconds: Mapping[Stage, float]) -> None:
     for stage, duration in seconds.items():
         engine.metrics.stage_duration.labels(stage).observe(duration)
-    return [
-        Matches(tuple(usable), query.receipt, {**query.seconds, **seconds}, generation)
-        for usable, query in zip(matches, sought, strict=True)
-    ]
+
+
+def _judged(
+    judge: Judge, mode: Mode, matches: Sequence[Match], bounds: Bounds
+) -> tuple[Match, ...]:
+    """Say what each match is worth, and leave out those that are not worth enough.
+
+    What a score is worth rises with it, so that no lower candidate could take their place.
+    """
+    worths = judge_scores(judge, mode, [match.score for match in matches])
+    return tuple(
+        replace(match, probability=worth.probability, false_positive_rate=worth.false_positive_rate)
+        for match, worth in zip(matches, worths, strict=True)
+        if within(bounds, worth)
+    )
 
 
 def _candidates(found: SearchResult, row: int, min_score: float | None) -> list[tuple[int, float]]:
@@ -192,6 +281,7 @@ def _usable(
             score=score,
             title=documents[vector_id].title,
             metadata=documents[vector_id].metadata,
+            semantic_score=score,
         )
         for vector_id, score in candidates
         if vector_id != itself and vector_id in documents

@@ -132,7 +132,7 @@ class EncodeScheduler:
 
     def _finish(self, reservation: Reservation, job: Job) -> None:
         try:
-            vector = self._encoder.encode_document(job.vectors)
+            vector = self._encoder.encode_document(job.blocks, job.vectors)
         except Exception as error:
             self._fail({reservation}, error)
             return

@@ -11,6 +11,14 @@ from safetensors.torch import save_file
 from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint
 from encoder.create import Recipe, create_checkpoint
 from encoder.export import export_checkpoint
+from encoder.golden_texts import GOLDEN_TEXTS
+from encoder.term_channel import TermChannel
+from encoder.terms import read_term_vocabulary
+from encoder.tokenizer import BlockTokenizer, open_tokenizer
+from encoder.training.output import write_trained
+from encoder.training.recipe_file import parse_training_recipe
+from encoder.training.term_model import open_model
+from encoder.training.term_table import fit_term_table
 
 TINY = Recipe(
     name="tiny",
@@ -97,6 +105,25 @@ def tiny_checkpoint(tiny_weights: Checkpoint) -> Path:
     """The directory of a tiny checkpoint with graphs of every precision; do not change it."""
     export_checkpoint(tiny_weights, ["fp32", "fp16", "int8"])
     return tiny_weights.directory
+
+
+@pytest.fixture(scope="session")
+def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the tiny checkpoint grown a term channel, with all graphs; as above."""
+    terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
+    objectives = [{"kind": "halves"}]
+    recipe = parse_training_recipe(
+        {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
+    )
+    tokenizer = BlockTokenizer(tiny_weights)
+    vocabulary = read_term_vocabulary(open_tokenizer(tiny_weights), recipe.terms.buckets)
+    corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
+    channel = TermChannel(vocabulary, fit_term_table([corpus], vocabulary.rows, recipe.terms, 0))
+    model = open_model(tiny_weights, recipe, channel)
+    directory = tmp_path_factory.mktemp("terms") / "tiny-terms"
+    written = write_trained(model, channel, tiny_weights, directory, "tiny-terms")
+    export_checkpoint(written, ["fp32", "fp16", "int8"])
+    return directory
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

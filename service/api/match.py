@@ -34,6 +34,14 @@ REQUESTS = {
         "summary": "Several at once",
         "value": {"queries": [{"text": "Bees dance. …"}, {"id": "articles/ants"}], "top_k": 3},
     },
+    "hybrid": {
+        "summary": "By vectors and words together",
+        "value": {"text": "The waggle dance of Apis mellifera. …", "mode": "hybrid"},
+    },
+    "sure": {
+        "summary": "Only what is likely to match",
+        "value": {"text": "Ant colonies find short paths. …", "min_probability": 0.8},
+    },
     "strict": {
         "summary": "Refuse rather than leave a part out",
         "value": {"text": "A whole book. …", "strict": True},
@@ -41,10 +49,24 @@ REQUESTS = {
 }
 ANSWER = {
     "matches": [
-        {"id": "articles/bees", "score": 0.83, "title": "Bees", "metadata": {"year": 2021}}
+        {
+            "id": "articles/bees",
+            "score": 0.69,
+            "title": "Bees",
+            "metadata": {"year": 2021},
+            "semantic_score": 0.83,
+            "lexical_score": 0.55,
+            "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
+            "probability": 0.97,
+            "false_positive_rate": 0.0004,
+        }
     ],
     "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
-    "timings": {"tokenize": 4.1, "queue": 0.2, "encode": 251.7, "search": 0.4, "fetch": 0.3},
+    "calibration": "5f1c8ae20b7d+c03e77d1a964",
+    "timings": {
+        **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},
+        **{"lexical": 3.2, "search": 0.4, "fetch": 0.3},
+    },
     "checkpoint": "smith-minilm-l6",
     "generation": 3,
 }
@@ -68,15 +90,19 @@ async def post_match(
 ) -> MatchResponse | MatchesResponse:
     """Match a text, a stored document, or several of them.
 
-    The score is the cosine of the two document vectors. The receipt says how much of the document
-    was read and what was left out.
+    The score is the cosine of the two document vectors in semantic mode, that of the words in
+    lexical mode, and a weighted mean of both in hybrid mode, where every match names the terms that
+    the documents share. The receipt says how much of the document was read by the encoder and what
+    was left out; its words are all read.
     """
     found = await match(
         engine,
         request.to_queries(),
         top_k=request.top_k or engine.settings.default_top_k,
-        min_score=request.min_score,
+        mode=request.mode,
+        bounds=request.to_bounds(),
         strict=request.strict,
     )
-    answers = [match_response(matches, engine.checkpoint.name) for matches in found]
+    name, calibration = engine.checkpoint.name, engine.judge.version
+    answers = [match_response(matches, name, calibration) for matches in found]
     return answers[0] if request.queries is None else MatchesResponse(results=answers)

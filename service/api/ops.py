@@ -42,8 +42,22 @@ VERSION = {
         "max_blocks": 512,
         "dimension": 384,
     },
+    "adapter": {"digest": "5b0e77c1d2a9", "documents": 3418, "dimension": 896},
     "precision": "int8",
     "provider": "CPUExecutionProvider",
+    "calibration": {
+        "version": "5f1c8ae20b7d+c03e77d1a964",
+        "kinds": {
+            "semantic": {
+                "method": "platt",
+                "calibration_error": 0.021,
+                "documents": 3418,
+                "thresholds": [
+                    {"false_positive_rate": 0.01, "score": 0.508, "low": 0.5, "high": 0.514}
+                ],
+            }
+        },
+    },
     "limits": {
         "max_queue_tokens": 262144,
         "max_active_requests": 256,

@@ -1,80 +1,33 @@
 """Requests and answers of the API. Limits that are settings are checked behind it, not here."""
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from encoder.blocks import Receipt
-from index.document import MAX_ID_CHARACTERS, MAX_TITLE_CHARACTERS, Document
+from index.document import Document
 from index.errors import DocumentError
+from index.modes import DEFAULT_MODE, Mode
 from index.sqlite_store import StoredDocument
+from service.api.fields import (
+    Body,
+    Characters,
+    Cosine,
+    DocumentId,
+    Metadata,
+    Share,
+    Title,
+    nullable,
+    optional,
+)
+from service.calibration import Bounds
 from service.encoding import PointedText
 from service.errors import FieldError, InvalidInputError
 from service.indexing import IndexedDocuments
 from service.matching import Matches, Query, StoredQuery
 from service.metrics import Stage
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _whole_characters(text: object) -> object:
-    if isinstance(text, str) and _LONE_SURROGATE.search(text):
-        raise ValueError("has a lone surrogate, which is no character")
-    return text
-
-
-def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    try:
-        _whole_characters(json.dumps(metadata, ensure_ascii=False, allow_nan=False))
-    except RecursionError as error:
-        raise ValueError("is nested too deeply") from error
-    return metadata
-
-
-def _not_nullable(schema: dict[str, Any]) -> None:
-    """Describe a field that may be left out, but not be null, as what it is when it is there."""
-    schema.pop("default")
-    given, _ = schema.pop("anyOf")
-    schema.update(given)
-
-
-_WHOLE = BeforeValidator(_whole_characters)
-Characters = Annotated[str, _WHOLE]
-DocumentId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS), _WHOLE]
-Title = Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS), _WHOLE]
-Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
-Metadata = Annotated[dict[str, JsonValue], AfterValidator(_sendable)]
-
-
-def optional(description: str) -> Any:
-    """Describe a field that may be left out."""
-    return Field(default=None, description=description, json_schema_extra=_not_nullable)
-
-
-class Body(BaseModel):
-    """A request body: no unknown field, no value of another type, no null."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _not_null(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("must not be null")
-        return value
 
 
 class QueryBody(Body):
@@ -105,7 +58,18 @@ class MatchRequest(Body):
         "Matches to give for each query; at most `max_top_k`, "
         "`default_top_k` when not given (see /version).",
     )
-    min_score: Cosine | None = optional("Give no match under this cosine.")
+    mode: Mode = Field(
+        default=DEFAULT_MODE,
+        description="By what documents are found and ranked: document vectors, words, or both.",
+    )
+    min_score: Cosine | None = optional("Give no match whose score is under this.")
+    min_probability: Share | None = optional(
+        "Give no match under this probability; refused where the checkpoint has no calibration."
+    )
+    max_false_positive_rate: Share | None = optional(
+        "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
+        "where the data directory has not been calibrated (`longmatch calibrate`)."
+    )
     strict: bool = Field(
         default=False,
         description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
@@ -116,6 +80,10 @@ class MatchRequest(Body):
     def _one_of(self) -> Self:
         _exactly_one(text=self.text, id=self.id, queries=self.queries)
         return self
+
+    def to_bounds(self) -> Bounds:
+        """Return what a match must reach."""
+        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
 
     def to_queries(self) -> list[Query]:
         """Return the queries, each with the pointer to its place in the request."""
@@ -179,13 +147,38 @@ class ReceiptBody(BaseModel):
     blocks_left_out: int = Field(description="Sentence blocks beyond what the checkpoint reads.")
 
 
+class TermBody(BaseModel):
+    """A term that two documents share."""
+
+    term: str
+    weight: float = Field(description="Its share of the lexical score.")
+
+
 class MatchBody(BaseModel):
     """A document that matches."""
 
     id: str
-    score: float = Field(description="Cosine of the two document vectors.")
+    score: float = Field(
+        description="What matches are ranked by: `semantic_score`, `lexical_score`, or in hybrid "
+        "mode their weighted mean."
+    )
     title: str
     metadata: dict[str, JsonValue]
+    semantic_score: float = Field(description="Cosine of the two document vectors.")
+    lexical_score: float | None = nullable(
+        "Cosine of the words of the two documents; null in semantic mode."
+    )
+    terms: list[TermBody] = Field(
+        description="The terms that give most to the lexical score; empty in semantic mode."
+    )
+    probability: float | None = nullable(
+        "Probability that it is a match, among pairs half of which are; null where "
+        "the checkpoint has no calibration of such scores."
+    )
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null where the data "
+        "directory has not been calibrated (`longmatch calibrate`)."
+    )
 
 
 class Answer(BaseModel):
@@ -201,6 +194,9 @@ class MatchResponse(Answer):
 
     matches: list[MatchBody]
     receipt: ReceiptBody
+    calibration: str | None = nullable(
+        "Version of the calibration that made the probabilities; null for none."
+    )
 
 
 class MatchesResponse(BaseModel):
@@ -238,11 +234,12 @@ class DocumentResponse(BaseModel):
     text: str | None = optional("Only with `?text=true`.")
 
 
-def match_response(matches: Matches, checkpoint: str) -> MatchResponse:
+def match_response(matches: Matches, checkpoint: str, calibration: str | None) -> MatchResponse:
     """Shape the answer to one query."""
     return MatchResponse(
         matches=[MatchBody(**asdict(match)) for match in matches.matches],
         receipt=_receipt(matches.receipt),
+        calibration=calibration,
         timings=_milliseconds(matches.seconds),
         checkpoint=checkpoint,
         generation=matches.generation,

@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from encoder.adapter import VectorSpace
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from index.corpus_adapter import read_corpus_adapter
 from index.data_directory import DataDirectory, open_data_directory
 
 OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -38,6 +40,10 @@ PrecisionOption = Annotated[
 ProviderOption = Annotated[
     list[str] | None, typer.Option("--provider", help="cuda, cpu, …; may be given again.")
 ]
+BlocksOption = Annotated[
+    Path | None,
+    typer.Option(help="A folder that keeps block vectors: the next run is quick."),
+]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="One for each core by default.")]
 
 
@@ -55,10 +61,17 @@ def load(
     precision: str | None,
     providers: list[str] | None,
     threads: int | None,
+    data: Path | None = None,
 ) -> Loaded:
-    """Open a checkpoint with its tokenizer and its graphs."""
+    """Open a checkpoint with its tokenizer and its graphs, adapted as `data` is."""
     opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
-    encoder = OnnxEncoder(opened, precision=precision, providers=providers, threads=threads)
+    encoder = OnnxEncoder(
+        opened,
+        precision=precision,
+        providers=providers,
+        threads=threads,
+        adapter=read_corpus_adapter(data, opened) if data else None,
+    )
     encoder.warm_up()
     return Loaded(opened, BlockTokenizer(opened), encoder)
 
@@ -70,14 +83,11 @@ def print_json(value: object) -> None:
 
 @contextmanager
 def opened(
-    data: Path, checkpoint: Checkpoint, *, read_only: bool = False
+    data: Path, space: VectorSpace | OnnxEncoder, *, read_only: bool = False
 ) -> Iterator[DataDirectory]:
     """Open a data directory for the time of a command."""
     directory = open_data_directory(
-        data,
-        fingerprint=checkpoint.fingerprint,
-        dimension=checkpoint.dimension,
-        read_only=read_only,
+        data, fingerprint=space.fingerprint, dimension=space.dimension, read_only=read_only
     )
     try:
         yield directory

@@ -2,21 +2,39 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.tokenizer import BlockTokenizer
+from index.adapted_vectors import adapt_embedded_corpus
 from index.build import build_index
 from index.corpus import read_document
+from index.corpus_adapter import ADAPTER_FILE, adapt_data_directory
+from index.data_directory import DataDirectory
+from index.document_vectors import embed_encoded_corpus
 from index.embed import embed_corpus, write_embedded_corpus
-from index.vector_index import NO_VECTOR
+from index.fusion import read_fusion
+from index.modes import (
+    DEFAULT_MODE,
+    Asked,
+    Found,
+    Mode,
+    search_hybrid,
+    search_lexical,
+    search_semantic,
+)
+from index.sqlite_store import DocumentSummary
+from service.calibration import judge_scores, open_judge
 from service.commands.common import (
     DEFAULT_DATA,
     INTERRUPTED,
     OK,
     REFUSED,
+    BlocksOption,
     CheckpointOption,
     CorpusArgument,
     DataOption,
@@ -28,27 +46,33 @@ from service.commands.common import (
     opened,
     print_json,
 )
+from service.commands.evaluation_systems import keep_blocks
 from service.console import observing, printable
 
 
 def index(
     corpus: CorpusArgument,
     data: DataOption = DEFAULT_DATA,
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="Fit the vectors to this corpus first; once.")
+    ] = False,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to go on, or to take up what has changed."""
-    loaded = load(checkpoint, precision, provider, threads)
-    with opened(data, loaded.checkpoint) as directory:
-        try:
+    try:
+        if adapt:
+            _adapt(corpus, data, load_checkpoint(checkpoint or DEFAULT_CHECKPOINT))
+        loaded = load(checkpoint, precision, provider, threads, data)
+        with opened(data, loaded.encoder) as directory:
             with observing(console) as observer:
                 report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
-        except KeyboardInterrupt:
-            console.print("stopped: the same command goes on from here")
-            raise typer.Exit(INTERRUPTED) from None
-        documents = len(directory.store)
+            documents = len(directory.store)
+    except KeyboardInterrupt:
+        console.print("stopped: the same command goes on from here")
+        raise typer.Exit(INTERRUPTED) from None
     console.print(
         f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
         f"{report.tokens_left_out} left out), {report.unchanged} unchanged, "
@@ -61,6 +85,7 @@ def match(
     file: Annotated[Path, typer.Argument(help="The document: text, Markdown, RST, HTML or PDF.")],
     data: DataOption = DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
+    mode: Annotated[Mode, typer.Option(help="By vectors, words, or both.")] = DEFAULT_MODE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
@@ -68,29 +93,31 @@ def match(
     threads: ThreadsOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
-    loaded = load(checkpoint, precision, provider, threads)
-    blocks = loaded.tokenizer(read_document(file).text)
-    with opened(data, loaded.checkpoint, read_only=True) as directory:
-        vectors = loaded.encoder.encode([blocks]).document_vectors
-        found = directory.index.search(vectors, top_k)
-        documents = directory.store.get([i for i in found.ids[0].tolist() if i != NO_VECTOR])
+    loaded = load(checkpoint, precision, provider, threads, data)
+    text = read_document(file).text
+    blocks = loaded.tokenizer(text)
+    judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
+    asked = Asked(text, loaded.encoder.encode([blocks]).document_vectors[0])
+    with opened(data, loaded.encoder, read_only=True) as directory:
+        found = _find(directory, loaded.checkpoint, asked, top_k, mode)
+        documents = directory.store.get([one.vector_id for one in found])
+    worths = judge_scores(judge, mode, [one.score for one in found])
     matches = [
-        {
-            "id": documents[vector_id].id,
-            "score": round(score, 6),
-            "title": documents[vector_id].title,
-            "metadata": dict(documents[vector_id].metadata),
-        }
-        for vector_id, score in zip(found.ids[0].tolist(), found.scores[0].tolist(), strict=True)
-        if vector_id in documents
+        {**_described(one, documents[one.vector_id]), **asdict(worth)}
+        for one, worth in zip(found, worths, strict=True)
+        if one.vector_id in documents
     ]
     if as_json:
-        print_json({"matches": matches, "receipt": asdict(blocks.receipt)})
+        receipt_and_version = {"receipt": asdict(blocks.receipt), "calibration": judge.version}
+        print_json({"matches": matches, **receipt_and_version})
         return
-    table = Table("score", "id", "title", box=None)
+    table = Table("score", "probability", "id", "title", "terms", box=None)
     for found_match in matches:
         score, name, title = (found_match[key] for key in ("score", "id", "title"))
-        table.add_row(f"{score:.4f}", printable(str(name)), printable(str(title)))
+        probability = found_match["probability"]
+        shown = "unknown" if probability is None else f"{probability:.2f}"
+        terms = " ".join(term["term"] for term in found_match["terms"])
+        table.add_row(f"{score:.4f}", shown, printable(name), printable(title), printable(terms))
     Console(markup=False).print(table)
     receipt = blocks.receipt
     console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens")
@@ -99,6 +126,10 @@ def match(
 def embed(
     corpus: CorpusArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="Fit the vectors to this corpus, as `index` does.")
+    ] = False,
+    blocks: BlocksOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
@@ -109,7 +140,46 @@ def embed(
         raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
     loaded = load(checkpoint, precision, provider, threads)
     with observing(console) as observer:
-        embedded = embed_corpus(corpus, loaded.tokenizer, loaded.encoder, observer)
+        if blocks:
+            kept = keep_blocks(corpus, blocks, loaded.encoder, observer)
+            embedded = embed_encoded_corpus(kept, loaded.encoder)
+        else:
+            embedded = embed_corpus(corpus, loaded.tokenizer, loaded.encoder, observer)
+        if adapt:
+            embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, observer)
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} refused")
     raise typer.Exit(REFUSED if embedded.refused else OK)
+
+
+def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
+    with observing(console) as observer:
+        found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), observer)
+    adapter = found.adapter
+    fitted = "was there already and is kept: fitted" if found.kept else "fitted"
+    console.print(
+        f"{data / ADAPTER_FILE}: {fitted} to {adapter.documents} documents, {len(adapter.rows)} "
+        f"words, {adapter.width} dimensions"
+    )
+
+
+def _find(
+    directory: DataDirectory, checkpoint: Checkpoint, asked: Asked, top_k: int, mode: Mode
+) -> tuple[Found, ...]:
+    if mode == "lexical":
+        return search_lexical(directory, asked, top_k).found
+    if mode == "hybrid":
+        return search_hybrid(directory, asked, top_k, read_fusion(checkpoint)).found
+    return search_semantic(directory, asked, top_k)
+
+
+def _described(found: Found, document: DocumentSummary) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "score": round(found.score, 6),
+        "title": document.title,
+        "metadata": dict(document.metadata),
+        "semantic_score": round(found.semantic, 6),
+        "lexical_score": None if found.lexical is None else round(found.lexical, 6),
+        "terms": [asdict(term) for term in found.terms],
+    }

@@ -59,8 +59,8 @@ def demo(
     corpus = data / "stdlib.jsonl"
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
-    loaded = load(None, None, None, None)
-    with opened(data, loaded.checkpoint) as directory, observing(console) as observer:
+    loaded = load(None, None, None, None, data)
+    with opened(data, loaded.encoder) as directory, observing(console) as observer:
         build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
     url = f"http://{host}:{port}"
     console.print(f"""

@@ -70,7 +70,9 @@ class SteppedEncoder:
             raise Unforeseen
         return np.array([[len(block), sum(block)] for block in blocks], dtype=np.float32)
 
-    def encode_document(self, block_vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    def encode_document(
+        self, blocks: Sequence[Sequence[int]], block_vectors: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
         if (block_vectors[:, 1] == self.fails_document).any():
             raise RuntimeError("out of memory")
         return block_vectors.mean(axis=0)

@@ -77,6 +77,21 @@ def test_index_then_match(longmatch: Run, corpus: Path) -> None:
     assert "deep/music.txt" in table.out
 
 
+def test_match_by_words_names_them(longmatch: Run, corpus: Path) -> None:
+    longmatch("index", corpus)
+    for mode in ("lexical", "hybrid"):
+        answer = longmatch("match", corpus / "rivers.md", "--mode", mode, "--json")
+        assert answer.status == 0
+        best = json.loads(answer.out)["matches"][0]
+        assert best["id"] == "rivers.md"
+        assert best["lexical_score"] == pytest.approx(1.0, abs=1e-4)
+        assert {"stones", "water"} <= {term["term"] for term in best["terms"]}
+        assert "stones" in longmatch("match", corpus / "rivers.md", "--mode", mode).out
+    refused = longmatch("match", corpus / "rivers.md", "--mode", "fuzzy")
+    assert refused.status == 2
+    assert all(mode in refused.err for mode in ("semantic", "lexical", "hybrid"))
+
+
 def test_index_again_encodes_nothing(longmatch: Run, corpus: Path) -> None:
     longmatch("index", corpus)
     assert "0 encoded (0 tokens, 0 left out), 3 unchanged" in longmatch("index", corpus).err
@@ -242,9 +257,9 @@ def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path
     recipe = write_recipe(tmp_path)
     made = tmp_path / "made"
     longmatch("create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
-    assert longmatch("export", made, "--precision", "fp16").status == 0
+    assert longmatch("export", made, "--precision", "fp32").status == 0
     manifest = json.loads((made / "manifest.json").read_text())
-    assert {name.split("/")[0] for name in manifest["files"] if "/" in name} == {"int8", "fp16"}
+    assert {name.split("/")[0] for name in manifest["files"] if "/" in name} == {"int8", "fp32"}
 
 
 def test_control_characters_do_not_reach_the_terminal(longmatch: Run, tmp_path: Path) -> None:

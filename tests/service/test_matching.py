@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from index.document import Document
+from service.calibration import Bounds
 from service.encoding import PointedText
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, InvalidInputError, OverloadedError
@@ -87,9 +88,9 @@ def test_as_many_come_as_were_asked_for(holding: Engine, top_k: int) -> None:
 def test_no_match_is_under_min_score(holding: Engine) -> None:
     (everything,) = ask(holding, stored("ants"))
     middle = everything.matches[1].score
-    (some,) = ask(holding, stored("ants"), min_score=middle)
+    (some,) = ask(holding, stored("ants"), bounds=Bounds(min_score=middle))
     assert ids(some) == ids(everything)[:2]
-    (none,) = ask(holding, stored("ants"), min_score=1.0)
+    (none,) = ask(holding, stored("ants"), bounds=Bounds(min_score=1.0))
     assert ids(none) == []
 
 

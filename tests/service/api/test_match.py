@@ -31,7 +31,10 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     answer = response.json()
     assert [match["id"] for match in answer["matches"]] == ["bees", "ants"]
     best = answer["matches"][0]
-    assert best.keys() == {"id", "score", "title", "metadata"}
+    assert best.keys() == {
+        "id", "score", "title", "metadata", "semantic_score", "lexical_score", "terms",
+        "probability", "false_positive_rate",
+    }  # fmt: skip
     assert best["title"] == "Bees"
     assert best["metadata"] == {"letters": 4}
     assert best["score"] == pytest.approx(1, abs=1e-4)

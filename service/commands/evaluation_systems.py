@@ -1,0 +1,170 @@
+"""What `evaluate` measures: the systems of a run, and the questions they are asked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from encoder.archive_key import KEY, read_key
+from encoder.checkpoint import Checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from index.adapted_vectors import adapt_vectors
+from index.anchors import LEXICAL, block_anchors, lexical_anchors
+from index.block_anchors import CorpusBlocks
+from index.corpus import read_texts
+from index.embed import EmbeddedCorpus
+from index.encoded_corpus import EncodedCorpus, encode_corpus
+from index.fusion import read_fusion
+from index.mode_systems import hybrid_system, lexical_system
+from index.modes import Mode
+from index.observer import Observer
+from index.pairs import Pair, find_pairs
+from index.qrels import Qrels
+from index.quality import PairQuestion, Retrieval
+from index.systems import System, vector_system
+from index.vector_index import Float32, Int64
+
+SEMANTIC, ADAPTED, ADAPTED_HYBRID = "semantic", "adapted", "adapted hybrid"
+OWN: Mapping[Mode, tuple[str, ...]] = {
+    "semantic": (SEMANTIC,),
+    "lexical": (SEMANTIC, "lexical"),
+    "hybrid": (SEMANTIC, "lexical", "hybrid"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The vectors of the corpus and of the queries.
+
+    Attributes:
+        corpus: N documents.
+        queries: the same object where the queries are documents of the corpus.
+    """
+
+    corpus: EmbeddedCorpus
+    queries: EmbeddedCorpus
+
+    @property
+    def first_query(self) -> int:
+        """The row of the first query, as systems count them."""
+        return 0 if self.queries is self.corpus else len(self.corpus.ids)
+
+    @property
+    def all_vectors(self) -> Float32:
+        """Vectors of all rows: of the documents, then of queries that are none."""
+        if self.queries is self.corpus:
+            return self.corpus.vectors
+        return np.concatenate([self.corpus.vectors, self.queries.vectors])
+
+
+def own_names(mode: Mode, *, adapt: bool) -> tuple[str, ...]:
+    """Return the names of the systems that `own_systems` makes."""
+    adapted = {"hybrid": (ADAPTED, ADAPTED_HYBRID)}.get(mode, (ADAPTED,)) if adapt else ()
+    return (*OWN[mode], *adapted)
+
+
+def own_systems(
+    known: Known,
+    checkpoint: Checkpoint,
+    mode: Mode,
+    files: Sequence[Path],
+    adapting: Observer | None = None,
+) -> Iterator[System]:
+    """Make the systems of Longmatch itself, those that `own_names` names.
+
+    Args:
+        known: whose documents they score.
+        checkpoint: whose vectors and whose fusion rule.
+        mode: what is measured, with all that it is made of.
+        files: the corpus, then the queries where they are none of its documents.
+        adapting: hears of the fit of an adapter to the corpus; nothing is adapted without it.
+
+    Raises:
+        CorpusError: a text is missing, nothing can be fitted, or an extra is not installed.
+        CheckpointError: the fusion rule is damaged.
+    """
+    settings = f"document vectors of {checkpoint.name}"
+    number = len(known.corpus.ids)
+    semantic = vector_system(SEMANTIC, settings, known.all_vectors, number)
+    yield semantic
+    texts = _all_texts(known, files) if mode != SEMANTIC or adapting else []
+    bases = {"hybrid": semantic}
+    if adapting:
+        vectors = adapt_vectors(known.all_vectors, texts, number, checkpoint, adapting)
+        bases[ADAPTED_HYBRID] = vector_system(
+            ADAPTED, f"{settings}, adapted to the corpus", vectors, number
+        )
+        yield bases[ADAPTED_HYBRID]
+    if mode != SEMANTIC:
+        lexical = lexical_system(texts, number)
+        yield lexical
+        if mode == "hybrid":
+            rule = read_fusion(checkpoint)
+            for name, base in bases.items():
+                yield replace(hybrid_system(base, lexical, rule), name=name)
+
+
+def anchor_systems(
+    names: Sequence[str], known: Known, files: Sequence[Path], blocks: CorpusBlocks | None
+) -> Iterator[System]:
+    """Make the named anchors.
+
+    Args:
+        names: of anchors.
+        known: whose documents they score.
+        files: the corpus, then the queries where they are none of its documents.
+        blocks: for the anchors that read block vectors.
+
+    Raises:
+        CorpusError: a text is missing, the corpus is too small, an extra is not installed.
+    """
+    if any(name in LEXICAL for name in names):
+        yield from lexical_anchors(names, _all_texts(known, files), len(known.corpus.ids))
+    if blocks is not None:
+        yield from block_anchors(names, blocks)
+
+
+def _all_texts(known: Known, files: Sequence[Path]) -> list[str]:
+    texts = read_texts(files[0], known.corpus.ids)
+    for queries in files[1:]:
+        texts += read_texts(queries, known.queries.ids)
+    return texts
+
+
+def keep_blocks(
+    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer
+) -> EncodedCorpus:
+    """Open the block vectors of a corpus in a directory; what is missing there is encoded.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or another process encodes there.
+        ArchiveError: the directory is damaged, or another encoder made it.
+    """
+    # An archive may hold more blocks of a document than this checkpoint reads.
+    limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
+    return encode_corpus(corpus, directory, encoder, observer, limit)
+
+
+def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieval:
+    """Ask for the relevant documents of the wanted queries that have judgements."""
+    names = known.queries.ids
+    rows = [row for row, name in enumerate(names) if name in wanted and name in qrels]
+    return Retrieval(
+        ids=known.corpus.ids,
+        query_ids=tuple(names[row] for row in rows),
+        rows=np.array(rows, dtype=np.int64) + known.first_query,
+        tokens=known.queries.tokens[rows],
+        qrels=qrels,
+    )
+
+
+def pair_question(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> PairQuestion:
+    """Ask for the labels of pairs; `valid` is empty where there are no others to choose on.
+
+    Raises:
+        CorpusError: naming a document of a pair that the corpus does not have.
+    """
+    found = find_pairs(pairs, corpus.ids)
+    tokens: Int64 = np.maximum(corpus.tokens[found.sources], corpus.tokens[found.targets])
+    return PairQuestion(found, find_pairs(valid, corpus.ids) if valid else None, tokens)
