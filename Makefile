@@ -33,10 +33,13 @@ check-deploy: $(VENV)/testing
 bench: $(VENV)/testing
 	for name in encoder index load; do $(BIN)/python -m benchmarks.bench_$$name || exit 1; done
 
-# Make the checkpoint that ships again; BERT is a folder or the name of one on the hub.
+# Make the checkpoint that ships again: BERT is a folder or the name of one on the hub, DATA a folder
+# with the corpora proposals and wikispeedia (docs/training.md says what is in one).
 checkpoint: $(VENV)/testing
 	$(BIN)/longmatch create-checkpoint encoder/recipes/smith-minilm-l6.toml --bert $(BERT) \
-		--output encoder/checkpoints/smith-minilm-l6 --precision int8
+		--output build/start --precision int8
+	$(BIN)/longmatch train general --checkpoint build/start --output build/smith-minilm-l6 \
+		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --work build/work
 
 # Pin the newest versions of everything, for every platform.
 constraints: $(VENV)/testing

@@ -6,15 +6,25 @@ from typing import Any
 
 import typer
 
-from benchmarks import bench_encoder, bench_index, bench_load
+from benchmarks import (
+    ablation_table,
+    bench_calibration,
+    bench_encoder,
+    bench_index,
+    bench_load,
+    bench_quality,
+)
 from benchmarks.common import RESULTS
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "quality": bench_quality.table,
+    "calibration": bench_calibration.table,
     "encoder": bench_encoder.table,
     "encoder-quality": bench_encoder.table,
     "load": bench_load.table,
     "load-patient": bench_load.table,
     "index": bench_index.table,
+    "ablation": ablation_table.table,
 }
 
 

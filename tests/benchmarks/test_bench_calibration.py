@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from benchmarks.bench_calibration import MAPS, Stated, diagram, measure, table, try_threshold
+
+
+def drawn(count: int, *, shift: float, seed: int) -> Stated:
+    """Draw labels of known probability; the first map states it, the second one that is off."""
+    random = np.random.default_rng(seed)
+    truth = random.uniform(0.2, 0.7, count)
+    labels = (random.random(count) < truth).astype(np.int64)
+    return Stated({MAPS[0]: truth, MAPS[1]: truth + shift}, labels)
+
+
+def test_errors_are_measured_for_all_pairs_and_for_each_corpus() -> None:
+    found = measure({"a": drawn(4_000, shift=0.3, seed=1), "b": drawn(400, shift=0.0, seed=2)})
+    right, wrong = found[MAPS[0]], found[MAPS[1]]
+    assert right["pooled"]["pairs"] == 4_400
+    assert right["pooled"]["equal_mass"] < 0.04
+    assert wrong["a"]["equal_mass"] == pytest.approx(0.3, abs=0.03)
+    assert wrong["b"] == right["b"]
+    assert wrong["pooled"]["equal_mass"] > wrong["corpora alike"]["equal_mass"] > 0.1
+    assert right["b"]["equal_mass_of_perfect"] > right["a"]["equal_mass_of_perfect"]
+
+
+def test_the_diagram_has_all_pairs() -> None:
+    bins = diagram(
+        {"a": drawn(300, shift=0.0, seed=1), "b": drawn(200, shift=0.0, seed=2)}, "score"
+    )
+    assert sum(one.pairs for one in bins) == 500
+    stated = [one.probability for one in bins]
+    assert stated == sorted(stated)
+
+
+def test_a_threshold_is_tried_on_other_pairs_and_laid_out() -> None:
+    vectors = np.random.default_rng(1).normal(size=(1_500, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    tried = try_threshold(vectors)
+    assert tried["documents"] == 1_500
+    assert 0.005 < tried["fresh_pairs"] < 0.02
+    assert 0.005 < tried["unseen_documents"] < 0.02
+    assert tried["fresh_pairs"] != 0.01
+    record = {
+        "results": {
+            "calibration_error": measure({"papers": drawn(300, shift=0.0, seed=1)}),
+            "false_positives": {"papers": tried},
+        }
+    }
+    shown = table(record)
+    assert f"{tried['fresh_pairs']:.2%}" in shown
+    assert shown.count("papers") == 3
