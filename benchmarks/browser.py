@@ -10,6 +10,8 @@ from benchmarks.devtools_pipe import BrowserError, DevToolsPipe, Message
 
 _PATIENCE = 60.0  # seconds for an answer: the machine may be busy
 _POLL = 0.02
+# Of the keys that do what they do by their number and not by their name.
+_KEY_CODES = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40}
 
 
 class Browser:
@@ -24,12 +26,21 @@ class Browser:
         self._pipe = DevToolsPipe()
         self._number = 0
         self._session: str | None = None
+        try:
+            self._begin()
+            self.resize(width, height)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Make a page and have it report what happens in it."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.resize(width, height)
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def __enter__(self) -> Self:
         return self
@@ -95,9 +106,10 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Press and release a key, named as KeyboardEvent.key names it."""
-        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, **text)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
+        named = {"key": key, "code": key, "windowsVirtualKeyCode": _KEY_CODES.get(key, 0)}
+        typed = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **named, **typed)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def click(self, selector: str) -> None:
         """Click in the middle of the first box of the first element that is selected."""

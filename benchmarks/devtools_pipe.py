@@ -1,4 +1,4 @@
-"""A headless Chromium as a process that is told what to do over a pipe (--remote-debugging-pipe)."""
+"""A headless Chromium as a process that takes its commands from a pipe."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class DevToolsPipe:
         self._read, theirs_out = os.pipe()
         # Chromium reads descriptor 3 and writes descriptor 4.
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *command],
+            ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", *command],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
