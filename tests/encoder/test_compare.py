@@ -189,7 +189,7 @@ def test_a_part_that_was_not_read_by_the_encoder_is_still_compared_by_words() ->
         text, whole.vector, *beginning, whole.words, whole.sentences, whole.sections
     )
     found = compare_texts(short, read(f"{prose(100, 2)} {text[-800:]}"))
-    assert found.left_coverage > 0.25
+    assert found.left_coverage > 0.2
     assert np.isfinite(found.section_scores).all()
 
 
