@@ -62,4 +62,4 @@ def test_a_page_for_no_folder_is_refused_before_the_work(files: tuple[Path, Path
     page = files[0].parent / "missing" / "report.html"
     result = CliRunner().invoke(app, ["compare", *map(str, files), "--html", str(page)])
     assert result.exit_code == 2
-    assert "is not a folder" in result.output
+    assert "Invalid value for --html" in result.output
