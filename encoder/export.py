@@ -26,6 +26,7 @@ from encoder.checkpoint import (
     DOCUMENT_GRAPH,
     PARITY,
     PRECISIONS,
+    SKETCH,
     TERMS,
     Checkpoint,
     load_checkpoint,
@@ -188,7 +189,8 @@ def _export_document_encoder(model: Smith, path: Path) -> None:
     }
     shapes = {"block_vectors": shape, "block_mask": shape}
     if config.term_features:
-        inputs["term_features"] = torch.rand(2, config.term_features)
+        width = config.term_features + config.sketch_dimension
+        inputs["term_features"] = torch.rand(2, width)
         shapes["term_features"] = {0: documents}
     _export(model.document_encoder, inputs, shapes, "document_vectors", path)
 
@@ -235,7 +237,7 @@ def _quiet() -> Iterator[None]:
 
 def _stage(checkpoint: Checkpoint, staging: Path) -> Checkpoint:
     """Make a checkpoint of the directory that has the new graphs."""
-    for name in ("config.json", "tokenizer.json", "manifest.json", TERMS):
+    for name in ("config.json", "tokenizer.json", "manifest.json", TERMS, SKETCH):
         if (checkpoint.directory / name).exists():
             shutil.copy(checkpoint.directory / name, staging / name)
     write_manifest(staging)

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.adapter import BUCKETS, Adapter, adapter_vocabulary, count_words
+from encoder.adapter import BUCKETS, Adapter, adapter_vocabulary
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
-from encoder.terms import Float32, Int64, Terms, TermTable, quantise_term_table
+from encoder.terms import Float32, Int64, Terms, TermTable, count_words, quantise_term_table
 from encoder.tokenizer import BlockTokenizer
 from index.corpus import count_documents, read_corpus
 from index.document import Document

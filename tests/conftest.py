@@ -12,13 +12,14 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint
 from encoder.create import Recipe, create_checkpoint
 from encoder.export import export_checkpoint
 from encoder.golden_texts import GOLDEN_TEXTS
-from encoder.term_channel import TermChannel
-from encoder.terms import read_term_vocabulary
+from encoder.sketch import TermSketch
+from encoder.term_channel import TermChannel, new_sketch_vocabulary
+from encoder.terms import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from encoder.training.output import write_trained
 from encoder.training.recipe_file import parse_training_recipe
 from encoder.training.term_model import open_model
-from encoder.training.term_table import fit_term_table
+from encoder.training.term_table import fit_term_table, term_weights
 
 TINY = Recipe(
     name="tiny",
@@ -111,6 +112,7 @@ def tiny_checkpoint(tiny_weights: Checkpoint) -> Path:
 def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the tiny checkpoint grown a term channel, with all graphs; as above."""
     terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
+    terms |= {"sketch": 8}
     objectives = [{"kind": "halves"}]
     recipe = parse_training_recipe(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
@@ -118,7 +120,13 @@ def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactor
     tokenizer = BlockTokenizer(tiny_weights)
     vocabulary = read_term_vocabulary(open_tokenizer(tiny_weights), recipe.terms.buckets)
     corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
-    channel = TermChannel(vocabulary, fit_term_table([corpus], vocabulary.rows, recipe.terms, 0))
+    words = new_sketch_vocabulary(tiny_weights)
+    whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
+    channel = TermChannel(
+        vocabulary,
+        fit_term_table([corpus], vocabulary.rows, recipe.terms, 0),
+        TermSketch(words, term_weights([whole], words.rows), recipe.terms.sketch),
+    )
     model = open_model(tiny_weights, recipe, channel)
     directory = tmp_path_factory.mktemp("terms") / "tiny-terms"
     written = write_trained(model, channel, tiny_weights, directory, "tiny-terms")

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 from encoder.checkpoint import (
     CONFIG,
+    SKETCH,
     TERMS,
     TOKENIZER,
     WEIGHTS,
@@ -20,6 +21,7 @@ from encoder.checkpoint import (
 )
 from encoder.errors import CheckpointError
 from encoder.models.smith import Smith
+from encoder.sketch import write_term_sketch
 from encoder.term_channel import TermChannel
 from encoder.terms import write_term_table
 from encoder.training.masking import Vocabulary
@@ -50,7 +52,10 @@ def write_trained(
             "term_features": model.config.term_dimension,
             "term_dimension": model.config.term_dimension,
             "term_buckets": model.config.term_buckets,
+            "sketch_dimension": model.config.sketch_dimension,
         }
+        if channel.sketch.dimension:
+            write_term_sketch(directory / SKETCH, channel.sketch)
     weights = {
         key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()
     }

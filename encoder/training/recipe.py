@@ -106,6 +106,8 @@ class TermRecipe:
         power: of the singular values that the dimensions of the span are divided by.
         documents: that the span is fitted on, at most.
         balance: the weight of the blocks beside the terms, to begin with.
+        sketch: dimensions of a sketch of all words beside these, which is not learned; 0 for none.
+        sketch_balance: the weight of the sketch beside the terms; training does not change it.
     """
 
     dimension: int = 0
@@ -116,6 +118,8 @@ class TermRecipe:
     power: float = 0.25
     documents: int = 6_000
     balance: float = 0.6
+    sketch: int = 0
+    sketch_balance: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ _AT_LEAST_ONE = frozenset(
 )
 _SHARES = frozenset({"share", "dropout"})
 _ABOVE_ZERO = frozenset(
-    {"share", "temperature", "teacher_temperature", "amplifier", "gradient_clip", "balance"}
+    {"share", "temperature", "teacher_temperature", "amplifier", "gradient_clip"}
+    | {"balance", "sketch_balance"}
 )
 
 
@@ -151,6 +152,8 @@ def _check_whole(recipe: TrainingRecipe) -> None:
 def _check_terms(terms: TermRecipe) -> None:
     """Check that the dimensions of a term channel have something to begin as."""
     if not terms.dimension:
+        if terms.sketch:
+            raise TrainingRecipeError("terms.sketch stands beside terms.dimension, which is 0")
         return
     if terms.residual_dimension > terms.dimension:
         raise TrainingRecipeError("terms.residual_dimension is part of terms.dimension: not above")

@@ -9,21 +9,28 @@ import torch
 from numpy.typing import NDArray
 
 from encoder.block_archive import BlockArchive
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import SKETCH, Checkpoint
 from encoder.create import load_model
 from encoder.durable_files import put_in_place
 from encoder.models.smith import Smith, SmithConfig
-from encoder.term_channel import TermChannel, open_term_channel
+from encoder.sketch import TermSketch, read_term_sketch, write_term_sketch
+from encoder.term_channel import (
+    TermChannel,
+    new_sketch_vocabulary,
+    no_sketch,
+    open_term_channel,
+)
 from encoder.terms import (
     Terms,
     TermVocabulary,
+    count_words,
     read_term_table,
     read_term_vocabulary,
     write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
 from encoder.training.recipe import TermRecipe, TrainingRecipe
-from encoder.training.term_table import begin_as_terms, fit_term_table
+from encoder.training.term_table import begin_as_terms, fit_term_table, term_weights
 
 
 def read_or_fit_channel(
@@ -40,7 +47,7 @@ def read_or_fit_channel(
         recipe: says how large a new one is.
         archives: of the corpora.
         rows: of each, those of the documents to fit a new one on.
-        kept: the file that a new table is kept in for a run that is resumed.
+        kept: the file that a new table is kept in for a run that is resumed; a sketch beside it.
 
     Raises:
         EncoderError: there are too few documents to fit one on.
@@ -61,7 +68,31 @@ def read_or_fit_channel(
         partial = kept.with_name(kept.name + ".partial")
         write_term_table(partial, table)
         put_in_place(partial, kept)
-    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)))
+    sketch = _read_or_fit_sketch(start, recipe, archives, rows, kept.with_name(SKETCH))
+    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), sketch)
+
+
+def _read_or_fit_sketch(
+    start: Checkpoint,
+    recipe: TrainingRecipe,
+    archives: Sequence[BlockArchive],
+    rows: Sequence[NDArray[np.int64]],
+    kept: Path,
+) -> TermSketch:
+    if not recipe.terms.sketch:
+        return no_sketch()
+    vocabulary = new_sketch_vocabulary(start)
+    if not kept.exists():
+        corpora = [
+            [count_words(vocabulary, archive.blocks(int(row))) for row in some]
+            for archive, some in zip(archives, rows, strict=True)
+            if len(some)
+        ]
+        weights = term_weights(corpora, vocabulary.rows)
+        partial = kept.with_name(kept.name + ".partial")
+        write_term_sketch(partial, TermSketch(vocabulary, weights, recipe.terms.sketch))
+        put_in_place(partial, kept)
+    return read_term_sketch(kept.read_bytes(), str(kept), vocabulary, recipe.terms.sketch)
 
 
 def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Smith:
@@ -87,10 +118,11 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
 def _with_channel(config: SmithConfig, terms: TermRecipe, features: int) -> SmithConfig:
     return replace(
         config,
-        dimension=config.dimension + terms.dimension,
+        dimension=config.dimension + terms.dimension + terms.sketch,
         term_features=features,
         term_dimension=terms.dimension,
         term_buckets=terms.buckets,
+        sketch_dimension=terms.sketch,
     )
 
 
