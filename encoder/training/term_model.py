@@ -1,4 +1,4 @@
-"""The model that training works on: the start, given a term channel where the recipe says so."""
+"""The model that training works on: the start, with a new term channel where the recipe says so."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,6 +32,10 @@ from encoder.tokenizer import open_tokenizer
 from encoder.training.recipe import TermRecipe, TrainingRecipe
 from encoder.training.term_table import begin_as_terms, fit_term_table, term_weights
 
+_OF_CHANNEL = frozenset(
+    {"term_projection.weight", "term_projection.bias", "balance", "sketch_balance"}
+)
+
 
 def read_or_fit_channel(
     start: Checkpoint,
@@ -43,7 +47,8 @@ def read_or_fit_channel(
     """Return the term channel that the model is trained with.
 
     Args:
-        start: whose own channel is used where it has one.
+        start: whose own channel is used where the recipe asks for none, or where it has one and
+            there are too few documents to fit another.
         recipe: says how large a new one is.
         archives: of the corpora.
         rows: of each, those of the documents to fit a new one on.
@@ -54,7 +59,8 @@ def read_or_fit_channel(
         CheckpointError: the table of the start or of the run is damaged.
     """
     channel = open_term_channel(start)
-    if channel.table.width or not recipe.terms.dimension:
+    too_few = sum(map(len, rows)) <= recipe.terms.span
+    if not recipe.terms.dimension or (channel.table.width and too_few):
         return channel
     vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
     if not kept.exists():
@@ -96,7 +102,7 @@ def _read_or_fit_sketch(
 
 
 def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Smith:
-    """Load the model of the start, with a term channel where it is to be given one.
+    """Load the model of the start, with a new term channel where it is to be given one.
 
     Raises:
         CheckpointError: the start has no weights, or they do not fit its configuration.
@@ -104,13 +110,18 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     model = load_model(start)
     terms = recipe.terms
     config = replace(model.config, dropout=recipe.dropout)
-    grow = model.config.term_features != channel.table.width
-    if grow:
+    new = not _same(open_term_channel(start), channel)
+    if new:
         config = _with_channel(config, terms, channel.table.width)
     torch.manual_seed(recipe.seed)
     grown = Smith(config)
-    grown.load_state_dict(model.state_dict(), strict=not grow)
-    if grow:
+    kept = {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if not new or name.removeprefix("document_encoder.") not in _OF_CHANNEL
+    }
+    grown.load_state_dict(kept, strict=not new)
+    if new:
         begin_as_terms(grown.document_encoder, terms, recipe.seed)
     return grown.eval()
 
@@ -118,11 +129,17 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
 def _with_channel(config: SmithConfig, terms: TermRecipe, features: int) -> SmithConfig:
     return replace(
         config,
-        dimension=config.dimension + terms.dimension + terms.sketch,
+        dimension=config.block_part + terms.dimension + terms.sketch,
         term_features=features,
         term_dimension=terms.dimension,
         term_buckets=terms.buckets,
         sketch_dimension=terms.sketch,
+    )
+
+
+def _same(one: TermChannel, other: TermChannel) -> bool:
+    return (one.width, one.vocabulary.rows) == (other.width, other.vocabulary.rows) and bool(
+        np.array_equal(one.table.vectors, other.table.vectors)
     )
 
 

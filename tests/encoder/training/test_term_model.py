@@ -116,11 +116,31 @@ def test_only_the_named_documents_of_each_corpus_are_read(
     assert (channel.table.weights[unread] == rarest).all()
 
 
+@pytest.mark.parametrize("documents", [4, 5])
+def test_a_new_channel_takes_the_place_of_the_old_where_documents_suffice(
+    tiny_terms: Path, archive: BlockArchive, tmp_path: Path, documents: int
+) -> None:
+    start = load_checkpoint(tiny_terms)
+    asked = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "sketch": 5})
+    rows = [np.arange(documents)]
+    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
+    model, own = open_model(start, asked, channel), load_model(start)
+    if documents == 4:  # as many as the span has dimensions: too few
+        assert model.config == own.config
+        return
+    assert model.config.dimension == own.config.block_part + 6 + 5
+    assert channel.features(archive.blocks(1)).shape == (4 + 8 + 5,)
+    projection = "document_encoder.projection.weight"
+    assert torch.equal(model.state_dict()[projection], own.state_dict()[projection])
+    written = write_trained(model, channel, start, tmp_path / "written", "again")
+    assert open_term_channel(written).features(archive.blocks(1)).shape == (6 + 5,)
+
+
 def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path
 ) -> None:
     start = load_checkpoint(tiny_terms)
-    asked, kept = recipe(terms=TERMS), tmp_path / "terms.npz"
+    asked, kept = recipe(), tmp_path / "terms.npz"
     channel = read_or_fit_channel(start, asked, [archive], [np.arange(5)], kept)
     assert not kept.exists()
     own = open_term_channel(start)
