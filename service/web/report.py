@@ -79,7 +79,9 @@ def render_report(
         rows=_rows(passages, left_text, left, right),
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
-        matrix=draw_matrix(comparison.section_scores),
+        matrix=draw_matrix(
+            comparison.section_scores, comparison.left_sections, comparison.right_sections
+        ),
     )
 
 
@@ -114,12 +116,12 @@ def _template() -> Template:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage; only all of it is "100%", only nothing "0%"."""
+    """Return a share as a percentage; only all of it is "100 %", only nothing "0 %"."""
     if 0 < share < 0.01:
-        return "<1%"
+        return "<1\N{NO-BREAK SPACE}%"
     if 0.99 < share < 1:
-        return ">99%"
-    return f"{share:.0%}"
+        return ">99\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
 
 
 def _finalize(value: object) -> object:
