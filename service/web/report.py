@@ -137,7 +137,7 @@ def _rows(
         ListedPassage(
             kind=passage.kind,
             score=passage.score,
-            excerpt=" ".join(text[passage.left.start : passage.left.end][:_EXCERPT].split()),
+            excerpt=_excerpt(text[passage.left.start : passage.left.end]),
             left_range=left_range,
             right_range=right_range,
         )
@@ -145,6 +145,15 @@ def _rows(
             passages, left.ranges, right.ranges, strict=True
         )
     ]
+
+
+def _excerpt(passage: str) -> str:
+    """Return how a passage begins, on one line; cut between words where it has any."""
+    line = " ".join(passage[: 3 * _EXCERPT].split())
+    if len(line) <= _EXCERPT:
+        return line
+    cut = line[:_EXCERPT]
+    return (cut.rpartition(" ")[0] or cut) + "…"
 
 
 def _source(name: str) -> str:
