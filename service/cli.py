@@ -7,7 +7,15 @@ from pydantic import ValidationError
 
 from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
-from service.commands import calibration, checkpoints, corpora, evaluation, serving, training
+from service.commands import (
+    calibration,
+    checkpoints,
+    comparing,
+    corpora,
+    evaluation,
+    serving,
+    training,
+)
 from service.commands.common import REFUSED, USAGE, console
 from service.console import printable
 from service.errors import ServiceError
@@ -23,6 +31,7 @@ for command in (
     corpora.index,
     serving.serve,
     corpora.match,
+    comparing.compare,
     corpora.embed,
     evaluation.evaluate,
     calibration.calibrate,

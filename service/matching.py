@@ -11,27 +11,19 @@ from encoder.blocks import Receipt
 from index.data_directory import DataDirectory
 from index.lexical_query import TermWeight
 from index.modes import DEFAULT_MODE, Asked, Mode, search_hybrid, search_lexical
+from index.sqlite_blocks import BlockVectors
 from index.sqlite_store import DocumentSummary
 from index.vector_index import NO_VECTOR, SearchResult
 from service.calibration import NO_BOUNDS, Bounds, Judge, judge_scores, refused_bounds, within
+from service.comparing import Explained, Explaining, explain
 from service.encoding import EncodedText, Float32, PointedText, encode_texts
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
+from service.sources import Query, Source, StoredQuery
 from service.threads import run_in
 
 _WIDER = 4  # how many times more candidates to ask for when too few of them could be used
-
-
-@dataclass(frozen=True, slots=True)
-class StoredQuery:
-    """Match a stored document; `pointer` says where in the request its id stands."""
-
-    pointer: str
-    document_id: str
-
-
-Query = PointedText | StoredQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +41,7 @@ class Match:
         probability: that it is a match; None where the checkpoint has no calibration for it.
         false_positive_rate: share of random pairs of the corpus that score as high; None where
             the data directory has no calibration.
+        explained: why it matches, where that was asked for.
     """
 
     id: str
@@ -60,6 +53,7 @@ class Match:
     terms: tuple[TermWeight, ...] = ()
     probability: float | None = None
     false_positive_rate: float | None = None
+    explained: Explained | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +82,7 @@ class _Sought:
     receipt: Receipt
     seconds: Mapping[Stage, float]
     itself: int = NO_VECTOR
+    blocks: BlockVectors | None = None
 
 
 async def match(
@@ -98,6 +93,7 @@ async def match(
     mode: Mode = DEFAULT_MODE,
     bounds: Bounds = NO_BOUNDS,
     strict: bool = False,
+    explaining: Explaining | None = None,
 ) -> list[Matches]:
     """Find the documents that match each query.
 
@@ -109,6 +105,7 @@ async def match(
         mode: by what documents are found and ranked: vectors, words, or both.
         bounds: give no match outside them.
         strict: refuse rather than leave a part of a text out.
+        explaining: which matches to explain; nothing is encoded for it.
 
     Raises:
         InvalidInputError: a number is over its limit, a bound cannot be kept because nothing was
@@ -116,7 +113,7 @@ async def match(
         DocumentNotFoundError: a stored document is not there.
         ServiceError: the other errors of `encode_texts`.
     """
-    _check_limits(engine, queries, top_k)
+    _check_limits(engine, queries, top_k, explaining)
     if refused := refused_bounds(engine.judge, mode, bounds):
         raise InvalidInputError(refused)
     stored = [query for query in queries if isinstance(query, StoredQuery)]
@@ -128,14 +125,39 @@ async def match(
         for query in queries
     ]
     if mode == "semantic":
-        return await run_in(engine.readers, _find_by_vectors, engine, sought, top_k, bounds)
+        found = await run_in(engine.readers, _find_by_vectors, engine, sought, top_k, bounds)
+    else:
+        found = [
+            await run_in(engine.readers, _find_by_words, engine, query, top_k, mode, bounds)
+            for query in sought
+        ]
+    if explaining is None:
+        return found
     return [
-        await run_in(engine.readers, _find_by_words, engine, query, top_k, mode, bounds)
-        for query in sought
+        await _explained(engine, query, matches, explaining)
+        for query, matches in zip(sought, found, strict=True)
     ]
 
 
-def _check_limits(engine: Engine, queries: Sequence[Query], top_k: int) -> None:
+async def _explained(
+    engine: Engine, query: _Sought, found: Matches, explaining: Explaining
+) -> Matches:
+    """Explain the first matches of a query."""
+    started = time.perf_counter()
+    blocks = query.blocks
+    if query.itself != NO_VECTOR:
+        stored = await run_in(engine.readers, engine.data.store.block_vectors, [query.itself])
+        blocks = stored.get(query.itself)
+    source = Source(None, "", query.text, query.vector, blocks, query.receipt)
+    explained = await explain(engine, source, [match.id for match in found.matches], explaining)
+    matches = tuple(replace(match, explained=explained.get(match.id)) for match in found.matches)
+    seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
+    return replace(found, matches=matches, seconds=seconds)
+
+
+def _check_limits(
+    engine: Engine, queries: Sequence[Query], top_k: int, explaining: Explaining | None
+) -> None:
     refused = []
     limit = engine.settings.max_queries_per_request
     if len(queries) > limit:
@@ -143,12 +165,16 @@ def _check_limits(engine: Engine, queries: Sequence[Query], top_k: int) -> None:
     limit = engine.settings.max_top_k
     if not 1 <= top_k <= limit:
         refused.append(FieldError("#/top_k", f"must be from 1 to {limit}", limit))
+    limit = engine.settings.max_explained_matches
+    if explaining is not None and min(explaining.matches, top_k) * len(queries) > limit:
+        detail = f"asks for more than {limit} explanations in one request"
+        refused.append(FieldError("#/explain", detail, limit))
     if refused:
         raise InvalidInputError(refused)
 
 
 def _sought_text(query: PointedText, read: EncodedText) -> _Sought:
-    return _Sought(query.text, read.vector, read.receipt, read.seconds)
+    return _Sought(query.text, read.vector, read.receipt, read.seconds, blocks=read.blocks)
 
 
 def _find_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list[_Sought]:

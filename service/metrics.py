@@ -14,7 +14,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-Stage = Literal["tokenize", "queue", "encode", "search", "lexical", "fetch", "store"]
+Stage = Literal["tokenize", "queue", "encode", "search", "lexical", "fetch", "explain", "store"]
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
 DURATION_BUCKETS = (

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body
 
+from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, EngineDep, JSONBody
 from service.api.openapi import json_example, problem_responses
 from service.api.problems import (
@@ -42,6 +43,10 @@ REQUESTS = {
         "summary": "Only what is likely to match",
         "value": {"text": "Ant colonies find short paths. …", "min_probability": 0.8},
     },
+    "explain": {
+        "summary": "With the reasons of the first matches",
+        "value": {"id": "articles/ants", "explain": {"matches": 3, "passages": 10}},
+    },
     "strict": {
         "summary": "Refuse rather than leave a part out",
         "value": {"text": "A whole book. …", "strict": True},
@@ -59,13 +64,14 @@ ANSWER = {
             "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
             "probability": 0.97,
             "false_positive_rate": 0.0004,
+            "explanation": EXPLANATION,
         }
     ],
     "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
     "timings": {
         **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},
-        **{"lexical": 3.2, "search": 0.4, "fetch": 0.3},
+        **{"lexical": 3.2, "search": 0.4, "fetch": 0.3, "explain": 8.9},
     },
     "checkpoint": "smith-minilm-l6",
     "generation": 3,
@@ -92,7 +98,8 @@ async def post_match(
 
     The score is the cosine of the two document vectors in semantic mode, that of the words in
     lexical mode, and a weighted mean of both in hybrid mode, where every match names the terms that
-    the documents share. The receipt says how much of the document was read by the encoder and what
+    the documents share. With `explain` the first matches say why they match: nothing is encoded
+    for it. The receipt says how much of the document was read by the encoder and what
     was left out; its words are all read.
     """
     found = await match(
@@ -102,6 +109,7 @@ async def post_match(
         mode=request.mode,
         bounds=request.to_bounds(),
         strict=request.strict,
+        explaining=request.to_explaining(),
     )
     name, calibration = engine.checkpoint.name, engine.judge.version
     answers = [match_response(matches, name, calibration) for matches in found]

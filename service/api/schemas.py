@@ -1,16 +1,18 @@
 """Requests and answers of the API. Limits that are settings are checked behind it, not here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
+from encoder.alignment import MAX_PASSAGES
 from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DocumentError
 from index.modes import DEFAULT_MODE, Mode
 from index.sqlite_store import StoredDocument
+from service.api.comparison_bodies import ComparisonBody, comparison_body
 from service.api.fields import (
     Body,
     Characters,
@@ -23,11 +25,13 @@ from service.api.fields import (
     optional,
 )
 from service.calibration import Bounds
+from service.comparing import Explaining
 from service.encoding import PointedText
 from service.errors import FieldError, InvalidInputError
 from service.indexing import IndexedDocuments
-from service.matching import Matches, Query, StoredQuery
+from service.matching import Match, Matches
 from service.metrics import Stage
+from service.sources import Query, StoredQuery
 
 
 class QueryBody(Body):
@@ -40,8 +44,21 @@ class QueryBody(Body):
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
-        _exactly_one(text=self.text, id=self.id)
+        exactly_one(text=self.text, id=self.id)
         return self
+
+
+class ExplainBody(Body):
+    """How much to explain."""
+
+    matches: Annotated[int, Field(ge=1)] = Field(
+        default=Explaining().matches,
+        description="How many of the first matches of each query; of all queries together at most "
+        "`max_explained_matches` (see /version).",
+    )
+    passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
+        default=Explaining().passages, description="How many passages of each, the largest ones."
+    )
 
 
 class MatchRequest(Body):
@@ -70,6 +87,11 @@ class MatchRequest(Body):
         "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
         "where the data directory has not been calibrated (`longmatch calibrate`)."
     )
+    explain: bool | ExplainBody = Field(
+        default=False,
+        description="Say of the first matches why they match: passages, sections, coverage, "
+        "relation. It is made from stored vectors: no match is encoded for it.",
+    )
     strict: bool = Field(
         default=False,
         description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
@@ -78,19 +100,25 @@ class MatchRequest(Body):
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
-        _exactly_one(text=self.text, id=self.id, queries=self.queries)
+        exactly_one(text=self.text, id=self.id, queries=self.queries)
         return self
 
     def to_bounds(self) -> Bounds:
         """Return what a match must reach."""
         return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
 
+    def to_explaining(self) -> Explaining | None:
+        """Return what to explain; None for nothing."""
+        if isinstance(self.explain, bool):
+            return Explaining() if self.explain else None
+        return Explaining(self.explain.matches, self.explain.passages)
+
     def to_queries(self) -> list[Query]:
         """Return the queries, each with the pointer to its place in the request."""
         if self.queries is None:
-            return [_query("#", self.text, self.id)]
+            return [to_query("#", self.text, self.id)]
         return [
-            _query(f"#/queries/{number}", query.text, query.id)
+            to_query(f"#/queries/{number}", query.text, query.id)
             for number, query in enumerate(self.queries)
         ]
 
@@ -179,6 +207,9 @@ class MatchBody(BaseModel):
         "Share of random pairs of the corpus that score as high; null where the data "
         "directory has not been calibrated (`longmatch calibrate`)."
     )
+    explanation: ComparisonBody | None = nullable(
+        "Why it matches, the query on the left; null where that was not asked for."
+    )
 
 
 class Answer(BaseModel):
@@ -237,10 +268,10 @@ class DocumentResponse(BaseModel):
 def match_response(matches: Matches, checkpoint: str, calibration: str | None) -> MatchResponse:
     """Shape the answer to one query."""
     return MatchResponse(
-        matches=[MatchBody(**asdict(match)) for match in matches.matches],
-        receipt=_receipt(matches.receipt),
+        matches=[_match(match) for match in matches.matches],
+        receipt=receipt_body(matches.receipt),
         calibration=calibration,
-        timings=_milliseconds(matches.seconds),
+        timings=milliseconds(matches.seconds),
         checkpoint=checkpoint,
         generation=matches.generation,
     )
@@ -251,10 +282,10 @@ def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
     return IndexResponse(
         indexed=len(indexed.documents),
         documents=[
-            IndexedBody(id=item.id, receipt=_receipt(item.receipt), unchanged=item.unchanged)
+            IndexedBody(id=item.id, receipt=receipt_body(item.receipt), unchanged=item.unchanged)
             for item in indexed.documents
         ],
-        timings=_milliseconds(indexed.seconds),
+        timings=milliseconds(indexed.seconds),
         checkpoint=checkpoint,
         generation=indexed.generation,
     )
@@ -267,26 +298,39 @@ def document_response(stored: StoredDocument, *, with_text: bool) -> DocumentRes
         id=document.id,
         title=document.title,
         metadata=dict(document.metadata),
-        receipt=_receipt(stored.receipt),
+        receipt=receipt_body(stored.receipt),
         indexed_at=stored.indexed_at,
         text=document.text if with_text else None,
     )
 
 
-def _query(place: str, text: str | None, document_id: str | None) -> Query:
+def to_query(place: str, text: str | None, document_id: str | None) -> Query:
+    """Return a text or an id with the pointer to it, given the pointer to where both stand."""
     if text is not None:
         return PointedText(f"{place}/text", text)
     return StoredQuery(f"{place}/id", str(document_id))
 
 
-def _exactly_one(**given: object) -> None:
+def exactly_one(**given: object) -> None:
+    """Refuse a body that has not exactly one of some fields."""
     if sum(value is not None for value in given.values()) != 1:
         raise ValueError(f"give exactly one of {', '.join(given)}")
 
 
-def _receipt(receipt: Receipt) -> ReceiptBody:
+def _match(match: Match) -> MatchBody:
+    explained = match.explained
+    fields = asdict(replace(match, explained=None))
+    del fields["explained"]
+    return MatchBody(
+        **fields, explanation=None if explained is None else comparison_body(explained)
+    )
+
+
+def receipt_body(receipt: Receipt) -> ReceiptBody:
+    """Shape a receipt."""
     return ReceiptBody(**asdict(receipt))
 
 
-def _milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:
+def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:
+    """Turn seconds of stages into milliseconds, to the microsecond."""
     return {stage: round(duration * 1000, 3) for stage, duration in seconds.items()}

@@ -31,7 +31,8 @@ from index.random_pairs import RandomPairs, Threshold
 from service.calibration import Bounds, Judge, judge_scores, open_judge, served_kinds
 from service.engine import open_engine
 from service.errors import InvalidInputError
-from service.matching import StoredQuery, match
+from service.matching import match
+from service.sources import StoredQuery
 
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
 MAPS = KindCalibration(

@@ -25,9 +25,10 @@ from service.indexing import (
     find_document,
     index_documents,
 )
-from service.matching import StoredQuery, match
+from service.matching import match
 from service.metrics import create_metrics
 from service.scheduler import EncodeScheduler
+from service.sources import StoredQuery
 
 
 def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:

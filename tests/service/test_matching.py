@@ -12,7 +12,8 @@ from service.encoding import PointedText
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, InvalidInputError, OverloadedError
 from service.indexing import index_documents
-from service.matching import Matches, Query, StoredQuery, match
+from service.matching import Matches, match
+from service.sources import Query, StoredQuery
 
 
 def text(content: str) -> PointedText:
