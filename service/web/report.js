@@ -12,7 +12,7 @@
     l: row.dataset.l.split(" ").map(Number),
     r: row.dataset.r.split(" ").map(Number),
     parts: [row, ribbons[index], byId(`l${index + 1}`), byId(`r${index + 1}`)],
-    kind: row.querySelector("small").textContent,
+    kind: row.querySelector("small").textContent.split(" ")[0],
   }));
   let current = -1;
 

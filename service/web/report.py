@@ -79,7 +79,9 @@ def render_report(
         rows=_rows(passages, left_text, left, right),
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
-        matrix=draw_matrix(comparison.section_scores),
+        matrix=draw_matrix(
+            comparison.section_scores, comparison.left_sections, comparison.right_sections
+        ),
     )
 
 
@@ -114,12 +116,12 @@ def _template() -> Template:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage; only all of it is "100%", only nothing "0%"."""
+    """Return a share as a percentage; only all of it is "100 %", only nothing "0 %"."""
     if 0 < share < 0.01:
-        return "<1%"
+        return "<1\N{NO-BREAK SPACE}%"
     if 0.99 < share < 1:
-        return ">99%"
-    return f"{share:.0%}"
+        return ">99\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
 
 
 def _finalize(value: object) -> object:
@@ -135,7 +137,7 @@ def _rows(
         ListedPassage(
             kind=passage.kind,
             score=passage.score,
-            excerpt=" ".join(text[passage.left.start : passage.left.end][:_EXCERPT].split()),
+            excerpt=_excerpt(text[passage.left.start : passage.left.end]),
             left_range=left_range,
             right_range=right_range,
         )
@@ -143,6 +145,15 @@ def _rows(
             passages, left.ranges, right.ranges, strict=True
         )
     ]
+
+
+def _excerpt(passage: str) -> str:
+    """Return how a passage begins, on one line; cut between words where it has any."""
+    line = " ".join(passage[: 3 * _EXCERPT].split())
+    if len(line) <= _EXCERPT:
+        return line
+    cut = line[:_EXCERPT]
+    return (cut.rpartition(" ")[0] or cut) + "…"
 
 
 def _source(name: str) -> str:
