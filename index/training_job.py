@@ -30,7 +30,7 @@ from index.validation import choose_figure, measure
 from index.vector_index import Float32
 
 if TYPE_CHECKING:
-    from encoder.models.smith import Smith
+    from encoder.models.catalogue import Model
     from encoder.training.drawing import Reader
     from encoder.training.observer import TrainingObserver
     from encoder.training.recipe import TrainingRecipe
@@ -105,7 +105,7 @@ def run_training(
     reader = _reader(job.start, data, recipe, channel)
     figure = choose_figure(data)
 
-    def validate(trained: "Smith") -> float:
+    def validate(trained: "Model") -> float:
         return measure(data, _encoding(trained, reader, recipe), figure, recipe.max_blocks)
 
     plan = TrainingPlan(
@@ -187,7 +187,7 @@ def _objectives(
     recipe: "TrainingRecipe",
     sources: Sequence[Source],
     reader: "Reader",
-    model: "Smith",
+    model: "Model",
 ) -> list[Any]:
     from encoder.training.drawing import new_objective
     from encoder.training.output import read_vocabulary
@@ -205,7 +205,7 @@ def _objectives(
 
 
 def _encoding(
-    model: "Smith", reader: "Reader", recipe: "TrainingRecipe"
+    model: "Model", reader: "Reader", recipe: "TrainingRecipe"
 ) -> Callable[[Sequence[Part]], Float32]:
     from encoder.training.drawing import encode_parts
 
@@ -217,7 +217,7 @@ def _fingerprint(start: Checkpoint, data: Sequence[TrainingCorpus]) -> str:
     return hashlib.sha256(f"{start.fingerprint} {data_fingerprint(data)}".encode()).hexdigest()
 
 
-def _load_best(model: "Smith", plan: Any, run: Path) -> None:
+def _load_best(model: "Model", plan: Any, run: Path) -> None:
     from encoder.training.optimiser import trained_parameters
     from encoder.training.state import load_best
 

@@ -12,6 +12,7 @@ from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint
 from encoder.create import load_model
 from encoder.durable_files import put_in_place
+from encoder.models.catalogue import Model, new_model
 from encoder.models.smith import Smith, SmithConfig
 from encoder.term_channel import TermChannel, open_term_channel
 from encoder.terms import (
@@ -22,6 +23,7 @@ from encoder.terms import (
     write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
+from encoder.training.errors import TrainingRecipeError
 from encoder.training.recipe import TermRecipe, TrainingRecipe
 from encoder.training.term_table import begin_as_terms, fit_term_table
 
@@ -64,22 +66,25 @@ def read_or_fit_channel(
     return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)))
 
 
-def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Smith:
+def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Model:
     """Load the model of the start, with a term channel where it is to be given one.
 
     Raises:
         CheckpointError: the start has no weights, or they do not fit its configuration.
+        TrainingRecipeError: the recipe gives a term channel to an architecture that takes none.
     """
     model = load_model(start)
     terms = recipe.terms
     config = replace(model.config, dropout=recipe.dropout)
     grow = model.config.term_features != channel.table.width
     if grow:
+        if not isinstance(config, SmithConfig):
+            raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
         config = _with_channel(config, terms, channel.table.width)
     torch.manual_seed(recipe.seed)
-    grown = Smith(config)
+    grown = new_model(config)
     grown.load_state_dict(model.state_dict(), strict=not grow)
-    if grow:
+    if grow and isinstance(grown, Smith):
         begin_as_terms(grown.document_encoder, terms, recipe.seed)
     return grown.eval()
 
