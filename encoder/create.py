@@ -1,7 +1,7 @@
 """Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from encoder.models.catalogue import (
     Model,
     ModelConfig,
     begin_as_mean,
-    fields_of,
     new_model,
 )
 
@@ -150,7 +149,7 @@ def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) ->
 
 
 def _config_of(recipe: Recipe, config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    model = fields_of(config)
+    model = asdict(config)
     for name in ("block_length", "max_blocks", "dimension"):
         del model[name]
     return {

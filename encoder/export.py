@@ -38,6 +38,7 @@ from encoder.golden_texts import GOLDEN_TEXTS
 from encoder.models.catalogue import Model
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.onnx_graph import Array
+from encoder.onnx_lstm import with_onnx_lstms
 from encoder.quality import Quality, check_quality, write_quality
 from encoder.quantise import Sample, quantise
 from encoder.term_channel import open_term_channel
@@ -191,7 +192,7 @@ def _export_document_encoder(model: Model, path: Path) -> None:
     if config.term_features:
         inputs["term_features"] = torch.rand(2, config.term_features)
         shapes["term_features"] = {0: documents}
-    _export(model.document_encoder, inputs, shapes, "document_vectors", path)
+    _export(with_onnx_lstms(model.document_encoder), inputs, shapes, "document_vectors", path)
 
 
 def _export(

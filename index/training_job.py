@@ -22,6 +22,7 @@ from index.encoded_corpus import encode_corpus
 from index.errors import CorpusError
 from index.leaks import TRAIN
 from index.observer import Observer
+from index.section_starts import find_section_starts
 from index.training_data import TrainingCorpus, data_fingerprint, read_training_data
 from index.training_draws import draw_of, find_sources
 from index.training_files import CorpusFiles, TrainingJob
@@ -66,13 +67,20 @@ def prepare_data(
 def prepare_sources(
     job: TrainingJob, data: Sequence[TrainingCorpus], observer: Observer
 ) -> list[Source]:
-    """Find the lexical neighbours of the training part of each corpus.
+    """Find the lexical neighbours of the training part of each corpus, and sections if needed.
 
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
     """
+    recipe = _read_recipe(job)
     directories = [_directory_of(job, one.files) / "neighbours" for one in data]
-    return find_sources(data, directories, _read_recipe(job).max_blocks, observer)
+    sources = find_sources(data, directories, recipe.max_blocks, observer)
+    if not any("parts" in objective.parameters for objective in recipe.objectives):
+        return sources
+    return [
+        replace(s, section_starts=find_section_starts(s.corpus, job.start, observer))
+        for s in sources
+    ]
 
 
 def run_training(

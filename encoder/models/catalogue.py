@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from encoder.models import colde, smith
 from encoder.models.colde import Colde, ColdeConfig
@@ -31,8 +30,3 @@ def begin_as_mean(model: Model) -> None:
         smith.begin_as_mean(model.document_encoder)
     else:
         colde.begin_as_mean(model.document_encoder)
-
-
-def fields_of(config: ModelConfig) -> dict[str, Any]:
-    """Return the fields of a configuration by name."""
-    return {name: getattr(config, name) for name in config.__dataclass_fields__}

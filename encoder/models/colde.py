@@ -135,7 +135,8 @@ class ChunkAttention(nn.Module):
         return output
 
     def _split(self, states: Tensor) -> Tensor:
-        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [D, A, S, H/A]
+        heads: Tensor = states.reshape(*states.shape[:2], self.heads, -1)
+        return heads.transpose(1, 2)  # [D, A, S, H/A]
 
 
 class BiLstm(nn.Module):

@@ -175,7 +175,7 @@ def _check(recipe: ObjectiveRecipe, config: ModelConfig) -> None:
         raise TrainingRecipeError(
             f"objective {recipe.name}: masked sentence blocks need SMITH's document level"
         )
-    if recipe.parameters.get("parts", 0) > config.max_sections:
+    if "parts" in recipe.parameters and recipe.number("parts") > config.max_sections:
         raise TrainingRecipeError(
             f"objective {recipe.name}: parts is above the {config.max_sections} sections that the "
             "model has embeddings for"
