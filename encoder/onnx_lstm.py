@@ -12,6 +12,10 @@ M = TypeVar("M", bound=nn.Module)
 class OnnxLstm(nn.Module):
     """Stands for an `nn.LSTM` of one layer and one direction while a graph is exported."""
 
+    weight: Tensor
+    recurrence: Tensor
+    bias: Tensor
+
     def __init__(self, lstm: nn.LSTM) -> None:
         super().__init__()
         if not lstm.batch_first or lstm.num_layers != 1 or lstm.bidirectional:
