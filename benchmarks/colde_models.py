@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.ablation_data import LONGEST, AblationData
+from benchmarks.ablation_data import AblationData
 from benchmarks.ablation_training import Run, fit, make_recipe, new_reader
-from benchmarks.colde_data import READINGS, WHOLE, Truth, parts_of, rows_of
+from benchmarks.colde_data import READ, READINGS, WHOLE, Truth, parts_of, rows_of
 from encoder.create import model_config
 from encoder.models.catalogue import Model, begin_as_mean, new_model
 from encoder.models.colde import ColdeConfig
@@ -49,7 +49,7 @@ def train_and_read(
     """Train a model and encode the corpora with it.
 
     Training reads as many blocks of a document as `tuning` says, reading then takes all up to
-    `LONGEST`, as in the paper's figure 7.
+    `READ`, as in the paper's figure 7.
 
     Returns:
         For each reading the vectors [N, dimension] of each corpus, 0 where it lacks a document.
@@ -79,7 +79,7 @@ def _config(
     common = {
         "vocabulary_size": 1,
         "block_length": data.checkpoint.block_length,
-        "max_blocks": LONGEST,
+        "max_blocks": READ,
         "hidden_size": width,
         "intermediate_size": 4 * width,
         "attention_heads": model_config(data.checkpoint).attention_heads,
@@ -93,7 +93,7 @@ def _config(
 
 
 def _encode(model: Model, data: AblationData, truths: list[Truth], reading: str) -> list[Float32]:
-    reader = new_reader(data, LONGEST)
+    reader = new_reader(data, READ)
     corpora = []
     for number, (corpus, truth) in enumerate(zip(data.corpora, truths, strict=True)):
         rows = range(len(truth.ids)) if reading == WHOLE else rows_of(truth)
