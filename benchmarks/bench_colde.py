@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.ablation_data import NDCG, PAIR_MEASURES, find_folders, read_data
+from benchmarks.ablation_data import NDCG, PAIR_MEASURES, find_folders
 from benchmarks.ablation_training import tokens_read
-from benchmarks.colde_data import WHOLE, Answers, read_truths
+from benchmarks.colde_data import WHOLE, Answers, read_corpora, read_truths
 from benchmarks.colde_models import Planned
 from benchmarks.colde_plan import BOTH, REFERENCE, Size, plan_lengths, plan_table
-from benchmarks.colde_runs import Bench, answers_of, cpu_seconds, is_kept, train_all
+from benchmarks.colde_runs import Bench, answers_of, cpu_seconds, is_kept, new_bench, train_all
 from benchmarks.colde_table import draw, table
 from benchmarks.common import commit, make_record, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
@@ -45,10 +45,9 @@ def main(
     source, size = commit(), Size()
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     folders = find_folders(data, corpus or ())
-    read = read_data(folders, encoder, work / "blocks", SilentObserver())
-    bench = Bench(
-        read, read_truths(folders, read), work / "colde", lambda text: typer.echo(text, err=True)
-    )
+    read = read_corpora(folders, encoder, work / "blocks", SilentObserver())
+    truths, kept = read_truths(folders, read), work / "colde"
+    bench = new_bench(read, truths, kept, lambda text: typer.echo(text, err=True))
     lengths = plan_lengths(0, size)
     plan = [one for seed in range(seeds) for one in plan_table(seed, size)]
     plan[len(plan_table(0, size)) : 0] = [one for row in lengths.values() for one in row]

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ablation_data import NDCG, PAIR_MEASURES, AblationData
+from benchmarks.ablation_data import NDCG, NEEDED, PAIR_MEASURES, AblationData
+from encoder.archive_key import archive_key
 from encoder.drawn import Part
+from encoder.onnx_encoder import OnnxEncoder
+from index.batches import new_source
+from index.encoded_corpus import IDS, encode_corpus, read_encoded_corpus
+from index.leaks import TRAIN
+from index.neighbours import without_neighbours
+from index.observer import Observer
 from index.pair_metrics import choose_threshold, measure_pairs
 from index.pairs import PairRows, find_pairs, read_pairs
 from index.qrels import Qrels, read_qrels
@@ -16,7 +23,8 @@ from index.section_cuts import cut_blocks
 from index.significance import Float64
 from index.splits import read_splits
 from index.systems import rank, vector_system
-from index.training_data import TrainingCorpus
+from index.training_data import TrainingCorpus, read_training_data
+from index.training_files import CorpusFiles
 from index.vector_index import Float32, Int64
 
 READ = 32  # blocks of a document, whatever training read
@@ -61,6 +69,44 @@ class Answers:
     right: Mapping[str, Float64]
     measures: Mapping[str, Mapping[str, float]]
     ndcg: Float64
+
+
+def read_corpora(
+    folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, observer: Observer
+) -> AblationData:
+    """Read what the benchmark trains on; encode what is not encoded.
+
+    Nothing here draws lexical neighbours, so that none are looked for.
+
+    Args:
+        folders: of the corpora.
+        encoder: whose sentence level is used.
+        blocks: the folder that keeps block vectors, by name of the corpus.
+        observer: hears of encoding.
+
+    Raises:
+        CorpusError: a corpus cannot be read.
+        ArchiveError: what is kept is damaged, or another encoder made it.
+    """
+    encoded = []
+    for folder in folders:
+        corpus, train, valid, _, splits = (folder / name for name in NEEDED)
+        directory = blocks / folder.name / "blocks"
+        key = archive_key(encoder.checkpoint, precision=encoder.precision)
+        complete = (directory / IDS).exists()
+        kept = (
+            read_encoded_corpus(directory, key)
+            if complete
+            else encode_corpus(corpus, directory, encoder, observer)
+        )
+        encoded.append((CorpusFiles(corpus, None, (train, valid), splits), kept))
+    corpora = read_training_data(encoded)
+    sources = [
+        new_source(number, one, without_neighbours(len(one.rows(TRAIN))), READ)
+        for number, one in enumerate(corpora)
+    ]
+    names = tuple(folder.name for folder in folders)
+    return AblationData(encoder.checkpoint, corpora, tuple(sources), names)
 
 
 def read_truths(folders: Sequence[Path], data: AblationData) -> list[Truth]:

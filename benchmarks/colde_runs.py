@@ -30,12 +30,21 @@ class Bench:
         truths: of each corpus, that they are judged by.
         work: the directory that keeps vectors and unfinished runs.
         say: hears of each model.
+        fingerprint: of data and checkpoint.
     """
 
     data: AblationData
     truths: list[Truth]
     work: Path
     say: Callable[[str], object]
+    fingerprint: str
+
+
+def new_bench(
+    data: AblationData, truths: list[Truth], work: Path, say: Callable[[str], object]
+) -> Bench:
+    """Make a bench of what all models share."""
+    return Bench(data, truths, work, say, _fingerprint(data))
 
 
 def train_all(bench: Bench, plan: Sequence[Planned], seconds: float | None) -> None:
@@ -80,9 +89,14 @@ def cpu_seconds(bench: Bench, planned: Planned) -> float:
         return float(arrays["seconds"])
 
 
+def _fingerprint(data: AblationData) -> str:
+    return f"{data.checkpoint.fingerprint} {data_fingerprint(data.corpora)}"
+
+
 def _path(bench: Bench, planned: Planned) -> Path:
-    known = f"{bench.data.checkpoint.fingerprint} {data_fingerprint(bench.data.corpora)}"
-    decides = json.dumps([_RUN_FORMAT, known, planned.seed, planned.settings], sort_keys=True)
+    decides = json.dumps(
+        [_RUN_FORMAT, bench.fingerprint, planned.seed, planned.settings], sort_keys=True
+    )
     return bench.work / f"{hashlib.sha256(decides.encode()).hexdigest()[:24]}.npz"
 
 

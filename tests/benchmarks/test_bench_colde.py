@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.ablation_data import NDCG, AblationData, find_folders, read_data
+from benchmarks.ablation_data import NDCG, find_folders
 from benchmarks.bench_colde import KEPT, quality
 from benchmarks.colde_data import (
     READINGS,
@@ -18,11 +18,12 @@ from benchmarks.colde_data import (
     Truth,
     answer,
     read_truths,
+    read_corpora,
     rows_of,
     shuffled,
 )
 from benchmarks.colde_plan import BOTH, COLDE, MEAN, SMITH, Size, plan_lengths, plan_table
-from benchmarks.colde_runs import Bench, answers_of, cpu_seconds, is_kept, train_all
+from benchmarks.colde_runs import Bench, answers_of, cpu_seconds, is_kept, new_bench, train_all
 from benchmarks.colde_table import draw, table
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
@@ -63,8 +64,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(folder: Path, tiny_checkpoint: Path) -> Bench:
     encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
     folders = find_folders(folder, ())
-    data: AblationData = read_data(folders, encoder, folder.parent / "kept", SilentObserver())
-    made = Bench(data, read_truths(folders, data), folder.parent / "models", lambda _: None)
+    data = read_corpora(folders, encoder, folder.parent / "kept", SilentObserver())
+    made = new_bench(data, read_truths(folders, data), folder.parent / "models", lambda _: None)
     plan = [*plan_table(0, TINY), *(one for row in plan_lengths(0, TINY).values() for one in row)]
     train_all(made, plan, None)
     return made
@@ -129,7 +130,7 @@ def test_both_is_the_mean_of_two_cosines(bench: Bench) -> None:
 
 def test_what_is_kept_is_not_trained_again(bench: Bench) -> None:
     said: list[str] = []
-    again = Bench(bench.data, bench.truths, bench.work, said.append)
+    again = new_bench(bench.data, bench.truths, bench.work, said.append)
     train_all(again, plan_table(0, TINY), 0)
     assert not said
     train_all(again, plan_table(1, TINY), 0)
