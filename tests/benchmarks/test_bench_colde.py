@@ -17,8 +17,8 @@ from benchmarks.colde_data import (
     Answers,
     Truth,
     answer,
-    read_truths,
     read_corpora,
+    read_truths,
     rows_of,
     shuffled,
 )
