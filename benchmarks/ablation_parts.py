@@ -10,7 +10,7 @@ import torch
 from benchmarks.ablation_cells import Cell
 from benchmarks.ablation_data import LONGEST, AblationData
 from benchmarks.ablation_training import Run, encode_corpora, fit, make_recipe, new_reader
-from encoder.create import smith_config
+from encoder.create import model_config
 from encoder.models.smith import Combine, Pooling, Smith, SmithConfig
 from encoder.models.smith import begin_as_mean as start_as_mean
 from encoder.training.drawing import training_device
@@ -195,8 +195,10 @@ def _document_level(
     begin_as_mean: bool = False,
 ) -> Smith:
     """Make a document level as wide as the block vectors; the sentence level is never run."""
+    shipped = model_config(data.checkpoint)
+    assert isinstance(shipped, SmithConfig), "the ablations of SMITH start from a SMITH"
     config = replace(
-        smith_config(data.checkpoint),
+        shipped,
         vocabulary_size=1,
         sentence_layers=0,
         document_layers=document_layers,

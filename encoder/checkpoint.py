@@ -49,7 +49,7 @@ class Checkpoint:
     Attributes:
         directory: where it lies.
         name: of the checkpoint, for people.
-        architecture: "smith".
+        architecture: "smith" or "colde".
         fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term channel:
             vectors of equal fingerprints can be compared, whatever precision made them.
         block_length: tokens of a sentence block, special tokens included.

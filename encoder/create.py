@@ -25,14 +25,20 @@ from encoder.models.bert_weights import (
     read_bert_config,
     smith_sizes_of_bert,
 )
-from encoder.models.smith import Smith, SmithConfig, begin_as_mean
+from encoder.models.catalogue import (
+    CONFIGS,
+    Model,
+    ModelConfig,
+    begin_as_mean,
+    new_model,
+)
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a recipe file says of a new checkpoint; see `Checkpoint` and `SmithConfig`."""
+    """What a recipe file says of a new checkpoint; see `Checkpoint` and `encoder.models`."""
 
     name: str
     architecture: str
@@ -56,7 +62,7 @@ def read_recipe(path: Path) -> Recipe:
         recipe = Recipe(**tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"recipe {path}: {error}") from error
-    if recipe.architecture != "smith":
+    if recipe.architecture not in CONFIGS:
         raise CheckpointError(f"recipe {path}: unknown architecture {recipe.architecture!r}")
     return recipe
 
@@ -85,7 +91,7 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
     return load_checkpoint(directory)
 
 
-def load_model(checkpoint: Checkpoint) -> Smith:
+def load_model(checkpoint: Checkpoint) -> Model:
     """Load the model of a checkpoint with its weights, ready to encode (evaluation mode).
 
     Raises:
@@ -93,7 +99,7 @@ def load_model(checkpoint: Checkpoint) -> Smith:
     """
     path = checkpoint.directory / WEIGHTS
     try:
-        model = Smith(smith_config(checkpoint))
+        model = new_model(model_config(checkpoint))
         model.load_state_dict(load_file(path))
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing: this checkpoint can only be served") from error
@@ -102,9 +108,17 @@ def load_model(checkpoint: Checkpoint) -> Smith:
     return model.eval()
 
 
-def smith_config(checkpoint: Checkpoint) -> SmithConfig:
-    """Return the architecture's configuration of a checkpoint."""
-    return SmithConfig(
+def model_config(checkpoint: Checkpoint) -> ModelConfig:
+    """Return the architecture's configuration of a checkpoint.
+
+    Raises:
+        CheckpointError: an unknown architecture.
+    """
+    if checkpoint.architecture not in CONFIGS:
+        raise CheckpointError(
+            f"{checkpoint.directory}: unknown architecture {checkpoint.architecture!r}"
+        )
+    return CONFIGS[checkpoint.architecture](
         block_length=checkpoint.block_length,
         max_blocks=checkpoint.max_blocks,
         dimension=checkpoint.dimension,
@@ -112,29 +126,29 @@ def smith_config(checkpoint: Checkpoint) -> SmithConfig:
     )
 
 
-def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> Smith:
+def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> Model:
     sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
     if recipe.initialise_from_bert:
         sizes = smith_sizes_of_bert(read_bert_config(folder))
     torch.manual_seed(seed)
     try:
-        config = SmithConfig(
+        config = CONFIGS[recipe.architecture](
             block_length=recipe.block_length,
             max_blocks=recipe.max_blocks,
             dimension=recipe.dimension,
             **(sizes | recipe.model),
         )
-        model = Smith(config)
+        model = new_model(config)
         if recipe.initialise_from_bert:
             load_bert_into(model.block_encoder, folder)
         if recipe.begin_as_mean:
-            begin_as_mean(model.document_encoder)
+            begin_as_mean(model)
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     return model.eval()
 
 
-def _config_of(recipe: Recipe, config: SmithConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+def _config_of(recipe: Recipe, config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     model = asdict(config)
     for name in ("block_length", "max_blocks", "dimension"):
         del model[name]

@@ -32,7 +32,7 @@ from index.errors import CorpusError
 from index.observer import Observer
 from index.vector_index import Float32, Int64
 
-_IDS = "ids.json"
+IDS = "ids.json"
 _TEXTS = "texts.jsonl"
 _LOCK = "writer.lock"
 
@@ -102,7 +102,7 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
         ArchiveError: there is no archive, it is damaged, or another encoder made it.
     """
     archive = read_block_archive(directory, key)
-    path = directory / _IDS
+    path = directory / IDS
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         rows = np.array(content["rows"], dtype=np.int64)
@@ -183,7 +183,7 @@ def _encode(
         refused += sum(text_hash not in archive.row_of for text_hash in hashes)
     if not ids:
         raise CorpusError(f"{corpus}: holds no document that can be read")
-    write_in_place(directory / _IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
+    write_in_place(directory / IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
 
 
 def _encode_blocks(documents: Sequence[SentenceBlocks], encoder: OnnxEncoder) -> list[Float32]:

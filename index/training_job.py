@@ -22,6 +22,7 @@ from index.encoded_corpus import encode_corpus
 from index.errors import CorpusError
 from index.leaks import TRAIN
 from index.observer import Observer
+from index.section_starts import find_section_starts
 from index.training_data import TrainingCorpus, data_fingerprint, read_training_data
 from index.training_draws import draw_of, find_sources
 from index.training_files import CorpusFiles, TrainingJob
@@ -30,7 +31,7 @@ from index.validation import choose_figure, measure
 from index.vector_index import Float32
 
 if TYPE_CHECKING:
-    from encoder.models.smith import Smith
+    from encoder.models.catalogue import Model
     from encoder.training.drawing import Reader
     from encoder.training.observer import TrainingObserver
     from encoder.training.recipe import TrainingRecipe
@@ -66,13 +67,20 @@ def prepare_data(
 def prepare_sources(
     job: TrainingJob, data: Sequence[TrainingCorpus], observer: Observer
 ) -> list[Source]:
-    """Find the lexical neighbours of the training part of each corpus.
+    """Find the lexical neighbours of the training part of each corpus, and sections if needed.
 
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
     """
+    recipe = _read_recipe(job)
     directories = [_directory_of(job, one.files) / "neighbours" for one in data]
-    return find_sources(data, directories, _read_recipe(job).max_blocks, observer)
+    sources = find_sources(data, directories, recipe.max_blocks, observer)
+    if not any("parts" in objective.parameters for objective in recipe.objectives):
+        return sources
+    return [
+        replace(s, section_starts=find_section_starts(s.corpus, job.start, observer))
+        for s in sources
+    ]
 
 
 def run_training(
@@ -105,7 +113,7 @@ def run_training(
     reader = _reader(job.start, data, recipe, channel)
     figure = choose_figure(data)
 
-    def validate(trained: "Smith") -> float:
+    def validate(trained: "Model") -> float:
         return measure(data, _encoding(trained, reader, recipe), figure, recipe.max_blocks)
 
     plan = TrainingPlan(
@@ -187,7 +195,7 @@ def _objectives(
     recipe: "TrainingRecipe",
     sources: Sequence[Source],
     reader: "Reader",
-    model: "Smith",
+    model: "Model",
 ) -> list[Any]:
     from encoder.training.drawing import new_objective
     from encoder.training.output import read_vocabulary
@@ -205,7 +213,7 @@ def _objectives(
 
 
 def _encoding(
-    model: "Smith", reader: "Reader", recipe: "TrainingRecipe"
+    model: "Model", reader: "Reader", recipe: "TrainingRecipe"
 ) -> Callable[[Sequence[Part]], Float32]:
     from encoder.training.drawing import encode_parts
 
@@ -217,7 +225,7 @@ def _fingerprint(start: Checkpoint, data: Sequence[TrainingCorpus]) -> str:
     return hashlib.sha256(f"{start.fingerprint} {data_fingerprint(data)}".encode()).hexdigest()
 
 
-def _load_best(model: "Smith", plan: Any, run: Path) -> None:
+def _load_best(model: "Model", plan: Any, run: Path) -> None:
     from encoder.training.optimiser import trained_parameters
     from encoder.training.state import load_best
 

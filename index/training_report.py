@@ -13,7 +13,7 @@ from index.training_files import TrainingJob
 
 if TYPE_CHECKING:
     from encoder.export import Gate
-    from encoder.models.smith import Smith
+    from encoder.models.catalogue import Model
     from encoder.training.recipe import TrainingRecipe
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
@@ -58,7 +58,7 @@ class Trained:
         report: of the run.
     """
 
-    model: "Smith"
+    model: "Model"
     channel: TermChannel
     report: TrainingReport
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,22 @@ TINY = Recipe(
         "combine": "attention",
         "attention_size": 8,
     },
+)
+
+
+TINY_COLDE = replace(
+    TINY,
+    name="tiny-colde",
+    architecture="colde",
+    model={
+        "sentence_layers": 2,
+        "max_sections": 3,
+        "chunk_heads": 2,
+        "lstm_size": 16,
+        "pooling": "mean",
+        "aggregate": "lstm_and_mean",
+    },
+    begin_as_mean=False,  # so that every part of the graph counts
 )
 
 
@@ -106,6 +123,15 @@ def tiny_checkpoint(tiny_weights: Checkpoint) -> Path:
     """The directory of a tiny checkpoint with graphs of every precision; do not change it."""
     export_checkpoint(tiny_weights, ["fp32", "fp16", "int8"])
     return tiny_weights.directory
+
+
+@pytest.fixture(scope="session")
+def tiny_colde(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a tiny CoLDE with graphs of every precision; do not change it."""
+    directory = tmp_path_factory.mktemp("colde") / "tiny-colde"
+    written = create_checkpoint(TINY_COLDE, str(tiny_bert), directory)
+    export_checkpoint(written, ["fp32", "fp16", "int8"])
+    return directory
 
 
 @pytest.fixture(scope="session")

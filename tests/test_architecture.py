@@ -21,6 +21,7 @@ TRAINING_HALF = (
     "encoder.create",
     "encoder.export",
     "encoder.onnx_graph",
+    "encoder.onnx_lstm",
     "encoder.quantise",
 )
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

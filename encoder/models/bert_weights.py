@@ -1,4 +1,4 @@
-"""Initialise the sentence level of SMITH from any checkpoint of the BERT architecture."""
+"""Initialise a sentence level from any checkpoint of the BERT architecture."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from encoder.errors import CheckpointError
-from encoder.models.smith import BlockEncoder, SmithConfig
+from encoder.models.block_encoder import BlockEncoder, BlockEncoderConfig
 
 _LAYER_NAMES = {
     "attention.query_key_value": (
@@ -64,7 +64,7 @@ def read_bert_config(folder: Path) -> dict[str, Any]:
 
 
 def smith_sizes_of_bert(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the `SmithConfig` fields that a BERT configuration decides."""
+    """Return the fields of a configuration that a BERT configuration decides."""
     return {
         "vocabulary_size": config["vocab_size"],
         "hidden_size": config["hidden_size"],
@@ -101,7 +101,9 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
     encoder.load_state_dict(target)
 
 
-def _bert_tensors(source: dict[str, Tensor], config: SmithConfig) -> list[tuple[str, Tensor]]:
+def _bert_tensors(
+    source: dict[str, Tensor], config: BlockEncoderConfig
+) -> list[tuple[str, Tensor]]:
     try:
         positions = source["embeddings.position_embeddings.weight"][: config.block_length]
         token_type = source["embeddings.token_type_embeddings.weight"][0]

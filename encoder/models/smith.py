@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.layers import (
-    MASK_VALUE,
-    TransformerLayer,
-    attention_bias,
-    masked_mean,
-    masked_sum,
+from encoder.models.block_encoder import (
+    BlockEncoder,
+    Pooling,
+    check_pooling,
+    initialise,
+    transformer,
 )
+from encoder.models.layers import MASK_VALUE, attention_bias, masked_mean, masked_sum
 
-Pooling = Literal["cls", "mean"]
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 
 
@@ -71,8 +71,7 @@ class SmithConfig:
     layer_norm_epsilon: float = 1e-12
 
     def __post_init__(self) -> None:
-        if self.pooling not in ("cls", "mean"):
-            raise ValueError(f"pooling must be 'cls' or 'mean', not {self.pooling!r}")
+        check_pooling(self.pooling)
         if self.combine not in ("normal", "sum_concat", "mean_concat", "attention"):
             raise ValueError(f"combine: {self.combine!r} is none of section 4.1.4")
         if (self.term_features == 0) != (self.term_dimension == 0):
@@ -91,46 +90,6 @@ class SmithConfig:
         return self.dimension - self.term_dimension - self.sketch_dimension
 
 
-class BlockEncoder(nn.Module):
-    """The sentence level: tokens of a sentence block -> its block vector (section 4.1.2)."""
-
-    def __init__(self, config: SmithConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.token_embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
-        self.position_embedding = nn.Embedding(config.block_length, config.hidden_size)
-        self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = _transformer(config, config.sentence_layers)
-        self.projection = nn.Linear(config.hidden_size, config.hidden_size)
-
-    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the contextual token representations T_j: [N, T], [N, T] -> [N, T, H]."""
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        embedded = self.token_embedding(input_ids) + self.position_embedding(positions)  # eq. 1
-        states: Tensor = self.dropout(self.embedding_norm(embedded))  # [N, T, H]
-        bias = attention_bias(attention_mask, states.dtype)
-        for layer in self.layers:
-            states = layer(states, bias)
-        return states
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encode sentence blocks.
-
-        Args:
-            input_ids: [N, T] token ids, special tokens included.
-            attention_mask: [N, T], 1 for a token and 0 for padding.
-
-        Returns:
-            [N, H] block vectors of unit norm.
-        """
-        states = self.token_states(input_ids, attention_mask)
-        pooled = (
-            states[:, 0] if self.config.pooling == "cls" else masked_mean(states, attention_mask)
-        )  # [N, H]
-        return F.normalize(self.projection(pooled), dim=-1)
-
-
 class DocumentEncoder(nn.Module):
     """The document level: block vectors -> the document vector (sections 4.1.2 and 4.1.4).
 
@@ -146,7 +105,7 @@ class DocumentEncoder(nn.Module):
         self.position_embedding = nn.Embedding(config.max_blocks, config.hidden_size)
         self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = _transformer(config, config.document_layers)
+        self.layers = transformer(config, config.document_layers)
         if config.combine == "attention":
             self.attention_projection = nn.Linear(
                 config.hidden_size, config.attention_size, bias=False
@@ -227,7 +186,7 @@ class Smith(nn.Module):
         self.config = config
         self.block_encoder = BlockEncoder(config)
         self.document_encoder = DocumentEncoder(config)
-        self.apply(_initialise)
+        self.apply(initialise)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, term_features: Tensor | None = None
@@ -271,24 +230,3 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
         encoder.projection.weight[:, : config.hidden_size] = mean
         if config.combine == "attention":
             encoder.attention_vector.weight.zero_()  # equal logits: the mean
-
-
-def _transformer(config: SmithConfig, layers: int) -> nn.ModuleList:
-    return nn.ModuleList(
-        TransformerLayer(
-            config.hidden_size,
-            config.attention_heads,
-            config.intermediate_size,
-            config.dropout,
-            config.layer_norm_epsilon,
-        )
-        for _ in range(layers)
-    )
-
-
-def _initialise(module: nn.Module) -> None:
-    """Initialise as BERT does: normal with deviation 0.02, biases zero."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from encoder.models.smith import Smith
+from encoder.models.catalogue import Model
 from encoder.training.batch import DocumentBatch, encode, split
 from encoder.training.contrastive_cache import cached_backward
 from encoder.training.curves import CURVE, LOSS, VALIDATION, append_to_curve, truncate_curve
@@ -65,14 +65,14 @@ class TrainingPlan:
 
     recipe: TrainingRecipe
     objectives: Sequence[Objective]
-    validate: Callable[[Smith], float]
+    validate: Callable[[Model], float]
     data_fingerprint: str
     stop: Callable[[], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    model: Smith
+    model: Model
     plan: TrainingPlan
     directory: Path
     trained: Mapping[str, nn.Parameter]
@@ -81,7 +81,7 @@ class _Run:
 
 
 def train(
-    model: Smith, plan: TrainingPlan, directory: Path, observer: TrainingObserver
+    model: Model, plan: TrainingPlan, directory: Path, observer: TrainingObserver
 ) -> Progress:
     """Train a model, or go on with the run that a directory holds.
 

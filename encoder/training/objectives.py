@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from encoder.models.smith import Smith
+from encoder.models.catalogue import Model
 from encoder.training.batch import BlockTexts, DocumentBatch
 from encoder.training.losses import (
     contrastive,
@@ -49,7 +49,7 @@ class ModelTask:
         loss: model -> [] loss.
     """
 
-    loss: Callable[[Smith], Tensor]
+    loss: Callable[[Model], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def masked_words_task(
     words = torch.where(places, texts.input_ids, -1)
     masked = BlockTexts(texts.documents, texts.places, hidden, texts.attention_mask)
 
-    def loss(model: Smith) -> Tensor:
+    def loss(model: Model) -> Tensor:
         device = head.bias.device
         return word_loss(model, head, masked.to(device), words.to(device))
 
@@ -209,7 +209,7 @@ def masked_blocks_task(
     """Hide `count` sentence blocks of each document and predict them."""
     masked = mask_blocks(documents.block_mask, count, generator)
 
-    def loss(model: Smith) -> Tensor:
+    def loss(model: Model) -> Tensor:
         device = head.masked_block.device
         return block_loss(model, head, documents.to(device), masked.to(device))
 

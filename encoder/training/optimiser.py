@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from encoder.models.smith import Smith
+from encoder.models.catalogue import Model
 from encoder.training.errors import TrainingRecipeError
 from encoder.training.objectives import Objective
 from encoder.training.recipe import OptimiserRecipe, SentenceLevelRecipe
@@ -15,7 +15,7 @@ _SENTENCE_LEVEL = "encoder.block_encoder."
 _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
-def choose_trained(model: Smith, level: SentenceLevelRecipe) -> None:
+def choose_trained(model: Model, level: SentenceLevelRecipe) -> None:
     """Let gradients reach the document level, and of the sentence level what the recipe says.
 
     Raises:
@@ -34,7 +34,7 @@ def choose_trained(model: Smith, level: SentenceLevelRecipe) -> None:
         model.block_encoder.projection.requires_grad_(True)
 
 
-def trained_parameters(model: Smith, objectives: Sequence[Objective]) -> dict[str, nn.Parameter]:
+def trained_parameters(model: Model, objectives: Sequence[Objective]) -> dict[str, nn.Parameter]:
     """Name all that is trained: `encoder.…` of the model, `head.<objective>.…` of the heads."""
     modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
     return {
@@ -46,7 +46,7 @@ def trained_parameters(model: Smith, objectives: Sequence[Objective]) -> dict[st
 
 
 def new_optimiser(
-    model: Smith,
+    model: Model,
     objectives: Sequence[Objective],
     trained: Mapping[str, nn.Parameter],
     recipe: OptimiserRecipe,

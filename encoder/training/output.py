@@ -20,6 +20,7 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
+from encoder.models.catalogue import Model
 from encoder.models.smith import Smith
 from encoder.sketch import write_term_sketch
 from encoder.term_channel import TermChannel
@@ -29,7 +30,7 @@ from encoder.training.term_table import fold_projection
 
 
 def write_trained(
-    model: Smith, channel: TermChannel, start: Checkpoint, directory: Path, name: str
+    model: Model, channel: TermChannel, start: Checkpoint, directory: Path, name: str
 ) -> Checkpoint:
     """Write weights, configuration and tokenizer of a trained checkpoint, no graphs yet.
 
@@ -45,7 +46,7 @@ def write_trained(
     directory.mkdir(parents=True, exist_ok=True)
     config = json.loads(read_verified(start.directory, start.files, CONFIG))
     shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
-    if channel.table.width:
+    if isinstance(model, Smith) and channel.table.width:
         write_term_table(directory / TERMS, fold_projection(model, channel.table))
         config |= {"dimension": model.config.dimension}
         config["model"] |= {

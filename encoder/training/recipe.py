@@ -10,7 +10,7 @@ from typing import Literal
 Precision = Literal["fp32", "bf16"]
 Trained = Literal["frozen", "last", "all"]
 Decay = Literal["linear", "cosine"]
-Kind = Literal["pairs", "links", "supcon", "halves", "drop", "distil", "wp", "sp"]
+Kind = Literal["pairs", "links", "supcon", "halves", "drop", "distil", "wp", "sp", "sections"]
 Parameter = float | int | str
 LEARNED = "learned"
 
@@ -21,7 +21,8 @@ PARAMETERS: Mapping[str, Mapping[str, Parameter]] = MappingProxyType(
     {
         "pairs": {"amplifier": 6.0},
         "links": _CONTRASTIVE,
-        "supcon": {"temperature": 0.1},
+        "supcon": {"temperature": 0.1, "parts": 2, "groups": "links"},
+        "sections": {"temperature": 0.1, "parts": 2},
         "halves": _CONTRASTIVE,
         "drop": {**_CONTRASTIVE, "share": 0.5},
         "distil": {"teacher": "lexical", "teacher_temperature": 0.05, "temperature": 0.05},

@@ -21,7 +21,15 @@ from encoder.training.recipe import (
 
 _AT_LEAST_ONE = frozenset(
     {"steps", "documents", "chunk", "max_blocks", "accumulation", "patience"}
-    | {"validation_interval", "checkpoint_interval", "layers", "blocks", "masked_blocks", "span"}
+    | {
+        "validation_interval",
+        "checkpoint_interval",
+        "layers",
+        "blocks",
+        "masked_blocks",
+        "span",
+        "parts",
+    }
 )
 _SHARES = frozenset({"share", "dropout"})
 _ABOVE_ZERO = frozenset(
@@ -144,6 +152,11 @@ def _check_whole(recipe: TrainingRecipe) -> None:
             "sentence_level.blocks goes with a sentence level that is trained, and only so"
         )
     _check_terms(recipe.terms)
+    for objective in recipe.objectives:
+        if objective.kind == "sections" and objective.number("parts") < 2:
+            raise TrainingRecipeError(
+                f"objective {objective.name}: parts must be at least 2: a section needs another"
+            )
     words = any(objective.kind == "wp" for objective in recipe.objectives)
     if words and level.trained == "frozen":
         raise TrainingRecipeError('objective "wp" trains the sentence level, which is frozen')

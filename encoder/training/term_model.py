@@ -12,6 +12,7 @@ from encoder.block_archive import BlockArchive
 from encoder.checkpoint import SKETCH, Checkpoint
 from encoder.create import load_model
 from encoder.durable_files import put_in_place
+from encoder.models.catalogue import Model, new_model
 from encoder.models.smith import Smith, SmithConfig
 from encoder.sketch import TermSketch, read_term_sketch, write_term_sketch
 from encoder.term_channel import (
@@ -29,6 +30,7 @@ from encoder.terms import (
     write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
+from encoder.training.errors import TrainingRecipeError
 from encoder.training.recipe import TermRecipe, TrainingRecipe
 from encoder.training.term_table import begin_as_terms, fit_term_table, term_weights
 
@@ -101,27 +103,30 @@ def _read_or_fit_sketch(
     return read_term_sketch(kept.read_bytes(), str(kept), vocabulary, recipe.terms.sketch)
 
 
-def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Smith:
+def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Model:
     """Load the model of the start, with a new term channel where it is to be given one.
 
     Raises:
         CheckpointError: the start has no weights, or they do not fit its configuration.
+        TrainingRecipeError: the recipe gives a term channel to an architecture that takes none.
     """
     model = load_model(start)
     terms = recipe.terms
     config = replace(model.config, dropout=recipe.dropout)
     new = not _same(open_term_channel(start), channel)
     if new:
+        if not isinstance(config, SmithConfig):
+            raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
         config = _with_channel(config, terms, channel.table.width)
     torch.manual_seed(recipe.seed)
-    grown = Smith(config)
+    grown = new_model(config)
     kept = {
         name: tensor
         for name, tensor in model.state_dict().items()
         if not new or name.removeprefix("document_encoder.") not in _OF_CHANNEL
     }
     grown.load_state_dict(kept, strict=not new)
-    if new:
+    if new and isinstance(grown, Smith):
         begin_as_terms(grown.document_encoder, terms, recipe.seed)
     return grown.eval()
 

@@ -20,11 +20,12 @@ from encoder.tokenizer import BlockTokenizer
 RECIPES = Path(__file__).parents[2] / "encoder" / "recipes"
 
 
+@pytest.mark.parametrize("fixture", ["tiny_checkpoint", "tiny_colde"])
 @pytest.mark.parametrize(("blocks", "tokens"), [(1, 1), (1, 14), (5, 7), (33, 3)])
 def test_graphs_compute_what_the_model_computes(
-    tiny_checkpoint: Path, blocks: int, tokens: int
+    fixture: str, request: pytest.FixtureRequest, blocks: int, tokens: int
 ) -> None:
-    checkpoint = load_checkpoint(tiny_checkpoint)
+    checkpoint = load_checkpoint(request.getfixturevalue(fixture))
     model = load_model(checkpoint)
     rng = np.random.default_rng(blocks)
     rows = rng.integers(1_000, 20_000, (blocks, tokens))

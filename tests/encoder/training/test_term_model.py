@@ -16,6 +16,7 @@ from encoder.golden_texts import GOLDEN_TEXTS
 from encoder.models.smith import Smith
 from encoder.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
+from encoder.training.errors import TrainingRecipeError
 from encoder.training.output import write_trained
 from encoder.training.recipe import TrainingRecipe
 from encoder.training.recipe_file import parse_training_recipe
@@ -154,3 +155,15 @@ def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
     before = encode(load_model(start), features.tolist(), features.tolist())
     after = encode(load_model(written), written_features.tolist(), written_features.tolist())
     assert torch.allclose(before, after, atol=1e-2)
+
+
+def test_colde_takes_no_term_channel(
+    tiny_colde: Path, archive: BlockArchive, tmp_path: Path
+) -> None:
+    start, asked = load_checkpoint(tiny_colde), recipe(terms=TERMS)
+    rows = [np.arange(len(archive))]
+    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
+    with pytest.raises(TrainingRecipeError, match="a colde has no term channel"):
+        open_model(start, asked, channel)
+    plain = open_model(start, recipe(dropout=0.3), open_term_channel(start))
+    assert plain.config.dropout == 0.3
