@@ -10,6 +10,7 @@ from benchmarks import (
     ablation_table,
     bench_calibration,
     bench_encoder,
+    bench_explanations,
     bench_index,
     bench_load,
     bench_quality,
@@ -27,6 +28,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "index": bench_index.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,
+    "explanations": bench_explanations.table,
 }
 
 
