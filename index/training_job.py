@@ -18,7 +18,7 @@ from encoder.drawn import Part
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.term_channel import TermChannel
 from index.batches import Source
-from index.encoded_corpus import encode_corpus
+from index.encoded_corpus import keep_blocks
 from index.errors import CorpusError
 from index.leaks import TRAIN
 from index.observer import Observer
@@ -47,7 +47,7 @@ def prepare_data(
     """Encode the block vectors of all corpora, read what is known of them, refuse leaks.
 
     Raises:
-        CorpusError: as `encode_corpus` and `read_training_data`; or the output is there already.
+        CorpusError: as `keep_blocks` and `read_training_data`; or the output is there already.
         ArchiveError: the work directory is damaged, or another encoder made it.
         TrainingRecipeError: the recipe cannot be followed.
     """
@@ -55,10 +55,7 @@ def prepare_data(
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")
     recipe = _read_recipe(job)
     encoded = [
-        (
-            files,
-            encode_corpus(files.corpus, _directory_of(job, files) / "blocks", encoder, observer),
-        )
+        (files, keep_blocks(files.corpus, _directory_of(job, files) / "blocks", encoder, observer))
         for files in job.files
     ]
     return read_training_data(encoded, recipe.seed)
