@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
 
 from encoder.alignment import MAX_PASSAGES
 from encoder.blocks import Receipt
@@ -61,6 +61,20 @@ class ExplainBody(Body):
     )
 
 
+def _switched(value: object) -> object:
+    """Read true as all defaults, and false as nothing."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, dict | ExplainBody):
+        raise ValueError("must be true, false or an object")
+    return value
+
+
+def _switch(schema: dict[str, Any]) -> None:
+    given, _ = schema.pop("anyOf")
+    schema.update(anyOf=[{"type": "boolean"}, given], default=False)
+
+
 class MatchRequest(Body):
     """What to match: exactly one of `text`, `id` and `queries`."""
 
@@ -87,10 +101,11 @@ class MatchRequest(Body):
         "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
         "where the data directory has not been calibrated (`longmatch calibrate`)."
     )
-    explain: bool | ExplainBody = Field(
-        default=False,
+    explain: Annotated[ExplainBody | None, BeforeValidator(_switched)] = Field(
+        default=None,
         description="Say of the first matches why they match: passages, sections, coverage, "
         "relation. It is made from stored vectors: no match is encoded for it.",
+        json_schema_extra=_switch,
     )
     strict: bool = Field(
         default=False,
@@ -109,8 +124,8 @@ class MatchRequest(Body):
 
     def to_explaining(self) -> Explaining | None:
         """Return what to explain; None for nothing."""
-        if isinstance(self.explain, bool):
-            return Explaining() if self.explain else None
+        if self.explain is None:
+            return None
         return Explaining(self.explain.matches, self.explain.passages)
 
     def to_queries(self) -> list[Query]:
