@@ -3,8 +3,9 @@
     python -m benchmarks.fit_alignment [--corpus CORPUS …]
 
 Documents whose id has an even SHA-256 digest are fitted on; `bench_explanations` judges on the
-others, with pairs of another seed. One threshold after the other takes the value that is best with
-all others as they are, twice over.
+others, with pairs of another seed. What blocks of texts reach that have nothing to do with each
+other is measured. Of the other thresholds one after the other takes the value that is best with all
+others as they are, twice over.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from benchmarks.common import read_documents
@@ -42,14 +44,14 @@ GRID: dict[str, tuple[float, ...]] = {
     "gap": (4, 8, 12, 20, 30),
     "sentence_cosine": (0.3, 0.35, 0.4, 0.45, 0.5, 0.6),
     "sentence_shared": (3, 4, 5, 6),
-    "deviations": (3.0, 4.0, 5.0, 6.0),
-    "least_cosine": (0.5, 0.6, 0.7, 0.8),
     "paraphrase_cosine": (0.7, 0.75, 0.8, 0.85, 0.9, 0.95),
     "verbatim_share": (0.7, 0.8, 0.85, 0.9, 0.95),
     "copied_share": (0.25, 0.3, 0.35, 0.4),
     "topic_score": (0.4, 0.45, 0.5, 0.55, 0.6),
 }
 WHOLE_NUMBERS = ("shingle", "least_words", "gap", "sentence_shared")
+_NONE = Background(0.0, 0.0)
+_NEIGHBOURS = 5  # how many texts each is held against
 TIE = 1e-4  # what a value must gain to replace the one in use
 
 
@@ -99,13 +101,26 @@ def _changed(rule: AlignmentRule, name: str, value: float) -> AlignmentRule:
 def background_of(pairs: Sequence[ReadPair]) -> Background:
     """Return the background of texts that have nothing to do with each other, at the median."""
     found = [
-        measure_background(one.left.block_vectors, one.right.block_vectors, Background(0.0, 0.0))
+        measure_background(one.left.block_vectors, one.right.block_vectors, _NONE)
         for one in pairs
         if one.pair.relation == RELATIONS[-1]
     ]
     return Background(
         round(median(one.centre for one in found), 3), round(median(one.spread for one in found), 3)
     )
+
+
+def block_thresholds(pairs: Sequence[ReadPair]) -> tuple[float, float]:
+    """Return the deviations and the cosine that 19 of 20 pairs of unrelated texts stay under."""
+    texts = list({one.pair.left: one.left for one in pairs}.values())
+    highest = []
+    for number, left in enumerate(texts):
+        for right in texts[number + 1 : number + 1 + _NEIGHBOURS]:
+            found = measure_background(left.block_vectors, right.block_vectors, _NONE)
+            best = float((left.block_vectors @ right.block_vectors.T).max())
+            highest.append(((best - found.centre) / found.spread, best))
+    deviations, cosine = np.percentile(np.array(highest), 95, axis=0).tolist()
+    return round(deviations, 2), round(cosine, 2)
 
 
 def read_all(
@@ -139,7 +154,13 @@ def main(
 ) -> None:
     """Fit the thresholds and print them."""
     read = read_all([None, *(corpus or [])], documents, pairs, SEED, fitted=True)
-    start = replace(ALIGNMENT_RULE, background=background_of(read))
+    deviations, cosine = block_thresholds(read)
+    start = replace(
+        ALIGNMENT_RULE,
+        background=background_of(read),
+        deviations=deviations,
+        least_cosine=cosine,
+    )
     rule = fit(read, start, rounds)
     for field in fields(rule):
         typer.echo(f"    {field.name} = {getattr(rule, field.name)}")

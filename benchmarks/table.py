@@ -10,6 +10,7 @@ from benchmarks import (
     ablation_table,
     bench_calibration,
     bench_encoder,
+    bench_explanations,
     bench_index,
     bench_load,
     bench_quality,
@@ -25,6 +26,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load-patient": bench_load.table,
     "index": bench_index.table,
     "ablation": ablation_table.table,
+    "explanations": bench_explanations.table,
 }
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from encoder.block_runs import Background
 
-_OF_SHORT_TEXTS = Background(centre=0.2, spread=0.1)
+_OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,17 @@ class AlignmentRule:
         topic_score: of two document vectors, from which texts are of the same topic.
     """
 
-    shingle: int = 8
-    sentence_cosine: float = 0.5
-    sentence_shared: int = 5
-    gap: int = 12
+    shingle: int = 10
+    sentence_cosine: float = 0.45
+    sentence_shared: int = 3
+    gap: int = 30
     least_words: int = 10
     verbatim_share: float = 0.85
-    deviations: float = 4.0
-    least_cosine: float = 0.5
+    deviations: float = 2.75
+    least_cosine: float = 0.65
     paraphrase_cosine: float = 0.85
     background: Background = _OF_SHORT_TEXTS
-    copied_share: float = 0.35
+    copied_share: float = 0.4
     topic_score: float = 0.5
 
 
