@@ -67,7 +67,7 @@ EXPLANATION = {
 RECEIPT = {"tokens": 1204, "tokens_read": 1204, "blocks": 21, "blocks_left_out": 0}
 ANSWER = {
     **EXPLANATION,
-    "left": {"id": None, "title": "", "receipt": RECEIPT},
+    "left": {"id": "drafts/ants", "title": "Ants, a draft", "receipt": RECEIPT},
     "right": {"id": "articles/ants", "title": "Ants", "receipt": RECEIPT},
     "timings": {"encode": 96.2, "explain": 6.1},
     "checkpoint": "smith-minilm-l6",
