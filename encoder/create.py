@@ -76,7 +76,7 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
     """
     folder = find_bert(bert)
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer_of(folder)
+    tokenizer = tokenizer_of(folder)
     tokenizer.save(str(directory / TOKENIZER))
     model = _new_model(recipe, folder, tokenizer.get_vocab_size(), seed)
     save_file(model.state_dict(), directory / WEIGHTS)
@@ -154,7 +154,12 @@ def _config_of(recipe: Recipe, config: SmithConfig, tokenizer: Tokenizer) -> dic
     }
 
 
-def _tokenizer_of(folder: Path) -> Tokenizer:
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """Read the tokenizer of a BERT checkpoint, made to cut words of any length.
+
+    Raises:
+        CheckpointError: it cannot be read, or has no [CLS], [SEP] or [PAD].
+    """
     path = folder / TOKENIZER
     try:
         tokenizer = Tokenizer.from_file(str(path))

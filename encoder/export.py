@@ -168,7 +168,7 @@ def _export_block_encoder(model: Smith, path: Path) -> None:
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
-    _export(
+    export_graph(
         model.block_encoder,
         {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         {"input_ids": shape, "attention_mask": shape},
@@ -190,10 +190,10 @@ def _export_document_encoder(model: Smith, path: Path) -> None:
     if config.term_features:
         inputs["term_features"] = torch.rand(2, config.term_features)
         shapes["term_features"] = {0: documents}
-    _export(model.document_encoder, inputs, shapes, "document_vectors", path)
+    export_graph(model.document_encoder, inputs, shapes, "document_vectors", path)
 
 
-def _export(
+def export_graph(
     module: nn.Module,
     inputs: dict[str, torch.Tensor],
     dynamic_shapes: dict[str, dict[int, Dim]],

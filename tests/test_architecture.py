@@ -19,7 +19,9 @@ TRAINING_HALF = (
     "encoder.models",
     "encoder.training",
     "encoder.create",
+    "encoder.create_reranker",
     "encoder.export",
+    "encoder.export_reranker",
     "encoder.onnx_graph",
     "encoder.quantise",
 )

@@ -85,10 +85,7 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
         CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
     """
     path = folder / "model.safetensors"
-    try:
-        source = {name.removeprefix("bert."): tensor for name, tensor in load_file(path).items()}
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    source = load_bert_tensors(folder)
     target = encoder.state_dict()
     for name, tensor in _bert_tensors(source, encoder.config):
         if target[name].shape != tensor.shape:
@@ -99,6 +96,19 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
     target["projection.weight"] = torch.eye(encoder.config.hidden_size)
     target["projection.bias"] = torch.zeros(encoder.config.hidden_size)
     encoder.load_state_dict(target)
+
+
+def load_bert_tensors(folder: Path) -> dict[str, Tensor]:
+    """Read the tensors of a BERT checkpoint by their names within the model.
+
+    Raises:
+        CheckpointError: the file is missing or cannot be read.
+    """
+    path = folder / "model.safetensors"
+    try:
+        return {name.removeprefix("bert."): tensor for name, tensor in load_file(path).items()}
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
 def _bert_tensors(source: dict[str, Tensor], config: SmithConfig) -> list[tuple[str, Tensor]]:

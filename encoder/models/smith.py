@@ -15,6 +15,7 @@ from encoder.models.layers import (
     MASK_VALUE,
     TransformerLayer,
     attention_bias,
+    initialise_as_bert,
     masked_mean,
     masked_sum,
 )
@@ -205,7 +206,7 @@ class Smith(nn.Module):
         self.config = config
         self.block_encoder = BlockEncoder(config)
         self.document_encoder = DocumentEncoder(config)
-        self.apply(_initialise)
+        self.apply(initialise_as_bert)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, term_features: Tensor | None = None
@@ -262,11 +263,3 @@ def _transformer(config: SmithConfig, layers: int) -> nn.ModuleList:
         )
         for _ in range(layers)
     )
-
-
-def _initialise(module: nn.Module) -> None:
-    """Initialise as BERT does: normal with deviation 0.02, biases zero."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
