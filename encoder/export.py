@@ -200,6 +200,7 @@ def export_graph(
     output: str,
     path: Path,
 ) -> None:
+    """Export a module to one ONNX graph without the exporter's own noise."""
     with _quiet(), torch.no_grad():
         torch.onnx.export(
             module,

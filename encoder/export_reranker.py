@@ -41,9 +41,7 @@ _SHORTEST = 3  # [CLS] and both [SEP]
 _INPUTS = ("input_ids", "token_types", "special")
 
 
-def export_reranker(
-    checkpoint: RerankerCheckpoint, precisions: Sequence[str]
-) -> dict[str, float]:
+def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -> dict[str, float]:
     """Write graphs, golden pairs and parity report into the directory of a reranker.
 
     Nothing is changed in it unless every precision asked for passes.

@@ -77,7 +77,7 @@ class PairReader:
         half = room // 2
         room_of_a = min(sizes[0], max(half, room - sizes[1]))
         ids_a, ids_b = _fill(a, room_of_a), _fill(b, room - room_of_a)
-        return self._join(ids_a, ids_b)
+        return join_pair(ids_a, ids_b, self._start, self._end)
 
     def _choose(self, text: ReadText, ranks: Float32) -> list[int]:
         """Return the places of the sentences to read, the most important first."""
@@ -101,14 +101,18 @@ class PairReader:
                 break
         return found
 
-    def _join(self, first: Sequence[int], second: Sequence[int]) -> PairTokens:
-        ids = [self._start, *first, self._end, *second, self._end]
-        special = np.zeros(len(ids), dtype=np.int64)
-        special[0] = FIRST
-        special[[len(first) + 1, -1]] = SEPARATOR
-        types = np.zeros(len(ids), dtype=np.int64)
-        types[len(first) + 2 :] = 1
-        return PairTokens(np.array(ids, dtype=np.int64), types, special)
+
+def join_pair(
+    first: Sequence[int], second: Sequence[int], start_token: int, end_token: int
+) -> PairTokens:
+    """Join the tokens of two texts: [CLS] first [SEP] second [SEP]."""
+    ids = [start_token, *first, end_token, *second, end_token]
+    special = np.zeros(len(ids), dtype=np.int64)
+    special[0] = FIRST
+    special[[len(first) + 1, -1]] = SEPARATOR
+    types = np.zeros(len(ids), dtype=np.int64)
+    types[len(first) + 2 :] = 1
+    return PairTokens(np.array(ids, dtype=np.int64), types, special)
 
 
 def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> tuple[Int64, Int64, Int64]:

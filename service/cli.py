@@ -7,7 +7,15 @@ from pydantic import ValidationError
 
 from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
-from service.commands import calibration, checkpoints, corpora, evaluation, serving, training
+from service.commands import (
+    calibration,
+    checkpoints,
+    corpora,
+    evaluation,
+    reranking,
+    serving,
+    training,
+)
 from service.commands.common import REFUSED, USAGE, console
 from service.console import printable
 from service.errors import ServiceError
@@ -30,9 +38,11 @@ for command in (
     training.train,
     checkpoints.create_checkpoint,
     checkpoints.export,
+    reranking.create_reranker,
     serving.demo,
 ):
     app.command()(command)
+app.command("train-reranker")(reranking.train_reranker_command)
 
 
 def main() -> None:

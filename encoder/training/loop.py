@@ -9,10 +9,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from encoder.models.match_ignition import MatchIgnition
 from encoder.models.smith import Smith
 from encoder.training.batch import DocumentBatch, encode, split
 from encoder.training.contrastive_cache import cached_backward
@@ -65,14 +67,14 @@ class TrainingPlan:
 
     recipe: TrainingRecipe
     objectives: Sequence[Objective]
-    validate: Callable[[Smith], float]
+    validate: Callable[[Any], float]
     data_fingerprint: str
     stop: Callable[[], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    model: Smith
+    model: Smith | MatchIgnition
     plan: TrainingPlan
     directory: Path
     trained: Mapping[str, nn.Parameter]
@@ -81,7 +83,7 @@ class _Run:
 
 
 def train(
-    model: Smith, plan: TrainingPlan, directory: Path, observer: TrainingObserver
+    model: Smith | MatchIgnition, plan: TrainingPlan, directory: Path, observer: TrainingObserver
 ) -> Progress:
     """Train a model, or go on with the run that a directory holds.
 
@@ -101,7 +103,7 @@ def train(
         OSError: the disk did not take what was written.
     """
     recipe = plan.recipe
-    if recipe.max_blocks > model.config.max_blocks:
+    if isinstance(model, Smith) and recipe.max_blocks > model.config.max_blocks:
         raise TrainingRecipeError(
             f"max_blocks is {recipe.max_blocks}, and the model reads {model.config.max_blocks}"
         )
@@ -151,7 +153,8 @@ def _take_step(run: _Run, step: int) -> dict[str, float]:
     recipe, objectives = run.plan.recipe, run.plan.objectives
     torch.manual_seed(step_seed(recipe.seed, step))  # what dropout drops
     run.model.train()
-    run.model.block_encoder.train(recipe.sentence_level.trained != "frozen")
+    reader = run.model.block_encoder if isinstance(run.model, Smith) else run.model.cross_encoder
+    reader.train(recipe.sentence_level.trained != "frozen")
     share = rate_share(step, recipe.steps, recipe.optimiser)
     set_rates(run.optimiser, share)
     run.optimiser.zero_grad()

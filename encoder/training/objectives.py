@@ -9,6 +9,7 @@ a loss that needs nothing but document vectors can be computed in chunks of a la
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +50,7 @@ class ModelTask:
         loss: model -> [] loss.
     """
 
-    loss: Callable[[Smith], Tensor]
+    loss: Callable[[Any], Tensor]
 
 
 @dataclass(frozen=True, slots=True)

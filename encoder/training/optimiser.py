@@ -6,35 +6,42 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
+from encoder.models.match_ignition import MatchIgnition
 from encoder.models.smith import Smith
 from encoder.training.errors import TrainingRecipeError
 from encoder.training.objectives import Objective
 from encoder.training.recipe import OptimiserRecipe, SentenceLevelRecipe
 
-_SENTENCE_LEVEL = "encoder.block_encoder."
+_SENTENCE_LEVEL = ("encoder.block_encoder.", "encoder.cross_encoder.")
 _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
-def choose_trained(model: Smith, level: SentenceLevelRecipe) -> None:
+def choose_trained(model: Smith | MatchIgnition, level: SentenceLevelRecipe) -> None:
     """Let gradients reach the document level, and of the sentence level what the recipe says.
+
+    What reads tokens is the sentence level: of a reranker, all but its head.
 
     Raises:
         TrainingRecipeError: the sentence level has fewer layers than are to be trained.
     """
-    layers = model.block_encoder.layers
+    reader = model.block_encoder if isinstance(model, Smith) else model.cross_encoder
+    layers = reader.layers
     if level.layers > len(layers):
         raise TrainingRecipeError(
             f"sentence_level.layers is {level.layers}, and the sentence level has {len(layers)}"
         )
     model.requires_grad_(True)
-    model.block_encoder.requires_grad_(level.trained == "all")
+    reader.requires_grad_(level.trained == "all")
     if level.trained == "last":
         for layer in layers[len(layers) - level.layers :]:
             layer.requires_grad_(True)
-        model.block_encoder.projection.requires_grad_(True)
+        if isinstance(model, Smith):
+            model.block_encoder.projection.requires_grad_(True)
 
 
-def trained_parameters(model: Smith, objectives: Sequence[Objective]) -> dict[str, nn.Parameter]:
+def trained_parameters(
+    model: nn.Module, objectives: Sequence[Objective]
+) -> dict[str, nn.Parameter]:
     """Name all that is trained: `encoder.…` of the model, `head.<objective>.…` of the heads."""
     modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
     return {
@@ -46,7 +53,7 @@ def trained_parameters(model: Smith, objectives: Sequence[Objective]) -> dict[st
 
 
 def new_optimiser(
-    model: Smith,
+    model: nn.Module,
     objectives: Sequence[Objective],
     trained: Mapping[str, nn.Parameter],
     recipe: OptimiserRecipe,

@@ -22,10 +22,19 @@ from encoder.training.recipe import (
 _AT_LEAST_ONE = frozenset(
     {"steps", "documents", "chunk", "max_blocks", "accumulation", "patience"}
     | {"validation_interval", "checkpoint_interval", "layers", "blocks", "masked_blocks", "span"}
+    | {"candidates"}
 )
-_SHARES = frozenset({"share", "dropout"})
+_SHARES = frozenset({"share", "dropout", "positives"})
 _ABOVE_ZERO = frozenset(
-    {"share", "temperature", "teacher_temperature", "amplifier", "gradient_clip", "balance"}
+    {
+        "share",
+        "positives",
+        "temperature",
+        "teacher_temperature",
+        "amplifier",
+        "gradient_clip",
+        "balance",
+    }
 )
 
 
@@ -138,7 +147,10 @@ def _check_whole(recipe: TrainingRecipe) -> None:
     level = recipe.sentence_level
     if (level.trained == "last") != (level.layers > 0):
         raise TrainingRecipeError('sentence_level.layers goes with trained = "last", and only so')
-    if (level.trained == "frozen") != (level.blocks == 0):
+    reranks = any(objective.kind == "rerank" for objective in recipe.objectives)
+    if reranks and len(recipe.objectives) > 1:
+        raise TrainingRecipeError('objective "rerank" trains another model than the others do')
+    if not reranks and (level.trained == "frozen") != (level.blocks == 0):
         raise TrainingRecipeError(
             "sentence_level.blocks goes with a sentence level that is trained, and only so"
         )

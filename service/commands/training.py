@@ -59,7 +59,7 @@ def train(
         raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
     loaded = load(checkpoint, None, provider, threads)
     job = TrainingJob(
-        recipe=_recipe_file(recipe),
+        recipe=recipe_file(recipe),
         start=loaded.checkpoint,
         files=given_files(corpus, qrels, pairs or [], splits),
         output=output,
@@ -93,7 +93,7 @@ def train(
     )
 
 
-def _recipe_file(recipe: str) -> Path:
+def recipe_file(recipe: str) -> Path:
     """Return a recipe's file; a bare name is that of a shipped one."""
     shipped = RECIPES / f"{recipe}.toml"
     return shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
