@@ -94,7 +94,8 @@ def similarities(sentences: Sequence[Sequence[str]]) -> Float32:
     common = _common_words(sentences)
     lengths = logarithms[:, None] + logarithms[None, :]
     np.fill_diagonal(common, 0.0)
-    return np.divide(common, lengths, out=np.zeros_like(common), where=lengths > 0)
+    found: Float32 = np.divide(common, lengths, out=np.zeros_like(common), where=lengths > 0)
+    return found
 
 
 def page_rank(weights: Float32) -> Float32:

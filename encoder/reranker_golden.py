@@ -7,12 +7,13 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from encoder.checkpoint import GOLDEN, read_verified
 from encoder.errors import CheckpointError, ParityError
 from encoder.golden_texts import GOLDEN_TEXTS
 from encoder.noise_filter import Float32
-from encoder.pair_reader import PairReader, PairTokens
+from encoder.pair_reader import Int64, PairReader, PairTokens
 from encoder.reranker_checkpoint import RerankerCheckpoint
 
 # Largest difference allowed between a logit of a graph and the model's own. With int8 another word
@@ -57,12 +58,18 @@ def check_pair_parity(difference: float, precision: str) -> None:
 
 def write_golden_pairs(directory: Path, golden: GoldenPairs) -> None:
     """Write the golden pairs into the directory of a reranker."""
-    arrays = {
-        name: np.concatenate([getattr(pair, name) for pair in golden.pairs]).astype(np.int32)
-        for name in _FIELDS
-    }
-    lengths = np.array([len(pair) for pair in golden.pairs], dtype=np.int32)
-    np.savez_compressed(directory / GOLDEN, lengths=lengths, logits=golden.logits, **arrays)
+
+    def joined(name: str) -> NDArray[np.int32]:
+        return np.concatenate([getattr(pair, name) for pair in golden.pairs]).astype(np.int32)
+
+    np.savez_compressed(
+        directory / GOLDEN,
+        lengths=np.array([len(pair) for pair in golden.pairs], dtype=np.int32),
+        logits=golden.logits,
+        input_ids=joined("input_ids"),
+        token_types=joined("token_types"),
+        special=joined("special"),
+    )
 
 
 def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:
@@ -75,7 +82,7 @@ def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             ends = np.cumsum(arrays["lengths"])[:-1]
-            columns: Sequence[list[np.ndarray]] = [
+            columns: Sequence[list[Int64]] = [
                 np.split(arrays[name].astype(np.int64), ends) for name in _FIELDS
             ]
             pairs = tuple(PairTokens(*fields) for fields in zip(*columns, strict=True))

@@ -37,6 +37,8 @@ from index.training_files import CorpusFiles
 from index.vector_index import NO_VECTOR, Int64
 
 VALID_QUERIES = 64  # of a corpus that validation reranks at most
+PAIRS = 12_000  # of a corpus that are filtered and kept for training, at most
+MATCHES = 0.4  # of them where there are so many
 _PAIRS_A_STEP = 64
 
 
@@ -168,7 +170,16 @@ def _training_pairs(corpus: RerankCorpus, candidates: int, directory: Path) -> l
             if pair.source in row_of and pair.target in row_of:
                 edge = _edge(row_of[pair.source], row_of[pair.target])
                 pairs.setdefault(edge, float(pair.label))
-    return [_RowPair(a, b, label) for (a, b), label in pairs.items()]
+    return _sample([_RowPair(a, b, label) for (a, b), label in pairs.items()])
+
+
+def _sample(pairs: Sequence[_RowPair]) -> list[_RowPair]:
+    """Draw at most PAIRS of these, of each label at least its part where there are as many."""
+    order = np.random.default_rng(0).permutation(len(pairs)).tolist()
+    matches = [pairs[n] for n in order if pairs[n].label > 0]
+    others = [pairs[n] for n in order if pairs[n].label == 0]
+    fewer = min(len(matches), max(round(MATCHES * PAIRS), PAIRS - len(others)))
+    return [*matches[:fewer], *others[: PAIRS - fewer]]
 
 
 def _links(corpus: RerankCorpus, rows: Int64) -> set[tuple[int, int]]:

@@ -18,6 +18,7 @@ from service.encoding import EncodedText, Float32, PointedText, encode_texts
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
+from service.reranking import RerankReceipt
 from service.threads import run_in
 
 _WIDER = 4  # how many times more candidates to ask for when too few of them could be used
@@ -49,6 +50,7 @@ class Match:
         probability: that it is a match; None where the checkpoint has no calibration for it.
         false_positive_rate: share of random pairs of the corpus that score as high; None where
             the data directory has no calibration.
+        first_stage_score: what it was found by, where `score` is that of the reranker.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Match:
     terms: tuple[TermWeight, ...] = ()
     probability: float | None = None
     false_positive_rate: float | None = None
+    first_stage_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,14 @@ class Matches:
         receipt: what was read of the query's document.
         seconds: time of each stage.
         generation: of the index that was searched.
+        rerank: what became of the second stage, where one was asked for.
     """
 
     matches: tuple[Match, ...]
     receipt: Receipt
     seconds: Mapping[Stage, float]
     generation: int
+    rerank: RerankReceipt | None = None
 
 
 @dataclass(frozen=True, slots=True)

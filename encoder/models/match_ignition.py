@@ -5,8 +5,10 @@ as one sequence, [CLS] a [SEP] b [SEP]. In each layer the attention between word
 PageRank over it says which words matter, and the least important ones do not reach the next layer.
 """
 
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -143,7 +145,7 @@ class CrossEncoder(nn.Module):
         embedded = self.token_embedding(input_ids) + self.position_embedding(positions)
         states = self.dropout(self.embedding_norm(embedded + self.type_embedding(token_types)))
         words = (special >= 0).sum(1, keepdim=True)  # [N, 1], without padding
-        *filtering, last = self.layers
+        *filtering, last = (cast(FilteringLayer, layer) for layer in self.layers)
         for number, layer in enumerate(filtering, start=1):
             mask = (special >= 0).to(torch.float32)
             attended, weights = layer(states, mask, states)
@@ -160,8 +162,7 @@ class CrossEncoder(nn.Module):
         # only [CLS] is read, and it stands first
         mask = (special >= 0).to(torch.float32)
         attended, _ = last(states, mask, states[:, :1])
-        result: Tensor = last.feed_forward(attended)[:, 0]
-        return result
+        return last.feed_forward(attended)[:, 0]
 
 
 class MatchIgnition(nn.Module):
@@ -213,15 +214,45 @@ def _rank_words(
     config: MatchIgnitionConfig, attention: Tensor, mask: Tensor, states: Tensor
 ) -> Tensor:
     """Return the importance [N, T] of the words that a layer made, from 0 to 1."""
-    if config.importance == "pagerank":
-        ranks = page_rank(attention, mask, config.iterations)
-        return (attention @ ranks[..., None])[..., 0]  # r = A u
-    if config.importance == "attention":
+    rank = _IMPORTANCES[config.importance]
+    scores: Tensor = rank(attention, mask, states.detach(), config.iterations)
+    return scores
+
+
+def _by_page_rank(attention: Tensor, mask: Tensor, _: Tensor, iterations: int) -> Tensor:
+    with _in_full_precision(attention.device):
+        ranks = page_rank(attention, mask, iterations)
+        redistributed: Tensor = (attention @ ranks[..., None])[..., 0]  # r = A u
+        return redistributed
+
+
+def _by_attention(attention: Tensor, mask: Tensor, _: Tensor, __: int) -> Tensor:
+    with _in_full_precision(attention.device):
         return (mask[:, None] @ attention)[:, 0] / mask.sum(1, keepdim=True)
-    if config.importance == "norm":
-        norms = states.detach().float().norm(dim=-1)
-        return norms / (1.0 + norms)
+
+
+def _by_norm(_: Tensor, __: Tensor, states: Tensor, ___: int) -> Tensor:
+    norms: Tensor = states.float().norm(dim=-1)
+    return norms / (1.0 + norms)
+
+
+def _by_chance(_: Tensor, mask: Tensor, __: Tensor, ___: int) -> Tensor:
     return torch.rand_like(mask)
+
+
+_IMPORTANCES: Mapping[str, Callable[[Tensor, Tensor, Tensor, int], Tensor]] = {
+    "pagerank": _by_page_rank,
+    "attention": _by_attention,
+    "norm": _by_norm,
+    "random": _by_chance,
+}
+
+
+def _in_full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Leave bfloat16: the ranks of 256 words differ by less than it can tell."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()  # the exporter would make a node of it
 
 
 def _most_important(scores: Tensor, special: Tensor, kept: int | Tensor) -> Tensor:

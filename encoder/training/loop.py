@@ -194,9 +194,13 @@ def _add_gradients(run: _Run, objective: Objective, step: int, stream: int) -> f
 
 
 def _vector_gradients(run: _Run, task: VectorTask, scale: float) -> Tensor:
+    model = run.model
+    if not isinstance(model, Smith):
+        raise TrainingRecipeError("a reranker has no document vectors to learn from")
+
     def encode_chunk(chunk: DocumentBatch) -> Tensor:
         with _autocast(run):
-            return encode(run.model, chunk)
+            return encode(model, chunk)
 
     device = next(iter(run.trained.values())).device
     chunks = split(task.documents.to(device), run.plan.recipe.chunk)

@@ -1,5 +1,6 @@
 """POST /match."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body
@@ -21,6 +22,7 @@ from service.api.problems import (
 )
 from service.api.schemas import MatchesResponse, MatchRequest, MatchResponse, match_response
 from service.matching import match
+from service.second_stage import match_reranked
 
 router = APIRouter(tags=["match"])
 
@@ -42,6 +44,14 @@ REQUESTS = {
         "summary": "Only what is likely to match",
         "value": {"text": "Ant colonies find short paths. …", "min_probability": 0.8},
     },
+    "rerank": {
+        "summary": "The best first: read the first 50 candidates together with the document",
+        "value": {
+            "text": "Ant colonies find short paths. …",
+            "mode": "hybrid",
+            "rerank": {"candidates": 50, "budget_ms": 2000},
+        },
+    },
     "strict": {
         "summary": "Refuse rather than leave a part out",
         "value": {"text": "A whole book. …", "strict": True},
@@ -59,10 +69,12 @@ ANSWER = {
             "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
             "probability": 0.97,
             "false_positive_rate": 0.0004,
+            "first_stage_score": None,
         }
     ],
     "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
+    "rerank": None,
     "timings": {
         **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},
         **{"lexical": 3.2, "search": 0.4, "fetch": 0.3},
@@ -92,10 +104,14 @@ async def post_match(
 
     The score is the cosine of the two document vectors in semantic mode, that of the words in
     lexical mode, and a weighted mean of both in hybrid mode, where every match names the terms that
-    the documents share. The receipt says how much of the document was read by the encoder and what
-    was left out; its words are all read.
+    the documents share. With `rerank`, the first candidates are read together with the document;
+    the score of each is then a mean of what it was found by and of how likely they match. The
+    receipt says how much of the document was read by the encoder and what was left out; its words
+    are all read.
     """
-    found = await match(
+    rerank = request.to_rerank()
+    find = match if rerank is None else partial(match_reranked, rerank=rerank)
+    found = await find(
         engine,
         request.to_queries(),
         top_k=request.top_k or engine.settings.default_top_k,

@@ -54,6 +54,8 @@ class LimitsBody(BaseModel):
     max_queries_per_request: int
     max_top_k: int
     default_top_k: int
+    max_rerank_candidates: int
+    rerank_seconds: float
 
 
 class ThresholdBody(BaseModel):
@@ -96,6 +98,7 @@ class VersionResponse(BaseModel):
     adapter: AdapterBody
     precision: str
     provider: str
+    reranker: str | None = nullable("Name of the reranker; null for none.")
     calibration: CalibrationBody
     limits: LimitsBody
 
@@ -117,6 +120,7 @@ def version_response(engine: Engine) -> VersionResponse:
         adapter=_adapter(engine.encoder.adapter, engine.encoder.dimension),
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
+        reranker=None if engine.reranking is None else engine.reranking.reranker.name,
         calibration=_calibration(engine.judge),
         limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
     )

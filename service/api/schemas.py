@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
 
 from encoder.blocks import Receipt
 from index.document import Document
@@ -21,6 +21,7 @@ from service.api.fields import (
     Title,
     nullable,
     optional,
+    or_a_number,
 )
 from service.calibration import Bounds
 from service.encoding import PointedText
@@ -28,6 +29,8 @@ from service.errors import FieldError, InvalidInputError
 from service.indexing import IndexedDocuments
 from service.matching import Matches, Query, StoredQuery
 from service.metrics import Stage
+from service.reranking import RerankReceipt
+from service.second_stage import Rerank
 
 
 class QueryBody(Body):
@@ -42,6 +45,22 @@ class QueryBody(Body):
     def _one_of(self) -> Self:
         _exactly_one(text=self.text, id=self.id)
         return self
+
+
+class RerankBody(Body):
+    """The second stage: the first candidates are read together with the query."""
+
+    candidates: Annotated[int, Field(ge=1)] = Field(
+        description="How many of them; at most `max_rerank_candidates` (see /version)."
+    )
+    budget_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = optional(
+        "Milliseconds that it may take for each query. Out of time, the matches are those of the "
+        "first stage, and `rerank.reranked` is false."
+    )
+
+
+def _candidates_alone(value: object) -> object:
+    return {"candidates": value} if type(value) is int else value
 
 
 class MatchRequest(Body):
@@ -76,10 +95,24 @@ class MatchRequest(Body):
         "whole, rather than read its beginning.",
     )
 
+    rerank: Annotated[RerankBody | None, BeforeValidator(_candidates_alone)] = Field(
+        default=None,
+        description="Read the first candidates together with the query and put the best first; a "
+        "number is that of the candidates. Refused where the service has no reranker.",
+        json_schema_extra=or_a_number,
+    )
+
     @model_validator(mode="after")
     def _one_of(self) -> Self:
         _exactly_one(text=self.text, id=self.id, queries=self.queries)
         return self
+
+    def to_rerank(self) -> Rerank | None:
+        """Return what is asked of the second stage."""
+        if self.rerank is None:
+            return None
+        budget = self.rerank.budget_ms
+        return Rerank(self.rerank.candidates, None if budget is None else budget / 1000)
 
     def to_bounds(self) -> Bounds:
         """Return what a match must reach."""
@@ -179,6 +212,20 @@ class MatchBody(BaseModel):
         "Share of random pairs of the corpus that score as high; null where the data "
         "directory has not been calibrated (`longmatch calibrate`)."
     )
+    first_stage_score: float | None = nullable(
+        "What it was found by, where `score` is that of the reranker; null where it was not read."
+    )
+
+
+class RerankedBody(BaseModel):
+    """What became of the second stage."""
+
+    reranked: bool = Field(
+        description="Whether the matches are in its order; false where time was up."
+    )
+    candidates: int = Field(description="How many were to be read.")
+    rescored: int = Field(description="How many were read in time.")
+    reranker: str = Field(description="Name of the checkpoint that read them.")
 
 
 class Answer(BaseModel):
@@ -197,6 +244,7 @@ class MatchResponse(Answer):
     calibration: str | None = nullable(
         "Version of the calibration that made the probabilities; null for none."
     )
+    rerank: RerankedBody | None = nullable("The second stage; null where none was asked for.")
 
 
 class MatchesResponse(BaseModel):
@@ -236,8 +284,12 @@ class DocumentResponse(BaseModel):
 
 def match_response(matches: Matches, checkpoint: str, calibration: str | None) -> MatchResponse:
     """Shape the answer to one query."""
+    stage = matches.rerank
+    if stage is not None and stage.reranked:
+        calibration = stage.calibration
     return MatchResponse(
         matches=[MatchBody(**asdict(match)) for match in matches.matches],
+        rerank=None if stage is None else _reranked(stage),
         receipt=_receipt(matches.receipt),
         calibration=calibration,
         timings=_milliseconds(matches.seconds),
@@ -282,6 +334,15 @@ def _query(place: str, text: str | None, document_id: str | None) -> Query:
 def _exactly_one(**given: object) -> None:
     if sum(value is not None for value in given.values()) != 1:
         raise ValueError(f"give exactly one of {', '.join(given)}")
+
+
+def _reranked(stage: RerankReceipt) -> RerankedBody:
+    return RerankedBody(
+        reranked=stage.reranked,
+        candidates=stage.candidates,
+        rescored=stage.rescored,
+        reranker=stage.reranker,
+    )
 
 
 def _receipt(receipt: Receipt) -> ReceiptBody:
