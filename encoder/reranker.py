@@ -1,5 +1,6 @@
 """The reranker at serving time: how likely do two documents match, reading both together?"""
 
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +10,12 @@ from encoder.noise_filter import ReadText
 from encoder.onnx_session import open_pair_graph
 from encoder.pair_reader import PairReader, PairTokens
 from encoder.rerank_rule import RerankRule, read_rerank_rule
-from encoder.reranker_checkpoint import PAIR_GRAPH, RerankerCheckpoint
+from encoder.reranker_checkpoint import (
+    PAIR_GRAPH,
+    RerankerCheckpoint,
+    find_reranker,
+    load_reranker_checkpoint,
+)
 from encoder.reranker_golden import check_pair_parity, read_golden_pairs
 
 
@@ -102,3 +108,12 @@ class OnnxReranker:
         """
         golden = read_golden_pairs(self.checkpoint)
         check_pair_parity(golden.difference(self.judge_tokens), self.precision)
+
+
+def open_reranker(name: Path, *, precision: str | None = None) -> OnnxReranker:
+    """Open a reranker by its directory, or by the name of one that ships.
+
+    Raises:
+        CheckpointError: it is missing, damaged or not a reranker.
+    """
+    return OnnxReranker(load_reranker_checkpoint(find_reranker(name)), precision=precision)

@@ -36,7 +36,7 @@ from index.systems import rank
 from index.training_files import CorpusFiles
 from index.vector_index import NO_VECTOR, Int64
 
-VALID_QUERIES = 64  # of a corpus that validation reranks at most
+VALID_QUERIES = 32  # of a corpus that validation reranks at most
 PAIRS = 12_000  # of a corpus that are filtered and kept for training, at most
 MATCHES = 0.4  # of them where there are so many
 _PAIRS_A_STEP = 64

@@ -15,8 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from encoder.noise_filter import ReadText
 from encoder.onnx_encoder import usable_cores
-from encoder.reranker import OnnxReranker, Reranker
-from encoder.reranker_checkpoint import find_reranker, load_reranker_checkpoint
+from encoder.reranker import Reranker, open_reranker
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
 from service.settings import Settings
@@ -126,7 +125,7 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
     """
     if settings.reranker is None:
         return None
-    reranker = OnnxReranker(load_reranker_checkpoint(find_reranker(settings.reranker)))
+    reranker = open_reranker(settings.reranker)
     reranker.warm_up()
     return RerankPool(reranker, settings.threads or usable_cores(), metrics)
 
