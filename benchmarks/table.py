@@ -13,6 +13,7 @@ from benchmarks import (
     bench_index,
     bench_load,
     bench_quality,
+    bench_rerank,
 )
 from benchmarks.common import RESULTS
 
@@ -25,6 +26,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load-patient": bench_load.table,
     "index": bench_index.table,
     "ablation": ablation_table.table,
+    "rerank": bench_rerank.table,
 }
 
 

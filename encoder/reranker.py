@@ -89,7 +89,11 @@ class OnnxReranker:
 
     def judge(self, first: ReadText, second: ReadText) -> float:
         """Filter the sentences of both texts, then read what is left of them together."""
-        return self.judge_tokens(self._reader.pair(first, second))
+        return self.judge_tokens(self.pair(first, second))
+
+    def pair(self, first: ReadText, second: ReadText) -> PairTokens:
+        """Filter the sentences of both texts and join the tokens of what is left."""
+        return self._reader.pair(first, second)
 
     def judge_tokens(self, pair: PairTokens) -> float:
         """Return the logit of a pair of tokens."""
