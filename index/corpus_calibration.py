@@ -142,7 +142,7 @@ def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
 def _weight(value: object) -> float | None:
     if value is None:
         return None
-    if type(value) not in (int, float):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"the weight of the lexical score is {value!r}")
     return FusionRule(float(value)).lexical
 
