@@ -9,6 +9,7 @@ import numpy as np
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.batches import Source
+from index.encoded_corpus import keep_blocks
 from index.errors import CorpusError
 from index.observer import Observer
 from index.pair_metrics import AUC, choose_threshold, measure_pairs
@@ -19,7 +20,6 @@ from index.training_data import TrainingCorpus, read_training_data
 from index.training_draws import find_sources
 from index.training_files import CorpusFiles
 from index.vector_index import Float32, Int64
-from service.commands.evaluation_systems import keep_blocks
 
 NDCG = "nDCG@10"
 PAIR_MEASURES = ("accuracy", "F1", AUC)

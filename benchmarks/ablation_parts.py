@@ -53,15 +53,15 @@ class Size:
         lengths: in blocks, where it is.
     """
 
-    pretraining_steps: int = 200
+    pretraining_steps: int = 80
     pretraining_documents: int = 16
-    tuning_steps: int = 60
+    tuning_steps: int = 40
     tuning_documents: int = 32
-    text_blocks: int = 8
+    text_blocks: int = 4
     hidden_size: int = 128
     sentence_layers: int = 2
-    steps: int = 100
-    documents: int = 64
+    steps: int = 60
+    documents: int = 48
     blocks: int = 16
     lengths: tuple[int, ...] = (2, 4, 8, 16, 32, LONGEST)
 

@@ -108,11 +108,9 @@ def _host(document: Document) -> _Host | None:
         words += len(sentence.split())
         if words >= MOST_WORDS:
             break
-    codes = find_words(" ".join(sentences)).codes.tolist()
-    rows = zip(*(codes[word:] for word in range(_SHINGLE)), strict=False)
     if words < LEAST_WORDS:
         return None
-    return _Host(document.id.partition(".")[0], tuple(sentences), frozenset(rows))
+    return _Host(document.id.partition(".")[0], tuple(sentences), _rows(" ".join(sentences)))
 
 
 def _strangers(hosts: Sequence[_Host], chance: random.Random) -> tuple[_Host, _Host]:
@@ -136,22 +134,11 @@ def _planted(
     host = _cut(right.sentences, sum(lengths))
     wanted = share / (1 - share) * sum(len(sentence.split()) for sentence in host)
     source = _passages(lengths, wanted, chance)
-    reworded = []
-    for first, last in source:
-        sentences = list(left.sentences[first:last])
-        if strength:
-            sentences = paraphrase(sentences, strength, chance)
-        if shuffled and len(source) == 1:
-            chance.shuffle(sentences)
-        reworded.append(sentences)
+    passages = [list(left.sentences[first:last]) for first, last in source]
+    reworded = [paraphrase(one, strength, chance) if strength else one for one in passages]
     if shuffled:
-        chance.shuffle(reworded)
-    places = sorted(chance.sample(range(len(host) + 1), min(len(reworded), len(host) + 1)))
-    pieces: list[tuple[str, bool]] = []
-    for number in range(len(host) + 1):
-        if number in places:
-            pieces += [(one, True) for one in reworded[places.index(number)]]
-        pieces += [(one, False) for one in host[number : number + 1]]
+        chance.shuffle(reworded[0] if len(reworded) == 1 else reworded)
+    pieces = _put_in(host, reworded, chance)
     text, spans = _joined([one for one, _ in pieces])
     left_text, left_spans = _joined(left.sentences)
     return PlantedPair(
@@ -160,10 +147,41 @@ def _planted(
         shuffled=shuffled,
         left=left_text,
         right=text,
-        left_spans=tuple(left_spans[n] for first, last in source for n in range(first, last)),
+        left_spans=tuple(left_spans[number] for number in _repeats(left.sentences, source)),
         right_spans=tuple(span for span, (_, new) in zip(spans, pieces, strict=True) if new),
         relation=_planted_relation(share, strength),
     )
+
+
+def _put_in(
+    host: Sequence[str], passages: Sequence[Sequence[str]], chance: random.Random
+) -> list[tuple[str, bool]]:
+    """Return all sentences, and of each whether it was put between those of the host."""
+    places = sorted(chance.sample(range(len(host) + 1), min(len(passages), len(host) + 1)))
+    pieces: list[tuple[str, bool]] = []
+    for number in range(len(host) + 1):
+        if number in places:
+            pieces += [(one, True) for one in passages[places.index(number)]]
+        pieces += [(one, False) for one in host[number : number + 1]]
+    return pieces
+
+
+def _repeats(sentences: Sequence[str], source: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the numbers of the sentences of the source, and of those that say them once more."""
+    inside = {number for first, last in source for number in range(first, last)}
+    planted = {row for first, last in source for row in _rows(" ".join(sentences[first:last]))}
+    same = {sentences[number] for number in inside}
+    return [
+        number
+        for number, sentence in enumerate(sentences)
+        if number in inside or sentence in same or planted & _rows(sentence)
+    ]
+
+
+def _rows(text: str) -> frozenset[tuple[int, ...]]:
+    """Return the rows of `_SHINGLE` words of a text."""
+    codes = find_words(text).codes.tolist()
+    return frozenset(zip(*(codes[word:] for word in range(_SHINGLE)), strict=False))
 
 
 def _cut(sentences: Sequence[str], words: int) -> list[str]:

@@ -14,6 +14,7 @@ from benchmarks import (
     bench_index,
     bench_load,
     bench_quality,
+    bench_rerank,
     colde_table,
 )
 from benchmarks.common import RESULTS
@@ -29,6 +30,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "ablation": ablation_table.table,
     "colde": colde_table.table,
     "explanations": bench_explanations.table,
+    "rerank": bench_rerank.table,
 }
 
 

@@ -59,6 +59,8 @@ class _Found(NamedTuple):
 
 def align_texts(left: ReadText, right: ReadText, rule: AlignmentRule) -> Alignment:
     """Find the passages that match, with their boundaries to the word."""
+    if not len(left.words) or not len(right.words):
+        return _without_words(left, right)
     if np.array_equal(left.words.codes, right.words.codes):
         found = [_Found(Box(0, len(left.words), 0, len(right.words)), "verbatim")]
     else:
@@ -70,6 +72,14 @@ def align_texts(left: ReadText, right: ReadText, rule: AlignmentRule) -> Alignme
         left=_covered(left.words, [(one.box[:2], one.kind) for one in found]),
         right=_covered(right.words, [(one.box[2:], one.kind) for one in found]),
     )
+
+
+def _without_words(left: ReadText, right: ReadText) -> Alignment:
+    """Align texts one of which is punctuation only: it is the other, or shares nothing with it."""
+    if left.text.split() != right.text.split():
+        return Alignment((), Covered(0.0, 0.0), Covered(0.0, 0.0))
+    whole = [_Found(Box(0, 0, 0, 0), "verbatim")]
+    return Alignment(_passages(left, right, whole), Covered(1.0, 1.0), Covered(1.0, 1.0))
 
 
 def _worded(left: ReadText, right: ReadText, rule: AlignmentRule) -> list[_Found]:

@@ -36,11 +36,10 @@ def find_exact_matches(left: Words, right: Words, shingle: int) -> list[Match]:
     text repeats, each place is matched with a place of the other.
 
     Returns:
-        Matches in the order of the left text; those of one text do not overlap but where the other
-        text repeats itself.
+        Matches in the order of the left text; neighbours may overlap by less than a shingle.
     """
     there, back = _Shingles.of(left.codes, shingle), _Shingles.of(right.codes, shingle)
-    found = list(_sweep(left.codes, right.codes, there, back, np.zeros(len(right), dtype=bool)))
+    found = list(_sweep(left.codes, right.codes, there, back, np.zeros(len(left), dtype=bool)))
     covered = np.zeros(len(right), dtype=bool)
     for match in found:
         covered[match.right : match.right + match.length] = True

@@ -172,7 +172,7 @@ def _export_block_encoder(model: Model, path: Path) -> None:
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
-    _export(
+    export_graph(
         model.block_encoder,
         {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         {"input_ids": shape, "attention_mask": shape},
@@ -195,16 +195,17 @@ def _export_document_encoder(model: Model, path: Path) -> None:
         width = config.term_features + config.sketch_dimension
         inputs["term_features"] = torch.rand(2, width)
         shapes["term_features"] = {0: documents}
-    _export(with_onnx_lstms(model.document_encoder), inputs, shapes, "document_vectors", path)
+    export_graph(with_onnx_lstms(model.document_encoder), inputs, shapes, "document_vectors", path)
 
 
-def _export(
+def export_graph(
     module: nn.Module,
     inputs: dict[str, torch.Tensor],
     dynamic_shapes: dict[str, dict[int, Dim]],
     output: str,
     path: Path,
 ) -> None:
+    """Export a module to one ONNX graph without the exporter's own noise."""
     with _quiet(), torch.no_grad():
         torch.onnx.export(
             module,

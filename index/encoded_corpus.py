@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
-from encoder.archive_key import ArchiveKey, archive_key
+from encoder.archive_key import KEY, ArchiveKey, archive_key, read_key
 from encoder.block_archive import BlockArchive, BlockArchiveWriter, read_block_archive
 from encoder.blocks import SentenceBlocks
 from encoder.durable_files import write_in_place
@@ -88,6 +88,20 @@ def encode_corpus(
     except Timeout as error:
         raise CorpusError(f"{directory}: another process is encoding into it") from error
     return read_encoded_corpus(directory, key)
+
+
+def keep_blocks(
+    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer
+) -> EncodedCorpus:
+    """Open the block vectors of a corpus in a directory; what is missing there is encoded.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or another process encodes there.
+        ArchiveError: the directory is damaged, or another encoder made it.
+    """
+    # An archive may hold more blocks of a document than this checkpoint reads.
+    limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
+    return encode_corpus(corpus, directory, encoder, observer, limit)
 
 
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:

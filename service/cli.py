@@ -14,6 +14,7 @@ from service.commands import (
     comparing,
     corpora,
     evaluation,
+    reranking,
     serving,
     training,
 )
@@ -40,9 +41,11 @@ for command in (
     training.train,
     checkpoints.create_checkpoint,
     checkpoints.export,
+    reranking.create_reranker,
     serving.demo,
 ):
     app.command()(command)
+app.command("train-reranker")(reranking.train_reranker_command)
 
 
 def main() -> None:

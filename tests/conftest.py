@@ -11,7 +11,14 @@ from safetensors.torch import save_file
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint
 from encoder.create import Recipe, create_checkpoint
+from encoder.create_reranker import (
+    RerankerRecipe,
+    create_reranker,
+    load_reranker_model,
+    write_trained_reranker,
+)
 from encoder.export import export_checkpoint
+from encoder.export_reranker import export_reranker
 from encoder.golden_texts import GOLDEN_TEXTS
 from encoder.sketch import TermSketch
 from encoder.term_channel import TermChannel, new_sketch_vocabulary
@@ -157,6 +164,25 @@ def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactor
     directory = tmp_path_factory.mktemp("terms") / "tiny-terms"
     written = write_trained(model, channel, tiny_weights, directory, "tiny-terms")
     export_checkpoint(written, ["fp32", "fp16", "int8"])
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a tiny reranker with both graphs, its head drawn at random; as above."""
+    recipe = RerankerRecipe(
+        name="tiny-reranker",
+        architecture="match-ignition",
+        pair={"length": 48, "sentences": 4, "lead_sentences": 1, "sentence_tokens": 16},
+        model={"layers": 2, "reduction": 0.2},
+    )
+    created = create_reranker(recipe, str(tiny_bert), tmp_path_factory.mktemp("reranker"))
+    model = load_reranker_model(created)
+    torch.manual_seed(2)
+    torch.nn.init.normal_(model.projection.weight, std=1.0)
+    directory = tmp_path_factory.mktemp("reranker") / "tiny-reranker"
+    written = write_trained_reranker(model, created, directory, "tiny-reranker")
+    export_reranker(written, ["fp32", "int8"])
     return directory
 
 

@@ -96,11 +96,3 @@ def transformer(config: BlockEncoderConfig, layers: int) -> nn.ModuleList:
         )
         for _ in range(layers)
     )
-
-
-def initialise(module: nn.Module) -> None:
-    """Initialise as BERT does: normal with deviation 0.02, biases zero."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

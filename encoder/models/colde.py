@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.block_encoder import BlockEncoder, Pooling, check_pooling, initialise
-from encoder.models.layers import attention_bias, masked_mean
+from encoder.models.block_encoder import BlockEncoder, Pooling, check_pooling
+from encoder.models.layers import attention_bias, initialise_as_bert, masked_mean
 
 Aggregate = Literal["lstm", "mean", "lstm_and_mean"]
 
@@ -227,7 +227,7 @@ class Colde(nn.Module):
         self.config = config
         self.block_encoder = BlockEncoder(config)
         self.document_encoder = SectionEncoder(config)
-        self.apply(initialise)
+        self.apply(initialise_as_bert)
         if config.aggregate != "mean":
             # A chunk or section that training never sees adds nothing, however long the document.
             nn.init.zeros_(self.document_encoder.section_embedding.weight)

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.block_encoder import (
-    BlockEncoder,
-    Pooling,
-    check_pooling,
-    initialise,
-    transformer,
+from encoder.models.block_encoder import BlockEncoder, Pooling, check_pooling, transformer
+from encoder.models.layers import (
+    MASK_VALUE,
+    attention_bias,
+    initialise_as_bert,
+    masked_mean,
+    masked_sum,
 )
-from encoder.models.layers import MASK_VALUE, attention_bias, masked_mean, masked_sum
 
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 
@@ -186,7 +186,7 @@ class Smith(nn.Module):
         self.config = config
         self.block_encoder = BlockEncoder(config)
         self.document_encoder = DocumentEncoder(config)
-        self.apply(initialise)
+        self.apply(initialise_as_bert)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, term_features: Tensor | None = None

@@ -98,7 +98,7 @@ def new_objective(
     config: ModelConfig,
     vocabulary: Vocabulary,
     seed: int,
-) -> Objective:
+) -> Objective[Model]:
     """Make an objective of a recipe's table and of what draws its batches.
 
     Args:
@@ -116,7 +116,7 @@ def new_objective(
     torch.manual_seed(seed)
     head = _head(recipe, config)
 
-    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask:
+    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask[Model]:
         seed = int(torch.randint(2**62, (), generator=generator))
         drawn = draw(np.random.default_rng(seed))
         return _task(recipe, drawn, _Making(reader, head, vocabulary, generator))
@@ -192,7 +192,7 @@ def _head(recipe: ObjectiveRecipe, config: ModelConfig) -> nn.Module:
     return Temperature(recipe.parameters["temperature"])
 
 
-def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask | ModelTask:
+def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask | ModelTask[Model]:
     match drawn:
         case DrawnPairs():
             batch = making.batch(drawn.sources, drawn.targets)
@@ -221,7 +221,9 @@ def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask 
             assert_never(drawn)
 
 
-def _pretraining_task(recipe: ObjectiveRecipe, drawn: DrawnDocuments, making: _Making) -> ModelTask:
+def _pretraining_task(
+    recipe: ObjectiveRecipe, drawn: DrawnDocuments, making: _Making
+) -> ModelTask[Model]:
     batch, head = making.batch(drawn.documents), making.head
     if isinstance(head, BlockHead):
         return masked_blocks_task(

@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from encoder.checkpoint import (
@@ -12,7 +11,6 @@ from encoder.checkpoint import (
     SKETCH,
     TERMS,
     TOKENIZER,
-    WEIGHTS,
     Checkpoint,
     load_checkpoint,
     read_verified,
@@ -22,6 +20,7 @@ from encoder.checkpoint import (
 from encoder.errors import CheckpointError
 from encoder.models.catalogue import Model
 from encoder.models.smith import Smith
+from encoder.models.weights import save_weights
 from encoder.sketch import write_term_sketch
 from encoder.term_channel import TermChannel
 from encoder.terms import write_term_table
@@ -57,10 +56,7 @@ def write_trained(
         }
         if channel.sketch.dimension:
             write_term_sketch(directory / SKETCH, channel.sketch)
-    weights = {
-        key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()
-    }
-    save_file(weights, directory / WEIGHTS)
+    save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)
     return load_checkpoint(directory)

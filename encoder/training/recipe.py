@@ -10,7 +10,9 @@ from typing import Literal
 Precision = Literal["fp32", "bf16"]
 Trained = Literal["frozen", "last", "all"]
 Decay = Literal["linear", "cosine"]
-Kind = Literal["pairs", "links", "supcon", "halves", "drop", "distil", "wp", "sp", "sections"]
+Kind = Literal[
+    "pairs", "links", "supcon", "halves", "drop", "distil", "wp", "sp", "sections", "rerank"
+]
 Parameter = float | int | str
 LEARNED = "learned"
 
@@ -28,6 +30,7 @@ PARAMETERS: Mapping[str, Mapping[str, Parameter]] = MappingProxyType(
         "distil": {"teacher": "lexical", "teacher_temperature": 0.05, "temperature": 0.05},
         "wp": {"share": 0.15},
         "sp": {"masked_blocks": 2},
+        "rerank": {"positives": 0.33, "candidates": 30},
     }
 )
 

@@ -86,11 +86,21 @@ def render_report(
 
 
 def content_security_policy() -> str:
-    """Return the policy of the page, to be sent as a header too where it is served."""
+    """Return the policy that the page has for itself."""
     return (
         f"default-src 'none'; style-src '{_source('report.css')}'; "
         f"script-src '{_source('report.js')}'; base-uri 'none'; form-action 'none'"
     )
+
+
+def page_headers() -> dict[str, str]:
+    """Return the headers that the page is served with: what a page cannot say of itself too."""
+    return {
+        "Cache-Control": "no-store",  # it holds the texts
+        "Content-Security-Policy": f"{content_security_policy()}; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
 
 
 @cache

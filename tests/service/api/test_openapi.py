@@ -10,8 +10,9 @@ from index.corpus_calibration import CorpusCalibration
 from index.random_pairs import RandomPairs, Threshold
 from service.api.app import create_app
 from service.api.compare_bodies import CompareRequest
+from service.api.match_bodies import MatchRequest
 from service.api.problems import PROBLEM_TYPES
-from service.api.schemas import IndexRequest, MatchRequest
+from service.api.schemas import IndexRequest
 from service.calibration import Judge
 from service.settings import Settings
 
