@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from encoder.calibration import (
+    SEMANTIC,
     Calibration,
     FittedMap,
     KindCalibration,
@@ -37,7 +38,6 @@ from service.commands.common import (
 )
 from service.console import observing
 
-Kind = Literal["semantic", "lexical", "hybrid", "adapted", "adapted hybrid"]
 _MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 _OF_PLAIN = {score_kind(mode, adapted=False): mode for mode in _MODES}
 _OF_ADAPTED = {score_kind(mode, adapted=True): mode for mode in _MODES}
@@ -62,12 +62,12 @@ def fit_calibration(
         ),
     ] = None,
     kind: Annotated[
-        list[Kind] | None,
+        list[str],
         typer.Option(
-            help="Of score; may be given again. The adapted ones take vectors of `embed --adapt`. "
-            "Default: semantic."
+            help="semantic, lexical, hybrid, adapted or 'adapted hybrid'; may be given again. The "
+            "adapted ones take vectors of `embed --adapt`."
         ),
-    ] = None,
+    ] = [SEMANTIC],  # noqa: B006 (Typer copies it)
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     precision: PrecisionOption = None,
@@ -79,7 +79,7 @@ def fit_calibration(
     The first --pairs goes with the first --corpus, and so on; each corpus counts the same. Use
     pairs that the checkpoint was not trained on.
     """
-    modes = _modes_of(kind or ["semantic"], corpus)
+    modes = _modes_of(kind, corpus)
     needs_words = set(modes.values()) != {"semantic"}
     places = _check_places(pairs, corpus, texts, needs_words=needs_words)
     opened = load_checkpoint(checkpoint)
@@ -104,8 +104,12 @@ def fit_calibration(
     console.print(f"{checkpoint}: calibration {calibration.version}")
 
 
-def _modes_of(kinds: Sequence[Kind], corpora: Sequence[Path]) -> dict[str, Mode]:
+def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:
     """Return the mode of each kind of score."""
+    every = {**_OF_PLAIN, **_OF_ADAPTED}
+    for kind in kinds:
+        if kind not in every:
+            raise typer.BadParameter(f"--kind {kind!r}: must be one of {', '.join(every)}")
     known = next((one for one in (_OF_PLAIN, _OF_ADAPTED) if one.keys() >= set(kinds)), None)
     if known is None:
         raise typer.BadParameter(

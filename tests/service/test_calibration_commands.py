@@ -292,6 +292,7 @@ def test_several_kinds_are_fitted_in_one_call(longmatch: Run, copy: Path, tmp_pa
         (("lexical",), "need the --texts of each --corpus"),
         (("semantic", "adapted"), "fit them one by one"),
         (("hybrid", "adapted hybrid"), "fit them one by one"),
+        (("fuzzy",), "one of semantic, lexical, hybrid, adapted, adapted hybrid"),
     ],
 )
 def test_kinds_that_cannot_be_fitted_are_refused(
