@@ -30,6 +30,7 @@ Float64 = NDArray[np.float64]
 FORMAT = 1
 SEMANTIC = "semantic"
 ADAPTED = "adapted"  # semantic too, of vectors that were adapted to their corpus
+HYBRID_KINDS = ("hybrid", f"{ADAPTED} hybrid")  # they depend on the fusion rule, too
 VERSION_DIGITS = 12
 # What a rate is taken for at most and at least: no sample of pairs can tell more.
 _LOWEST_RATE, _HIGHEST_RATE = 1e-7, 1.0 - 1e-6

@@ -9,6 +9,7 @@ from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
 from service.commands import (
     calibration,
+    calibration_fit,
     checkpoints,
     comparing,
     corpora,
@@ -36,7 +37,7 @@ for command in (
     corpora.embed,
     evaluation.evaluate,
     calibration.calibrate,
-    calibration.fit_calibration,
+    calibration_fit.fit_calibration,
     training.train,
     checkpoints.create_checkpoint,
     checkpoints.export,

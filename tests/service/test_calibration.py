@@ -47,11 +47,11 @@ TABLE = RandomPairs(
 
 
 def of_checkpoint(fingerprint: str = "f") -> Calibration:
-    return Calibration(fingerprint, {"semantic": MAPS})
+    return Calibration(fingerprint, {"semantic": MAPS, "hybrid": MAPS})
 
 
 def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
-    return CorpusCalibration(fingerprint, {"semantic": TABLE})
+    return CorpusCalibration(fingerprint, {"semantic": TABLE, "hybrid": TABLE})
 
 
 NOTHING = Judge(None, None, None)
@@ -96,10 +96,11 @@ def test_a_measured_corpus_without_maps_has_rates_only() -> None:
 
 
 def test_another_kind_of_score_is_not_judged_by_this_one() -> None:
-    (worth,) = judge_scores(BY_RATE, "hybrid", [0.5])
+    (worth,) = judge_scores(BY_RATE, "lexical", [0.5])
     assert (worth.probability, worth.false_positive_rate) == (None, None)
-    assert served_kinds(NOTHING) == {"semantic": (None, None)}
-    assert served_kinds(BY_RATE) == {"semantic": (MAPS.by_false_positive_rate, TABLE)}
+    nothing, known = (None, None), (MAPS.by_false_positive_rate, TABLE)
+    assert served_kinds(NOTHING) == dict.fromkeys(("semantic", "lexical", "hybrid"), nothing)
+    assert served_kinds(BY_RATE) == {"semantic": known, "lexical": nothing, "hybrid": known}
 
 
 def with_judge(client: Any, judge: Judge) -> Any:
@@ -191,14 +192,14 @@ def test_the_service_opens_both_calibrations(
         f"{of_checkpoint(checkpoint.fingerprint).version}"
         f"+{of_corpus(checkpoint.fingerprint).version}"
     )
-    assert version["kinds"] == {
-        "semantic": {
-            "method": "platt",
-            "calibration_error": 0.02,
-            "documents": 400,
-            "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
-        }
+    known = {
+        "method": "platt",
+        "calibration_error": 0.02,
+        "documents": 400,
+        "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
     }
+    unknown = {"method": None, "calibration_error": None, "documents": None, "thresholds": []}
+    assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 
 
 def test_a_damaged_calibration_stops_the_start(

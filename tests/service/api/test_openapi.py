@@ -127,7 +127,7 @@ def measured(client: Any) -> Any:
     threshold = Threshold(0.01, 0.5, 0.4, 0.6)
     pairs = RandomPairs(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
-    judge = Judge(None, CorpusCalibration("f", {"semantic": pairs}), "1")
+    judge = Judge(None, CorpusCalibration("f", {"hybrid": pairs}), "1")
     return type(client)(create_app(engine.settings, replace(engine, judge=judge)))
 
 
