@@ -14,6 +14,7 @@ from benchmarks import (
     bench_load,
     bench_quality,
     bench_rerank,
+    match_ignition_table,
 )
 from benchmarks.common import RESULTS
 
@@ -27,6 +28,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "index": bench_index.table,
     "ablation": ablation_table.table,
     "rerank": bench_rerank.table,
+    "match-ignition": match_ignition_table.table,
 }
 
 
