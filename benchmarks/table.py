@@ -10,10 +10,12 @@ from benchmarks import (
     ablation_table,
     bench_calibration,
     bench_encoder,
+    bench_explanations,
     bench_index,
     bench_load,
     bench_quality,
     bench_rerank,
+    colde_table,
     match_ignition_table,
 )
 from benchmarks.common import RESULTS
@@ -27,6 +29,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load-patient": bench_load.table,
     "index": bench_index.table,
     "ablation": ablation_table.table,
+    "colde": colde_table.table,
+    "explanations": bench_explanations.table,
     "rerank": bench_rerank.table,
     "match-ignition": match_ignition_table.table,
 }

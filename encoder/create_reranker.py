@@ -2,22 +2,25 @@
 
 import json
 import shutil
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from encoder.checkpoint import CONFIG, TOKENIZER, WEIGHTS
-from encoder.create import tokenizer_of
+from encoder.checkpoint import CONFIG, TOKENIZER
+from encoder.create import read_recipe_of, tokenizer_of
 from encoder.errors import CheckpointError
-from encoder.models.bert_weights import find_bert, load_bert_tensors, read_bert_config
-from encoder.models.match_ignition import CrossEncoder, MatchIgnition, MatchIgnitionConfig
+from encoder.models.bert_weights import (
+    find_bert,
+    load_bert_into_pairs,
+    read_bert_config,
+    sizes_of_bert,
+)
+from encoder.models.match_ignition import MatchIgnition, MatchIgnitionConfig
+from encoder.models.weights import load_weights, save_weights
 from encoder.reranker_checkpoint import (
     ARCHITECTURE,
     PairShape,
@@ -26,23 +29,6 @@ from encoder.reranker_checkpoint import (
     write_reranker_config,
     write_reranker_manifest,
 )
-
-_BERT_NAMES = {
-    "query": ("attention.self.query",),
-    "key_value": ("attention.self.key", "attention.self.value"),
-    "attention_output": ("attention.output.dense",),
-    "attention_norm": ("attention.output.LayerNorm",),
-    "intermediate": ("intermediate.dense",),
-    "output": ("output.dense",),
-    "output_norm": ("output.LayerNorm",),
-}
-_EMBEDDINGS = {
-    "token_embedding.weight": "word_embeddings.weight",
-    "position_embedding.weight": "position_embeddings.weight",
-    "type_embedding.weight": "token_type_embeddings.weight",
-    "embedding_norm.weight": "LayerNorm.weight",
-    "embedding_norm.bias": "LayerNorm.bias",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +47,7 @@ def read_reranker_recipe(path: Path) -> RerankerRecipe:
     Raises:
         CheckpointError: the file is missing or a field is unknown, missing or wrong.
     """
-    try:
-        recipe = RerankerRecipe(**tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"recipe {path}: {error}") from error
-    if recipe.architecture != ARCHITECTURE:
-        raise CheckpointError(f"recipe {path}: unknown architecture {recipe.architecture!r}")
-    return recipe
+    return read_recipe_of(RerankerRecipe, path, (ARCHITECTURE,))
 
 
 def create_reranker(
@@ -88,23 +68,16 @@ def create_reranker(
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(folder)
     tokenizer.save(str(directory / TOKENIZER))
-    bert_config = read_bert_config(folder)
+    sizes = sizes_of_bert(read_bert_config(folder))
     torch.manual_seed(seed)
     try:
         shape = PairShape(**recipe.pair)
-        sizes = {
-            "vocabulary_size": bert_config["vocab_size"],
-            "hidden_size": bert_config["hidden_size"],
-            "intermediate_size": bert_config["intermediate_size"],
-            "attention_heads": bert_config["num_attention_heads"],
-            "layer_norm_epsilon": bert_config.get("layer_norm_eps", 1e-12),
-            "length": shape.length,
-        }
+        sizes["length"] = shape.length
         model = MatchIgnition(MatchIgnitionConfig(**(sizes | recipe.model)))
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
-    _load_bert_into(model.cross_encoder, folder)
-    save_file(model.state_dict(), directory / WEIGHTS)
+    load_bert_into_pairs(model.cross_encoder, folder)
+    save_weights(model, directory)
     write_reranker_config(directory, _config_of(recipe.name, shape, model.config, tokenizer))
     write_reranker_manifest(directory)
     return load_reranker_checkpoint(directory)
@@ -117,10 +90,7 @@ def write_trained_reranker(
     directory.mkdir(parents=True, exist_ok=True)
     config = json.loads((start.directory / CONFIG).read_text(encoding="utf-8"))
     shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
-    weights = {
-        key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()
-    }
-    save_file(weights, directory / WEIGHTS)
+    save_weights(model, directory)
     write_reranker_config(directory, config | {"name": name})
     write_reranker_manifest(directory)
     return load_reranker_checkpoint(directory)
@@ -138,38 +108,8 @@ def load_reranker_model(
     Raises:
         CheckpointError: the weights are missing or do not fit the configuration.
     """
-    path = checkpoint.directory / WEIGHTS
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
-    try:
-        model = MatchIgnition(MatchIgnitionConfig(**sizes))
-        model.load_state_dict(load_file(path))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing: this reranker can only be served") from error
-    except (OSError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} does not fit the configuration: {error}") from error
-    return model.eval()
-
-
-def _load_bert_into(encoder: CrossEncoder, folder: Path) -> None:
-    """Copy embeddings and the first layers of a BERT checkpoint."""
-    source = load_bert_tensors(folder)
-    target = encoder.state_dict()
-    try:
-        for name, bert in _EMBEDDINGS.items():
-            target[name] = source[f"embeddings.{bert}"].float()
-        target["position_embedding.weight"] = target["position_embedding.weight"][
-            : encoder.config.length
-        ]
-        for layer in range(encoder.config.layers):
-            for ours, berts in _BERT_NAMES.items():
-                for part in ("weight", "bias"):
-                    rows = [source[f"encoder.layer.{layer}.{name}.{part}"] for name in berts]
-                    target[f"layers.{layer}.{ours}.{part}"] = torch.cat(rows).float()
-        encoder.load_state_dict(target)
-    except KeyError as error:
-        raise CheckpointError(f"{folder}: the BERT checkpoint has no tensor {error}") from error
-    except RuntimeError as error:
-        raise CheckpointError(f"{folder}: {error}") from error
+    return load_weights(lambda: MatchIgnition(MatchIgnitionConfig(**sizes)), checkpoint.directory)
 
 
 def _config_of(

@@ -19,6 +19,7 @@ from index.data_directory import DataDirectory
 from index.document import Document
 from index.live_index import LiveIndex
 from index.observer import Observer
+from index.sqlite_blocks import BlockVectors, block_vectors_of
 from index.sqlite_store import Entry, SQLiteDocumentStore
 from index.vector_index import Float32
 
@@ -48,11 +49,12 @@ class BuildReport:
 
 @dataclass(frozen=True, slots=True)
 class EncodedDocument:
-    """A document with its vector Float32[dimension] and what was read of it."""
+    """A document with its vector Float32[dimension], what was read of it, its block vectors."""
 
     document: Document
     vector: Float32
     receipt: Receipt
+    blocks: BlockVectors
 
 
 def build_index(
@@ -79,7 +81,7 @@ def build_index(
         new = _update_unchanged(accepted, data.store)
         observer.advanced(documents=len(batch) - len(new), tokens=0)
         results = encode_documents(new, tokenizer, encoder, observer)
-        data.store.put([Entry(r.document, r.vector, r.receipt) for r in results])
+        data.store.put([Entry(r.document, r.vector, r.receipt, r.blocks) for r in results])
         counts["refused"] += len(new) - len(results)
         counts["unchanged"] += len(accepted) - len(new)
         counts["encoded"] += len(results)
@@ -137,12 +139,14 @@ def encode_documents(
             observer.refused(RefusedInput(f"document {document.id}", str(error)))
         else:
             readable.append(document)
-    vectors = encoder.encode(blocks).document_vectors
+    encoded = encoder.encode(blocks)
     tokens_read = sum(b.receipt.tokens_read for b in blocks)
     observer.advanced(documents=len(documents), tokens=tokens_read)
     return [
-        EncodedDocument(document, vector, b.receipt)
-        for document, vector, b in zip(readable, vectors, blocks, strict=True)
+        EncodedDocument(document, vector, b.receipt, block_vectors_of(b, rows))
+        for document, b, vector, rows in zip(
+            readable, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
+        )
     ]
 
 

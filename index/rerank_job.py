@@ -1,11 +1,6 @@
 """The job of `longmatch train-reranker`: corpora with links in, a trained reranker out."""
 
-import json
-import shutil
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,38 +16,15 @@ from index.rerank_data import (
     read_rerank_corpus,
     rerank_fingerprint,
 )
-from index.training_files import CorpusFiles
+from index.training_files import RerankJob, TimeLimit, read_recipe
+from index.training_report import RUN, TrainingReport, make_report, output_of
 
 if TYPE_CHECKING:
+    from encoder.models.match_ignition import MatchIgnition
     from encoder.training.observer import TrainingObserver
-    from encoder.training.recipe import TrainingRecipe
 
 FIGURE = "nDCG@10 of validation queries, their first lexical candidates reranked"
-RUN = "run"
 _WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankJob:
-    """What to train, on what, and where to.
-
-    Attributes:
-        recipe: a TOML file with one objective, of kind "rerank".
-        start: the reranker to start from, with its weights.
-        files: the corpora.
-        output: the directory to write; must not be there.
-        work: the directory for what is computed on the way.
-        precisions: of the graphs to export.
-        seconds: of training, of this call, after which it ends and keeps the best so far.
-    """
-
-    recipe: Path
-    start: RerankerCheckpoint
-    files: Sequence[CorpusFiles]
-    output: Path
-    work: Path
-    precisions: Sequence[str]
-    seconds: float | None = None
 
 
 def train_reranker(
@@ -70,13 +42,13 @@ def train_reranker(
     from encoder.training.loop import TrainingPlan, train
     from encoder.training.rerank_objective import judge_pairs, rerank_objective
 
-    recipe = _read_recipe(job.recipe)
+    recipe = read_recipe(job)
     objective = recipe.objectives[0]
     corpora = [read_rerank_corpus(files, recipe.seed) for files in job.files]
     candidates = int(objective.number("candidates"))
     data = prepare_rerank_data(corpora, job.start, candidates, job.work, observer)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
-    end = None if job.seconds is None else time.monotonic() + job.seconds
+    out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(
         recipe=recipe,
         objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
@@ -84,10 +56,12 @@ def train_reranker(
             data.validation, judge_pairs(trained, data.validation, job.start)
         ),
         data_fingerprint=rerank_fingerprint(corpora, job.start),
-        stop=lambda: end is not None and time.monotonic() >= end,
+        stop=out_of_time,
     )
     train(model, plan, job.work / RUN, training_observer)
-    return _write(job, model.cpu(), recipe, _facts(corpora, data.training))
+    facts = _facts(corpora, data.training)
+    report = make_report(job, recipe, FIGURE, facts, out_of_time=out_of_time.over)
+    return _write(job, model.cpu(), report)
 
 
 def validation_figure(table: PairTable, logits: Float32) -> float:
@@ -127,16 +101,6 @@ def _ndcg(relevance: Float32, depth: int = 10) -> float:
     return float(found @ discounts[: len(found)] / (best @ discounts[: len(best)]))
 
 
-def _read_recipe(path: Path) -> "TrainingRecipe":
-    from encoder.training.errors import TrainingRecipeError
-    from encoder.training.recipe_file import read_training_recipe
-
-    recipe = read_training_recipe(path)
-    if recipe.objectives[0].kind != "rerank":
-        raise TrainingRecipeError(f'recipe {path}: a reranker takes the objective "rerank"')
-    return replace(recipe, max_blocks=1)
-
-
 def _facts(corpora: Sequence[RerankCorpus], table: PairTable) -> list[Mapping[str, Any]]:
     return [
         {
@@ -149,37 +113,13 @@ def _facts(corpora: Sequence[RerankCorpus], table: PairTable) -> list[Mapping[st
     ]
 
 
-def _write(
-    job: RerankJob, model: Any, recipe: "TrainingRecipe", facts: Sequence[Mapping[str, Any]]
-) -> RerankerCheckpoint:
-    """Write the reranker, its graphs, its curve and a report: all of it or nothing."""
+def _write(job: RerankJob, model: "MatchIgnition", report: TrainingReport) -> RerankerCheckpoint:
+    """Write the reranker, its graphs, its curve and the report: all of it or nothing."""
     from encoder.create_reranker import write_trained_reranker
     from encoder.export_reranker import export_reranker
     from encoder.reranker_checkpoint import load_reranker_checkpoint
-    from encoder.training.curves import CURVE, LOSS, VALIDATION, draw_curve, read_curve
 
-    partial = job.output.with_name(job.output.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    checkpoint = write_trained_reranker(model, job.start, partial, job.start.name)
-    export_reranker(checkpoint, job.precisions)
-    folder = partial / "training"
-    folder.mkdir()
-    shutil.copyfile(job.work / RUN / CURVE, folder / CURVE)
-    shutil.copyfile(job.recipe, folder / "recipe.toml")
-    draw_curve(folder / CURVE, folder / "curve.svg")
-    records = read_curve(folder / CURVE)
-    validations = {r["step"]: r[VALIDATION] for r in records if VALIDATION in r}
-    best = max(validations, key=lambda step: (validations[step], -step))
-    report = {
-        "recipe": asdict(recipe)["name"],
-        "start": f"{job.start.name} {job.start.fingerprint}",
-        "figure": FIGURE,
-        "before": validations[min(validations)],
-        "best": validations[best],
-        "best_step": best,
-        "steps": max((r["step"] for r in records if LOSS in r), default=0),
-        "corpora": list(facts),
-    }
-    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    partial.rename(job.output)
+    with output_of(job, report) as directory:
+        checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
+        export_reranker(checkpoint, job.precisions)
     return load_reranker_checkpoint(job.output)

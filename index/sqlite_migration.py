@@ -3,6 +3,9 @@
 Format 1 has no lexical index: its tables are made and filled from the texts that are stored. A
 kill half way leaves format 1, and the next opening starts again: what an earlier version of
 Longmatch does to such a store in between can then do no harm.
+
+Format 2 has no block vectors: their table is made, and stays empty for the documents that are
+there. They can be explained all the same, at the cost of encoding them then.
 """
 
 import logging
@@ -11,8 +14,9 @@ from pathlib import Path
 
 from index.lexical_tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical_terms import count_terms
+from index.sqlite_blocks import BLOCKS_SCHEMA
 from index.sqlite_connections import SQLiteConnections
-from index.sqlite_schema import SCHEMA_VERSION, VERSION_WITHOUT_WORDS
+from index.sqlite_schema import EARLIER_VERSIONS, SCHEMA_VERSION, VERSION_WITHOUT_WORDS
 
 _DOCUMENTS_A_TRANSACTION = 256
 _NEXT_TEXTS = """
@@ -29,9 +33,19 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
     """
     with connections.reading() as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != VERSION_WITHOUT_WORDS:
+    if version not in EARLIER_VERSIONS:
         return
-    _log.info("%s: making the lexical index of a store of format %d", path, version)
+    if version == VERSION_WITHOUT_WORDS:
+        _make_lexical_index(connections, path)
+    with connections.writing() as connection:
+        connection.execute("DROP TABLE IF EXISTS block_vectors")
+        connection.execute(BLOCKS_SCHEMA)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
+
+
+def _make_lexical_index(connections: SQLiteConnections, path: Path) -> None:
+    _log.info("%s: making the lexical index of a store of format 1", path)
     with connections.writing() as connection:
         for table in LEXICAL_TABLES:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -41,9 +55,6 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
     while last is not None:
         with connections.writing() as connection:
             last = _index_next(connection, last)
-            if last is None:
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    _log.info("%s: the lexical index is made", path)
 
 
 def _index_next(connection: sqlite3.Connection, last: int) -> int | None:

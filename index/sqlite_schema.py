@@ -8,9 +8,12 @@ from pathlib import Path
 from encoder.durable_files import put_in_place
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical_tables import LEXICAL_SCHEMA
+from index.sqlite_blocks import BLOCKS_SCHEMA
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+VERSION_WITHOUT_BLOCKS = 2  # the format before the block vectors
 VERSION_WITHOUT_WORDS = 1  # the format before the lexical index
+EARLIER_VERSIONS = (VERSION_WITHOUT_WORDS, VERSION_WITHOUT_BLOCKS)
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
@@ -48,6 +51,7 @@ CREATE TABLE removals (
     sequence INTEGER NOT NULL
 );
 CREATE INDEX removals_by_sequence ON removals (sequence);
+{BLOCKS_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -107,13 +111,13 @@ def check_is_ours(
     if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
         raise StoreError(f"{path}: this is a database, but not a Longmatch document store")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == VERSION_WITHOUT_WORDS and read_only:
+    if version in EARLIER_VERSIONS and read_only:
         raise StoreError(
             f"{path}: the store has format {version}, of an earlier version of Longmatch; "
             "open it for writing once, which brings it up to date: start the service on it, or "
             "index into it"
         )
-    if version not in (SCHEMA_VERSION, VERSION_WITHOUT_WORDS):
+    if version not in (SCHEMA_VERSION, *EARLIER_VERSIONS):
         raise StoreError(
             f"{path}: the store has format {version}; "
             f"this version of Longmatch reads format {SCHEMA_VERSION}"

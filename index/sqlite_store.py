@@ -15,6 +15,12 @@ from index.errors import DocumentError, StoreError
 from index.lexical_index import LexicalIndex
 from index.lexical_tables import insert_terms
 from index.lexical_terms import count_terms
+from index.sqlite_blocks import (
+    BLOCKS_BY_VECTOR_ID,
+    BlockVectors,
+    insert_block_vectors,
+    read_block_vectors,
+)
 from index.sqlite_connections import SQLiteConnections
 from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
@@ -25,11 +31,15 @@ UNIT_NORM_TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is put: a document, its vector Float32[dimension] of unit norm, what was read of it."""
+    """What is put: a document, its vector Float32[dimension] of unit norm, what was read of it.
+
+    Without its block vectors it is found all the same, but encoded anew to explain a match.
+    """
 
     document: Document
     vector: Float32
     receipt: Receipt
+    blocks: BlockVectors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,8 @@ class SQLiteDocumentStore:
             for entry in changed:
                 added.append(sql.insert_document(connection, entry.document, entry.receipt))
                 sql.insert_vector(connection, added[-1], sequence, entry.vector)
+                if entry.blocks is not None:
+                    insert_block_vectors(connection, added[-1], entry.blocks)
             texts = (entry.document.text for entry in changed)
             insert_terms(connection, list(zip(added, map(count_terms, texts), strict=True)))
         return Change(sequence, _int64(added), _int64(replaced))
@@ -183,6 +195,18 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read, or a vector in it is damaged.
         """
         return self._arrays(self._read(sql.VECTORS, sql.vector_id_list(vector_ids)))
+
+    def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
+        """Return the block vectors of these vector ids; ids that have none are absent.
+
+        Raises:
+            StoreError: the file cannot be read, or block vectors in it are damaged.
+        """
+        rows = self._read(BLOCKS_BY_VECTOR_ID, sql.vector_id_list(vector_ids))
+        try:
+            return read_block_vectors([(row[0], row[1], row[2]) for row in rows])
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{self.path}: block vectors are damaged: {error}") from error
 
     def changes_since(self, sequence: int) -> Change:
         """Return what an index of `sequence` must do to hold what the store holds now.

@@ -24,9 +24,17 @@ _SPECIAL_TOKENS = 2
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One document, encoded: its vector Float32[dimension] and where the time went, in seconds."""
+    """One document, encoded, and where the time went, in seconds.
+
+    Attributes:
+        vector: Float32[dimension], unit norm.
+        block_vectors: Float32[S, H], unit norm.
+        queue_seconds: until its first block was taken.
+        encode_seconds: from then on.
+    """
 
     vector: Float32
+    block_vectors: Float32
     queue_seconds: float
     encode_seconds: float
 

@@ -10,6 +10,7 @@ from index.errors import DocumentError, IndexingError
 from service.commands import (
     calibration,
     checkpoints,
+    comparing,
     corpora,
     evaluation,
     reranking,
@@ -31,6 +32,7 @@ for command in (
     corpora.index,
     serving.serve,
     corpora.match,
+    comparing.compare,
     corpora.embed,
     evaluation.evaluate,
     calibration.calibrate,

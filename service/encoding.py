@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError, TruncatedTextError
+from index.sqlite_blocks import BlockVectors, block_vectors_of
 from service.engine import Engine
 from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
@@ -34,11 +35,13 @@ class EncodedText:
 
     Attributes:
         vector: Float32[dimension], unit norm.
+        blocks: places and vectors of its sentence blocks.
         receipt: what was read of it.
         seconds: time of each stage.
     """
 
     vector: Float32
+    blocks: BlockVectors
     receipt: Receipt
     seconds: dict[Stage, float]
 
@@ -72,6 +75,7 @@ async def encode_texts(
     return [
         EncodedText(
             vector=result.vector,
+            blocks=block_vectors_of(document, result.block_vectors),
             receipt=document.receipt,
             seconds={
                 "tokenize": seconds,

@@ -4,6 +4,7 @@
   * SettingsError            the settings contradict the checkpoint
   * InvalidInputError        fields of a request are refused; names each of them
   * UnsupportedMediaTypeError   the body is not declared as JSON
+  * NotAcceptableError       the client takes none of the media types that there are
   * BodyTooLargeError        the body has more bytes than are read
   * RequestTooLargeError     the documents of one request have more tokens than the queue holds
   * DocumentNotFoundError    no document has the id
@@ -59,6 +60,13 @@ class UnsupportedMediaTypeError(ServiceError):
 
     def __init__(self) -> None:
         super().__init__("send the body as JSON, with Content-Type: application/json")
+
+
+class NotAcceptableError(ServiceError):
+    """The client takes none of the media types that the answer could have."""
+
+    def __init__(self, offered: Sequence[str]) -> None:
+        super().__init__(f"the answer can be {' or '.join(offered)}: take one of them in Accept")
 
 
 class BodyTooLargeError(ServiceError):

@@ -73,7 +73,7 @@ async def index_documents(
     encoded = await encode_texts(engine, [text for text, _ in new], strict=strict)
     entries = dict(known)
     for (_, document), read in zip(new, encoded, strict=True):
-        entries[document.id] = Entry(document, read.vector, read.receipt)
+        entries[document.id] = Entry(document, read.vector, read.receipt, read.blocks)
     ordered = [entries[document.id] for document in documents]
     # One job of the one writer thread: it runs to its end even when the client leaves meanwhile.
     storing = await run_in(engine.writer, _put, engine, ordered)
@@ -133,8 +133,11 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
     stored = data.store.find([document.id for document in same])
     ids, rows = data.store.vectors([found.vector_id for found in stored.values()])
     vectors = dict(zip(ids.tolist(), rows, strict=True))
+    blocks = data.store.block_vectors(ids.tolist())
     return {
-        document.id: Entry(document, vectors[found.vector_id], found.receipt)
+        document.id: Entry(
+            document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
+        )
         for document in same
         # Another request may have changed or deleted it since the hashes were read.
         if (found := stored.get(document.id))

@@ -14,7 +14,9 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-Stage = Literal["tokenize", "queue", "encode", "search", "lexical", "fetch", "rerank", "store"]
+Stage = Literal[
+    "tokenize", "queue", "encode", "search", "lexical", "fetch", "rerank", "explain", "store"
+]
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
 DURATION_BUCKETS = (

@@ -139,7 +139,7 @@ class EncodeScheduler:
         if not self._queue.answered(reservation, job):
             return
         now = time.perf_counter()
-        encoded = Encoded(vector, job.started - job.submitted, now - job.started)
+        encoded = Encoded(vector, job.vectors, job.started - job.submitted, now - job.started)
         self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
         self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
         _answer(job, encoded)

@@ -7,11 +7,11 @@ import numpy as np
 
 from encoder.calibration import FittedMap, match_probabilities
 from index.data_directory import DataDirectory
-from index.modes import DEFAULT_MODE, Mode
-from service.calibration import NO_BOUNDS, Bounds, Worth, refused_bounds, score_kind, within
+from index.modes import Mode
+from service.calibration import Worth, score_kind, within
 from service.engine import Engine
-from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.matching import Match, Matches, Query, StoredQuery, match
+from service.errors import FieldError
+from service.first_stage import Match, Matches, Search, Sought, find
 from service.reranking import RerankPool, RerankReceipt
 from service.threads import run_in
 
@@ -29,15 +29,8 @@ class Rerank:
     seconds: float | None = None
 
 
-async def match_reranked(
-    engine: Engine,
-    queries: Sequence[Query],
-    rerank: Rerank,
-    *,
-    top_k: int,
-    mode: Mode = DEFAULT_MODE,
-    bounds: Bounds = NO_BOUNDS,
-    strict: bool = False,
+async def find_reranked(
+    engine: Engine, sought: Sequence[Sought], search: Search, rerank: Rerank
 ) -> list[Matches]:
     """Find the documents that match each query, the first candidates by reading both together.
 
@@ -46,45 +39,47 @@ async def match_reranked(
 
     Args:
         engine: with a reranker.
-        queries: as of `match`.
+        sought: the queries.
+        search: what to give; its bounds hold for the scores that are given.
         rerank: how much to read.
-        top_k: as of `match`, and so on; bounds hold for the scores that are given.
 
     Raises:
-        InvalidInputError: there is no reranker, or as of `match`.
-        ServiceError: the other errors of `match`, or the reranker failed.
+        ValueError: there is no reranker; `refused_reranking` tells before.
+        ServiceError: the reranker failed.
     """
-    pool, refused = engine.reranking, _refused(engine, rerank, mode, bounds)
-    if pool is None or refused:
-        raise InvalidInputError(refused)
-    wanted = max(top_k, min(rerank.candidates, engine.settings.max_top_k))
-    found = await match(engine, queries, top_k=wanted, mode=mode, strict=strict)
+    if engine.reranking is None:
+        raise ValueError("there is no reranker")
+    wanted = max(search.top_k, min(rerank.candidates, engine.settings.max_top_k))
+    found = await find(engine, sought, Search(top_k=wanted, mode=search.mode))
+    scores = _Scores(engine, engine.reranking, search.mode)
+    reranked = [
+        await _rerank(engine, scores, query, matches, rerank)
+        for query, matches in zip(sought, found, strict=True)
+    ]
+    return [replace(one, matches=_cut(one.matches, search)) for one in reranked]
+
+
+async def _rerank(
+    engine: Engine, scores: "_Scores", query: Sought, found: Matches, rerank: Rerank
+) -> Matches:
+    """Read the first matches of a query and put them in their new order, if there is time."""
+    first = found.matches[: rerank.candidates]
+    texts = await run_in(engine.readers, _texts, engine.data, first)
+    first = tuple(one for one in first if one.id in texts)  # others were deleted since
     seconds = rerank.seconds or engine.settings.rerank_seconds
-    scores = _Scores(engine, pool, mode)
-    answers = []
-    for query, matches in zip(queries, found, strict=True):
-        first = matches.matches[: rerank.candidates]
-        text, texts = await run_in(engine.readers, _texts, engine.data, query, first)
-        first = tuple(one for one in first if one.id in texts)  # others were deleted since
-        judged = await pool.judge(text, [texts[one.id] for one in first], seconds)
-        ordered = matches.matches
-        if complete := len(judged.logits) == len(first):
-            ordered = (*scores.order(first, judged.logits), *ordered[rerank.candidates :])
-        answers.append(
-            replace(
-                matches,
-                matches=tuple(one for one in ordered if _is_within(bounds, one))[:top_k],
-                seconds={**matches.seconds, "rerank": judged.seconds},
-                rerank=RerankReceipt(
-                    reranked=complete,
-                    candidates=len(first),
-                    rescored=len(judged.logits),
-                    reranker=pool.reranker.name,
-                    calibration=scores.version,
-                ),
-            )
-        )
-    return answers
+    judged = await scores.pool.judge(query.text, [texts[one.id] for one in first], seconds)
+    ordered = found.matches
+    if complete := len(judged.logits) == len(first):
+        ordered = (*scores.order(first, judged.logits), *ordered[rerank.candidates :])
+    receipt = RerankReceipt(
+        reranked=complete,
+        candidates=len(first),
+        rescored=len(judged.logits),
+        reranker=scores.pool.reranker.name,
+        calibration=scores.version,
+    )
+    taken = {**found.seconds, "rerank": judged.seconds}
+    return replace(found, matches=ordered, seconds=taken, rerank=receipt)
 
 
 class _Scores:
@@ -92,6 +87,7 @@ class _Scores:
 
     def __init__(self, engine: Engine, pool: RerankPool, mode: Mode) -> None:
         rule = pool.reranker.rule
+        self.pool = pool
         self._mixture = rule.mixture(mode)
         self._map = probability_map_of(engine, mode)
         self.version = None if self._map is None else rule.version
@@ -128,11 +124,12 @@ def probability_map_of(engine: Engine, mode: Mode) -> FittedMap | None:
     return rule.maps.get(score_kind(mode, adapted=engine.judge.adapted))
 
 
-def _refused(engine: Engine, rerank: Rerank, mode: Mode, bounds: Bounds) -> list[FieldError]:
-    settings = engine.settings
+def refused_reranking(engine: Engine, search: Search, rerank: Rerank) -> list[FieldError]:
+    """Return what cannot be done of a search with reranking, besides what no search can do."""
+    settings, bounds = engine.settings, search.bounds
     if engine.reranking is None:
         return [FieldError("#/rerank", "this service was started without a reranker")]
-    refused = refused_bounds(engine.judge, mode, bounds)
+    refused = []
     if not 1 <= rerank.candidates <= (limit := settings.max_rerank_candidates):
         refused.append(FieldError("#/rerank/candidates", f"must be from 1 to {limit}", limit))
     if rerank.seconds is not None and not 0 < rerank.seconds <= settings.rerank_seconds:
@@ -142,28 +139,25 @@ def _refused(engine: Engine, rerank: Rerank, mode: Mode, bounds: Bounds) -> list
         refused.append(
             FieldError("#/max_false_positive_rate", "is not known of scores that were reranked")
         )
-    if bounds.min_probability is not None and probability_map_of(engine, mode) is None:
-        refused.append(
-            FieldError("#/min_probability", f"the reranker has no calibration of {mode} scores")
-        )
+    if bounds.min_probability is not None and probability_map_of(engine, search.mode) is None:
+        detail = f"the reranker has no calibration of {search.mode} scores"
+        refused.append(FieldError("#/min_probability", detail))
     return refused
 
 
-def _texts(
-    data: DataDirectory, query: Query, matches: Sequence[Match]
-) -> tuple[str, Mapping[str, str]]:
-    """Return the text of the query, and those of its candidates by their ids."""
-    names = [one.id for one in matches]
-    stored = [query.document_id] if isinstance(query, StoredQuery) else []
-    found = {name: one.document.text for name, one in data.store.find([*names, *stored]).items()}
-    if not isinstance(query, StoredQuery):
-        return query.text, found
-    if query.document_id not in found:
-        raise DocumentNotFoundError(query.document_id, query.pointer)
-    return found[query.document_id], found
+def _texts(data: DataDirectory, matches: Sequence[Match]) -> Mapping[str, str]:
+    """Return the texts of candidates by their ids; of those deleted since, none."""
+    found = data.store.find([one.id for one in matches])
+    return {name: one.document.text for name, one in found.items()}
 
 
-def _is_within(bounds: Bounds, one: Match) -> bool:
-    if bounds.min_score is not None and one.score < bounds.min_score:
-        return False
-    return within(bounds, Worth(one.probability, one.false_positive_rate))
+def _cut(matches: Sequence[Match], search: Search) -> tuple[Match, ...]:
+    """Leave out what is outside of the bounds, and then what is too much."""
+    least = search.bounds.min_score
+    kept = [
+        one
+        for one in matches
+        if (least is None or one.score >= least)
+        and within(search.bounds, Worth(one.probability, one.false_positive_rate))
+    ]
+    return tuple(kept[: search.top_k])

@@ -61,6 +61,9 @@ class Settings(BaseSettings):
     max_queries_per_request: int = Field(
         default=32, ge=1, description="Queries in one POST /match."
     )
+    max_explained_matches: int = Field(
+        default=100, ge=1, description="Matches explained in one POST /match, of all its queries."
+    )
     max_top_k: int = Field(default=1000, ge=1, description="Matches that may be asked for.")
     default_top_k: int = Field(
         default=10, ge=1, description="Matches given when the request does not say how many."

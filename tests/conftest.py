@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,14 @@ from encoder.create_reranker import (
 from encoder.export import export_checkpoint
 from encoder.export_reranker import export_reranker
 from encoder.golden_texts import GOLDEN_TEXTS
-from encoder.term_channel import TermChannel
-from encoder.terms import read_term_vocabulary
+from encoder.sketch import TermSketch
+from encoder.term_channel import TermChannel, new_sketch_vocabulary
+from encoder.terms import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from encoder.training.output import write_trained
 from encoder.training.recipe_file import parse_training_recipe
 from encoder.training.term_model import open_model
-from encoder.training.term_table import fit_term_table
+from encoder.training.term_table import fit_term_table, term_weights
 
 TINY = Recipe(
     name="tiny",
@@ -44,6 +46,22 @@ TINY = Recipe(
         "combine": "attention",
         "attention_size": 8,
     },
+)
+
+
+TINY_COLDE = replace(
+    TINY,
+    name="tiny-colde",
+    architecture="colde",
+    model={
+        "sentence_layers": 2,
+        "max_sections": 3,
+        "chunk_heads": 2,
+        "lstm_size": 16,
+        "pooling": "mean",
+        "aggregate": "lstm_and_mean",
+    },
+    begin_as_mean=False,  # so that every part of the graph counts
 )
 
 
@@ -115,9 +133,19 @@ def tiny_checkpoint(tiny_weights: Checkpoint) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_colde(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a tiny CoLDE with graphs of every precision; do not change it."""
+    directory = tmp_path_factory.mktemp("colde") / "tiny-colde"
+    written = create_checkpoint(TINY_COLDE, str(tiny_bert), directory)
+    export_checkpoint(written, ["fp32", "fp16", "int8"])
+    return directory
+
+
+@pytest.fixture(scope="session")
 def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the tiny checkpoint grown a term channel, with all graphs; as above."""
     terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
+    terms |= {"sketch": 8}
     objectives = [{"kind": "halves"}]
     recipe = parse_training_recipe(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
@@ -125,7 +153,13 @@ def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactor
     tokenizer = BlockTokenizer(tiny_weights)
     vocabulary = read_term_vocabulary(open_tokenizer(tiny_weights), recipe.terms.buckets)
     corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
-    channel = TermChannel(vocabulary, fit_term_table([corpus], vocabulary.rows, recipe.terms, 0))
+    words = new_sketch_vocabulary(tiny_weights)
+    whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
+    channel = TermChannel(
+        vocabulary,
+        fit_term_table([corpus], vocabulary.rows, recipe.terms, 0),
+        TermSketch(words, term_weights([whole], words.rows), recipe.terms.sketch),
+    )
     model = open_model(tiny_weights, recipe, channel)
     directory = tmp_path_factory.mktemp("terms") / "tiny-terms"
     written = write_trained(model, channel, tiny_weights, directory, "tiny-terms")

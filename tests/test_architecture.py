@@ -23,6 +23,7 @@ TRAINING_HALF = (
     "encoder.export",
     "encoder.export_reranker",
     "encoder.onnx_graph",
+    "encoder.onnx_lstm",
     "encoder.quantise",
 )
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from encoder.models.match_ignition import MatchIgnition
-from encoder.models.smith import Smith
+from encoder.models.block_encoder import BlockEncoder
+from encoder.models.catalogue import Trainable, token_reader
 from encoder.training.errors import TrainingRecipeError
 from encoder.training.objectives import Objective
 from encoder.training.recipe import OptimiserRecipe, SentenceLevelRecipe
@@ -16,15 +17,13 @@ _SENTENCE_LEVEL = ("encoder.block_encoder.", "encoder.cross_encoder.")
 _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
-def choose_trained(model: Smith | MatchIgnition, level: SentenceLevelRecipe) -> None:
-    """Let gradients reach the document level, and of the sentence level what the recipe says.
-
-    What reads tokens is the sentence level: of a reranker, all but its head.
+def choose_trained(model: Trainable, level: SentenceLevelRecipe) -> None:
+    """Let gradients reach the head, and of what reads tokens what the recipe says.
 
     Raises:
         TrainingRecipeError: the sentence level has fewer layers than are to be trained.
     """
-    reader = model.block_encoder if isinstance(model, Smith) else model.cross_encoder
+    reader = token_reader(model)
     layers = reader.layers
     if level.layers > len(layers):
         raise TrainingRecipeError(
@@ -35,12 +34,12 @@ def choose_trained(model: Smith | MatchIgnition, level: SentenceLevelRecipe) -> 
     if level.trained == "last":
         for layer in layers[len(layers) - level.layers :]:
             layer.requires_grad_(True)
-        if isinstance(model, Smith):
-            model.block_encoder.projection.requires_grad_(True)
+        if isinstance(reader, BlockEncoder):
+            reader.projection.requires_grad_(True)
 
 
 def trained_parameters(
-    model: nn.Module, objectives: Sequence[Objective]
+    model: Trainable, objectives: Sequence[Objective[Any]]
 ) -> dict[str, nn.Parameter]:
     """Name all that is trained: `encoder.…` of the model, `head.<objective>.…` of the heads."""
     modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
@@ -53,8 +52,8 @@ def trained_parameters(
 
 
 def new_optimiser(
-    model: nn.Module,
-    objectives: Sequence[Objective],
+    model: Trainable,
+    objectives: Sequence[Objective[Any]],
     trained: Mapping[str, nn.Parameter],
     recipe: OptimiserRecipe,
 ) -> torch.optim.AdamW:

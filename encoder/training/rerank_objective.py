@@ -21,7 +21,7 @@ _PAIRS_A_PASS = 32
 
 def rerank_objective(
     recipe: ObjectiveRecipe, table: PairTable, checkpoint: RerankerCheckpoint, pairs: int
-) -> Objective:
+) -> Objective[MatchIgnition]:
     """Make the objective of labelled pairs.
 
     A step draws pairs with replacement: each corpus is as likely as the others, a match has the
@@ -39,7 +39,7 @@ def rerank_objective(
     groups = [_rows_by_label(table, group) for group in np.unique(table.groups)]
     positives = recipe.number("positives")
 
-    def draw(generator: torch.Generator) -> ModelTask:
+    def draw(generator: torch.Generator) -> ModelTask[MatchIgnition]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
         rows = []
@@ -82,7 +82,9 @@ def _rows_by_label(table: PairTable, group: int) -> tuple[Int64, Int64]:
     return others, matches
 
 
-def _task(pairs: Sequence[PairTokens], labels: Float32, padding_token: int) -> ModelTask:
+def _task(
+    pairs: Sequence[PairTokens], labels: Float32, padding_token: int
+) -> ModelTask[MatchIgnition]:
     inputs = [torch.from_numpy(array) for array in collate_pairs(pairs, padding_token)]
     targets = torch.from_numpy(labels)
 

@@ -1,11 +1,12 @@
 """POST /match."""
 
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body
 
+from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.match_bodies import MatchesResponse, MatchRequest, MatchResponse, match_response
 from service.api.openapi import json_example, problem_responses
 from service.api.problems import (
     BODY_TOO_LARGE,
@@ -20,9 +21,7 @@ from service.api.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
-from service.api.schemas import MatchesResponse, MatchRequest, MatchResponse, match_response
 from service.matching import match
-from service.second_stage import match_reranked
 
 router = APIRouter(tags=["match"])
 
@@ -43,6 +42,10 @@ REQUESTS = {
     "sure": {
         "summary": "Only what is likely to match",
         "value": {"text": "Ant colonies find short paths. …", "min_probability": 0.8},
+    },
+    "explain": {
+        "summary": "With the reasons of the first matches",
+        "value": {"id": "articles/ants", "explain": {"matches": 3, "passages": 10}},
     },
     "rerank": {
         "summary": "The best first: read the first 50 candidates together with the document",
@@ -69,6 +72,7 @@ ANSWER = {
             "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
             "probability": 0.97,
             "false_positive_rate": 0.0004,
+            "explanation": EXPLANATION,
             "first_stage_score": None,
         }
     ],
@@ -77,7 +81,7 @@ ANSWER = {
     "rerank": None,
     "timings": {
         **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},
-        **{"lexical": 3.2, "search": 0.4, "fetch": 0.3},
+        **{"lexical": 3.2, "search": 0.4, "fetch": 0.3, "explain": 8.9},
     },
     "checkpoint": "smith-minilm-l6",
     "generation": 3,
@@ -105,20 +109,13 @@ async def post_match(
     The score is the cosine of the two document vectors in semantic mode, that of the words in
     lexical mode, and a weighted mean of both in hybrid mode, where every match names the terms that
     the documents share. With `rerank`, the first candidates are read together with the document;
-    the score of each is then a mean of what it was found by and of how likely they match. The
-    receipt says how much of the document was read by the encoder and what was left out; its words
-    are all read.
+    the score of each is then a mean of what it was found by and of how likely they match. With
+    `explain` the first matches, in their last order, say why they match: nothing is encoded for
+    it. The receipt says how much of the document was read by the encoder and what was left out;
+    its words are all read.
     """
-    rerank = request.to_rerank()
-    find = match if rerank is None else partial(match_reranked, rerank=rerank)
-    found = await find(
-        engine,
-        request.to_queries(),
-        top_k=request.top_k or engine.settings.default_top_k,
-        mode=request.mode,
-        bounds=request.to_bounds(),
-        strict=request.strict,
-    )
+    wanted = request.to_wanted(engine.settings.default_top_k)
+    found = await match(engine, request.to_queries(), wanted)
     name, calibration = engine.checkpoint.name, engine.judge.version
     answers = [match_response(matches, name, calibration) for matches in found]
     return answers[0] if request.queries is None else MatchesResponse(results=answers)

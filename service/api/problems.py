@@ -38,6 +38,11 @@ METHOD_NOT_ALLOWED = ProblemType(
     "method-not-allowed", 405, "The method is not allowed here",
     "The path exists, but not with this method. The Allow header names those that do.",
 )  # fmt: skip
+NOT_ACCEPTABLE = ProblemType(
+    "not-acceptable", 406, "The answer has none of the wanted media types",
+    "The Accept header takes none of the media types that the answer can have, which `detail` "
+    "names.",
+)  # fmt: skip
 BODY_TOO_LARGE = ProblemType(
     "body-too-large", 413, "The body is too large",
     "The body has more bytes than the setting `max_body_bytes`.",
@@ -81,7 +86,8 @@ SHUTTING_DOWN = ProblemType(
 PROBLEM_TYPES = {
     problem.name: problem
     for problem in (
-        MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED, BODY_TOO_LARGE,
+        MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
+        NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
     )
@@ -110,6 +116,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.SettingsError: INTERNAL_ERROR,
     service_errors.InvalidInputError: INVALID_INPUT,
     service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
+    service_errors.NotAcceptableError: NOT_ACCEPTABLE,
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,
     service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,

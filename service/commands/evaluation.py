@@ -12,7 +12,7 @@ from index.anchors import OF_BLOCKS, parse_anchors
 from index.block_anchors import CorpusBlocks, blocks_of
 from index.document_vectors import embed_encoded_corpus
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
-from index.encoded_corpus import EncodedCorpus
+from index.encoded_corpus import EncodedCorpus, keep_blocks
 from index.errors import CorpusError
 from index.evaluate import measure_index
 from index.modes import DEFAULT_MODE, Mode
@@ -49,7 +49,6 @@ from service.commands.evaluation_systems import (
     SEMANTIC,
     Known,
     anchor_systems,
-    keep_blocks,
     own_names,
     own_systems,
     pair_question,

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.archive_key import KEY, read_key
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import OnnxEncoder, usable_cores
+from encoder.onnx_encoder import usable_cores
 from encoder.reranker import OnnxReranker
 from index.adapted_vectors import adapt_vectors
 from index.anchors import LEXICAL, block_anchors, lexical_anchors
 from index.block_anchors import CorpusBlocks
 from index.corpus import read_texts
 from index.embed import EmbeddedCorpus
-from index.encoded_corpus import EncodedCorpus, encode_corpus
 from index.fusion import read_fusion
 from index.mode_systems import HYBRID, hybrid_system, lexical_system
 from index.modes import Mode
@@ -147,20 +145,6 @@ def _all_texts(known: Known, files: Sequence[Path]) -> list[str]:
     for queries in files[1:]:
         texts += read_texts(queries, known.queries.ids)
     return texts
-
-
-def keep_blocks(
-    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer
-) -> EncodedCorpus:
-    """Open the block vectors of a corpus in a directory; what is missing there is encoded.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or another process encodes there.
-        ArchiveError: the directory is damaged, or another encoder made it.
-    """
-    # An archive may hold more blocks of a document than this checkpoint reads.
-    limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
-    return encode_corpus(corpus, directory, encoder, observer, limit)
 
 
 def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieval:

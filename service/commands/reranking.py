@@ -7,8 +7,8 @@ import typer
 
 from encoder.errors import EncoderError
 from encoder.reranker_checkpoint import find_reranker, load_reranker_checkpoint
-from index.rerank_job import RerankJob, train_reranker
-from index.training_files import given_files
+from index.rerank_job import train_reranker
+from index.training_files import RerankJob, given_files
 from service.commands.checkpoints import PrecisionsOption
 from service.commands.common import INTERRUPTED, console
 from service.commands.training import recipe_file

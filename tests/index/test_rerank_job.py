@@ -17,8 +17,8 @@ from index.errors import CorpusError
 from index.leaks import TRAIN, VALID
 from index.observer import SilentObserver
 from index.rerank_data import prepare_rerank_data, read_rerank_corpus
-from index.rerank_job import RerankJob, train_reranker, validation_figure
-from index.training_files import CorpusFiles, find_corpus_files
+from index.rerank_job import train_reranker, validation_figure
+from index.training_files import CorpusFiles, RerankJob, find_corpus_files
 
 TOPICS = {
     "river": "The river carries silt past the quay and floods its banks in spring.",

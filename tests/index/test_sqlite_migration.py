@@ -10,14 +10,21 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical_tables import LEXICAL_TABLES
 from index.lexical_terms import count_terms
-from index.sqlite_schema import SCHEMA_VERSION, VERSION_WITHOUT_WORDS
+from index.sqlite_blocks import BlockVectors
+from index.sqlite_schema import (
+    SCHEMA_VERSION,
+    VERSION_WITHOUT_BLOCKS,
+    VERSION_WITHOUT_WORDS,
+)
 from index.sqlite_store import Entry, SQLiteDocumentStore
 
 MakeEntry = Callable[..., Entry]
@@ -32,7 +39,15 @@ def make_old(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         for table in LEXICAL_TABLES:
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP TABLE block_vectors")
         connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_WORDS}")
+
+
+def make_second(path: Path) -> None:
+    """Give a store the format before the block vectors."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE block_vectors")
+        connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_BLOCKS}")
 
 
 def version_of(path: Path) -> int:
@@ -85,6 +100,26 @@ def test_an_empty_old_store_is_brought_up_to_date(
     store = open_store()
     store.put([entry("a", "first"), entry("b", "second")])
     assert found_by(store, "first") == {"a"}
+
+
+def test_a_store_without_block_vectors_is_brought_up_to_date(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    store = open_store()
+    blocks = BlockVectors(np.array([[0, 4]]), np.eye(1, 8, dtype=np.float32))
+    store.put([replace(entry("a", "first words"), blocks=blocks), entry("c", "other")])
+    sequence = store.sequence
+    store.close()
+    make_second(tmp_path / "store.sqlite3")
+    with pytest.raises(StoreError, match=r"has format 2, .*open it for writing once"):
+        open_store(read_only=True)
+    store = open_store()
+    assert version_of(tmp_path / "store.sqlite3") == SCHEMA_VERSION
+    assert store.block_vectors([1]) == {}  # its text would have to be encoded
+    assert found_by(store, "first") == {"a"}
+    assert store.sequence == sequence  # the index has nothing to catch up with
+    change = store.put([replace(entry("b", "second"), blocks=blocks)])
+    assert store.block_vectors(change.added.tolist()).keys() == {3}
 
 
 def test_reading_only_says_what_to_do_and_changes_nothing(

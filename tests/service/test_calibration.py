@@ -31,7 +31,9 @@ from index.random_pairs import RandomPairs, Threshold
 from service.calibration import Bounds, Judge, judge_scores, open_judge, served_kinds
 from service.engine import open_engine
 from service.errors import InvalidInputError
-from service.matching import StoredQuery, match
+from service.first_stage import Search
+from service.matching import Wanted, match
+from service.sources import StoredQuery
 
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
 MAPS = KindCalibration(
@@ -158,7 +160,11 @@ def test_a_bound_that_cannot_be_kept_is_refused(
     bounds = Bounds(**{field: 0.5})
     engine = client.app.state.engine
     with pytest.raises(InvalidInputError, match=f"#/{field}: "):
-        asyncio.run(match(engine, [StoredQuery("#/id", "ants")], top_k=1, bounds=bounds))
+        asyncio.run(
+            match(
+                engine, [StoredQuery("#/id", "ants")], Wanted(search=Search(top_k=1, bounds=bounds))
+            )
+        )
 
 
 @pytest.mark.parametrize("field", ["min_probability", "max_false_positive_rate"])

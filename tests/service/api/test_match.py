@@ -33,7 +33,7 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     best = answer["matches"][0]
     assert best.keys() == {
         "id", "score", "title", "metadata", "semantic_score", "lexical_score", "terms",
-        "probability", "false_positive_rate",
+        "probability", "false_positive_rate", "explanation",
     }  # fmt: skip
     assert best["title"] == "Bees"
     assert best["metadata"] == {"letters": 4}
@@ -112,6 +112,13 @@ def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
         ({"text": "a", "min_score": "0.5"}, "#/min_score"),
         ({"text": "a", "min_score": 1.5}, "#/min_score"),
         ({"text": "a", "strict": "yes"}, "#/strict"),
+        ({"text": "a", "explain": "yes"}, "#/explain"),
+        ({"text": "a", "explain": None}, "#/explain"),
+        ({"text": "a", "explain": 1}, "#/explain"),
+        ({"text": "a", "explain": {"matches": 0}}, "#/explain/matches"),
+        ({"text": "a", "explain": {"passages": -1}}, "#/explain/passages"),
+        ({"text": "a", "explain": {"places": 1}}, "#/explain/places"),
+        ({"text": "a", "explain": {"matches": 101}, "top_k": 200}, "#/explain"),
         ({"text": "a", "strict": 1}, "#/strict"),
         ({"text": 5}, "#/text"),
         ({"text": None}, "#/text"),

@@ -9,12 +9,17 @@ import pytest
 from index.corpus_calibration import CorpusCalibration
 from index.random_pairs import RandomPairs, Threshold
 from service.api.app import create_app
+from service.api.compare_bodies import CompareRequest
+from service.api.match_bodies import MatchRequest
 from service.api.problems import PROBLEM_TYPES
-from service.api.schemas import IndexRequest, MatchRequest
+from service.api.schemas import IndexRequest
 from service.calibration import Judge
 from service.settings import Settings
 
-BODIES = {"/match": MatchRequest, "/index": IndexRequest}
+BODIES = {"/match": MatchRequest, "/compare": CompareRequest, "/index": IndexRequest}
+
+TEXT = "Bees live in hives. Each hive has a queen. Workers carry nectar and pollen home."
+COMPARED = {"left": {"text": TEXT}, "right": {"id": "bees"}}
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +46,7 @@ def nodes(node: Any) -> Iterator[dict[str, Any]]:
 def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> None:
     assert {(method, path) for path, method, _ in operations(document)} == {
         ("post", "/match"),
+        ("post", "/compare"),
         ("post", "/index"),
         ("get", "/documents/{id}"),
         ("delete", "/documents/{id}"),
@@ -91,7 +97,13 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("post", "/match"), ("post", "/index"), ("get", "/documents/{id}"), ("get", "/version")],
+    [
+        ("post", "/match"),
+        ("post", "/compare"),
+        ("post", "/index"),
+        ("get", "/documents/{id}"),
+        ("get", "/version"),
+    ],
 )
 def test_the_example_answers_have_the_fields_of_a_real_one(
     document: dict[str, Any], filled: Any, method: str, path: str
@@ -99,7 +111,10 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
     content = document["paths"][path][method]["responses"]["200"]["content"]["application/json"]
     example = content["examples"]["answer"]["value"]
     real = {
-        "/match": lambda: filled.post("/match", json={"text": "Bees.", "mode": "hybrid"}),
+        "/match": lambda: filled.post(
+            "/match", json={"text": TEXT, "mode": "hybrid", "explain": True}
+        ),
+        "/compare": lambda: filled.post("/compare", json=COMPARED),
         "/index": lambda: filled.post("/index", json={"documents": [{"id": "a", "text": "b"}]}),
         "/documents/{id}": lambda: filled.get("/documents/bees"),
         "/version": lambda: measured(filled).get("/version"),

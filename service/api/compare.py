@@ -1,0 +1,123 @@
+"""POST /compare."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Header
+from fastapi.responses import HTMLResponse
+
+from service.api.compare_bodies import CompareRequest, CompareResponse, compare_response
+from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.negotiation import choose_media_type
+from service.api.openapi import json_example, problem_responses
+from service.api.problems import (
+    BODY_TOO_LARGE,
+    DOCUMENT_NOT_FOUND,
+    ENCODING_FAILED,
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    MALFORMED_BODY,
+    NOT_ACCEPTABLE,
+    NOT_READY,
+    OVERLOADED,
+    REQUEST_TOO_LARGE,
+    SHUTTING_DOWN,
+    UNSUPPORTED_MEDIA_TYPE,
+)
+from service.comparing import Explained, compare
+from service.sources import Source
+from service.threads import run_in
+from service.web.report import page_headers, render_report
+
+router = APIRouter(tags=["compare"])
+
+JSON, HTML = "application/json", "text/html"
+REQUESTS = {
+    "texts": {
+        "summary": "Two texts",
+        "value": {"left": {"text": "Ants find short paths. …"}, "right": {"text": "Bees dance. …"}},
+    },
+    "stored": {
+        "summary": "A text and a stored document",
+        "value": {"left": {"text": "Ants find short paths. …"}, "right": {"id": "articles/ants"}},
+    },
+}
+EXPLANATION = {
+    "score": 0.93,
+    "probability": 0.98,
+    "relation": "near-copy",
+    "evidence": [
+        "3 passages cover 62 % of the left text (58 % word for word) and 71 % of the right text "
+        "(66 %)."
+    ],
+    "left_coverage": 0.62,
+    "right_coverage": 0.71,
+    "passages": [
+        {
+            "left": {"start": 120, "end": 171, "text": "Ants find short paths without a leader …"},
+            "right": {"start": 0, "end": 51, "text": "Ants find short paths without a leader …"},
+            "score": 0.97,
+            "kind": "verbatim",
+        }
+    ],
+    "passages_left_out": 0,
+    "left_sections": [{"start": 0, "end": 5100, "title": "Ants"}],
+    "right_sections": [{"start": 0, "end": 4400, "title": ""}],
+    "section_scores": [[0.91]],
+}
+RECEIPT = {"tokens": 1204, "tokens_read": 1204, "blocks": 21, "blocks_left_out": 0}
+ANSWER = {
+    **EXPLANATION,
+    "left": {"id": "drafts/ants", "title": "Ants, a draft", "receipt": RECEIPT},
+    "right": {"id": "articles/ants", "title": "Ants", "receipt": RECEIPT},
+    "timings": {"encode": 96.2, "explain": 6.1},
+    "checkpoint": "smith-minilm-l6",
+    "calibration": "5f1c8ae20b7d",
+}
+GOOD = json_example(ANSWER, "The comparison; with `Accept: text/html` a page for a person")
+GOOD["content"][HTML] = {
+    "schema": {"type": "string"},
+    "examples": {"page": {"value": "<!doctype html>…"}},
+}
+
+
+@router.post(
+    "/compare",
+    summary="Say how two documents match, and where",
+    response_model=CompareResponse,
+    dependencies=[Admitted, JSONBody],
+    responses={
+        200: GOOD,
+        **problem_responses(
+            MALFORMED_BODY, DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
+            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, ENCODING_FAILED, OVERLOADED,
+            NOT_READY, SHUTTING_DOWN,
+        ),
+    },
+)  # fmt: skip
+async def post_compare(
+    request: Annotated[CompareRequest, Body(openapi_examples=REQUESTS)],
+    engine: EngineDep,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> CompareResponse | HTMLResponse:
+    """Compare two texts, or stored documents, which are not encoded again.
+
+    The answer holds the score, the kind of relation with what speaks for it, the passages that
+    match with their places in both texts, the share of each text that they cover, and the scores of
+    the sections.
+    """
+    kind = choose_media_type(accept, (JSON, HTML))
+    left, right = request.to_queries()
+    compared = await compare(engine, left, right, passages=request.passages, strict=request.strict)
+    if kind == HTML:
+        page = await run_in(engine.readers, _page, compared.explained)
+        return HTMLResponse(page, headers=page_headers())
+    return compare_response(compared, engine.checkpoint.name, engine.judge.version)
+
+
+def _page(explained: Explained) -> str:
+    left, right = explained.left, explained.right
+    return render_report(explained.comparison, _title(left), left.text, _title(right), right.text)
+
+
+def _title(source: Source) -> str:
+    return source.title or source.id or ""

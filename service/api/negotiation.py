@@ -1,0 +1,50 @@
+"""Which of the media types that a route offers a client takes (RFC 9110, section 12.5.1)."""
+
+from collections.abc import Sequence
+
+from service.errors import NotAcceptableError
+
+
+def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
+    """Return the offered media type that a client likes best; of equals, the first offered.
+
+    Args:
+        accept: the Accept header; None or "" takes anything.
+        offered: media types without parameters.
+
+    Raises:
+        NotAcceptableError: it takes none of them.
+    """
+    ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
+    liked = {kind: _quality(kind, ranges) for kind in offered}
+    best = max(offered, key=lambda kind: liked[kind])
+    if liked[best] <= 0:
+        raise NotAcceptableError(offered)
+    return best
+
+
+def _range(part: str) -> tuple[str, float]:
+    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    quality = 1.0
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            quality = _number(value)
+    return kind, quality
+
+
+def _number(text: str) -> float:
+    try:
+        return min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return 0.0
+
+
+def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
+    """Return the weight that the most specific range gives to a media type."""
+    general = f"{kind.partition('/')[0]}/*"
+    for wanted in (kind, general, "*/*"):
+        weights = [quality for name, quality in ranges if name == wanted]
+        if weights:
+            return max(weights)
+    return 0.0

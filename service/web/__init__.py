@@ -1,0 +1,1 @@
+"""Pages for people; the rest of the service is for programs."""

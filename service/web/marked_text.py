@@ -1,0 +1,125 @@
+"""A text as HTML with its passages marked, however they overlap."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from markupsafe import Markup, escape
+
+from encoder.comparison import PassageKind, Section, Span
+from service.web.visible_text import visible
+
+Side = Literal["left", "right"]
+# Names of classes and ids are short because a page has thousands of them. Strongest kind first.
+KIND_CLASSES: Mapping[PassageKind, str] = {"verbatim": "v", "paraphrase": "p", "similar": "s"}
+SHARED = " o"
+
+_NUMBER = Markup('<a class="n {}" id={}{} href="#{}{}">{}</a>')
+_HEAD = Markup("<a class=h id={}s{}>§{}</a>")
+_MARK = Markup('<mark class="{}">{}</mark>')
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A text as HTML.
+
+    Attributes:
+        html: the text, cut wherever a passage or a section begins or ends. What lies in passages is
+            in <mark> elements, one after another, never nested. Before a passage stands its number,
+            a link to the same number in the other text.
+        ranges: the first and the last mark of each passage, counted from 0; (n, n - 1) where it has
+            none. All marks between them belong to it, to others perhaps too.
+    """
+
+    html: Markup
+    ranges: tuple[tuple[int, int], ...]
+
+
+def mark_text(
+    text: str,
+    side: Side,
+    passages: Sequence[tuple[Span, PassageKind]],
+    sections: Sequence[Section],
+) -> MarkedText:
+    """Return a text with its passages and the beginnings of its sections marked.
+
+    Spans that reach beyond the text are cut to it. The time is linear in the text, the passages and
+    the sections, also where every passage lies over every other.
+    """
+    spans = [clip(span, len(text)) for span, _ in passages]
+    begins, ends = _by_place(s.start for s in spans), _by_place(s.end for s in spans)
+    heads = _by_place(clip(section.span, len(text)).start for section in sections)
+    marker = _Marker(side, [kind for _, kind in passages])
+    for here, there in pairwise([*sorted({0, *begins, *ends, *heads}), len(text)]):
+        marker.end(n for n in ends[here] if spans[n].start < here)
+        marker.head(heads[here])
+        marker.begin(begins[here])
+        marker.end(n for n in begins[here] if spans[n].end == here)
+        marker.write(_piece(text, here, there))
+    return MarkedText(Markup("").join(marker.parts), tuple(zip(*marker.ranges, strict=True)))
+
+
+def clip(span: Span, length: int) -> Span:
+    """Return the part of a span that lies in a text of `length` characters."""
+    start = min(max(span.start, 0), length)
+    return Span(start, min(max(span.end, start), length))
+
+
+class _Marker:
+    """Writes a text from beginning to end, and knows which passages are open where it is."""
+
+    def __init__(self, side: Side, kinds: Sequence[PassageKind]) -> None:
+        self._here, self._there = ("l", "r") if side == "left" else ("r", "l")
+        self._kinds = kinds
+        self._open: Counter[PassageKind] = Counter()
+        self._marks = 0
+        self.ranges = ([0] * len(kinds), [-1] * len(kinds))
+        self.parts: list[Markup] = []
+
+    def head(self, numbers: Iterable[int]) -> None:
+        """Write the numbers of sections, which readers see from 1."""
+        for number in numbers:
+            self.parts.append(_HEAD.format(self._here, number + 1, number + 1))
+
+    def begin(self, numbers: Iterable[int]) -> None:
+        """Open passages and write their numbers, which readers see from 1."""
+        for number in numbers:
+            kind, shown = self._kinds[number], number + 1
+            name = KIND_CLASSES[kind]
+            self.parts.append(_NUMBER.format(name, self._here, shown, self._there, shown, shown))
+            self.ranges[0][number] = self._marks
+            self._open[kind] += 1
+
+    def end(self, numbers: Iterable[int]) -> None:
+        """Close passages."""
+        for number in numbers:
+            self.ranges[1][number] = self._marks - 1
+            self._open[self._kinds[number]] -= 1
+
+    def write(self, piece: str) -> None:
+        """Write text up to the next place where anything begins or ends."""
+        kinds = [kind for kind in KIND_CLASSES if self._open[kind]]
+        if not kinds or not piece:
+            self.parts.append(escape(piece))
+            return
+        shared = SHARED if self._open.total() > 1 else ""
+        self.parts.append(_MARK.format(KIND_CLASSES[kinds[0]] + shared, piece))
+        self._marks += 1
+
+
+def _by_place(places: Iterable[int]) -> defaultdict[int, list[int]]:
+    """Return which of the things at `places` are at each place, in their order."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for number, place in enumerate(places):
+        found[place].append(number)
+    return found
+
+
+def _piece(text: str, start: int, end: int) -> str:
+    """Return a part of a text as it is shown.
+
+    A carriage return whose line feed is in the next part goes: a browser would see two line ends.
+    """
+    return visible(text[start : end - 1 if text[end - 1 : end + 1] == "\r\n" else end])

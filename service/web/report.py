@@ -1,0 +1,177 @@
+"""The page of a comparison: one HTML file that asks nothing of anyone."""
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from encoder.comparison import AlignedPassage, Comparison, PassageKind, Section
+from service.web.marked_text import KIND_CLASSES, MarkedText, mark_text
+from service.web.passage_map import HEIGHT, draw_ribbons
+from service.web.section_matrix import SHADES, draw_matrix
+from service.web.visible_text import visible
+
+_FOLDER = Path(__file__).parent
+_EXCERPT = 90  # characters of a passage that the list shows
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSide:
+    """One of the two texts as the page shows it."""
+
+    name: str
+    title: str
+    text: MarkedText
+    words: int
+    coverage: float
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPassage:
+    """A passage in the list: how it begins on the left, and its marks on both sides."""
+
+    kind: PassageKind
+    score: float
+    excerpt: str
+    left_range: tuple[int, int]
+    right_range: tuple[int, int]
+
+
+def render_report(
+    comparison: Comparison, left_title: str, left_text: str, right_title: str, right_text: str
+) -> str:
+    """Return a page that shows how two texts match, and where.
+
+    The page needs no network and allows itself none: its Content-Security-Policy lets nothing be
+    loaded and nothing run but its own script. Texts, titles and evidence may hold anything, they
+    are shown as text. The page can be encoded as UTF-8 whatever they hold.
+    """
+    passages = comparison.passages
+    lefts = [(passage.left, passage.kind) for passage in passages]
+    rights = [(passage.right, passage.kind) for passage in passages]
+    left = mark_text(left_text, "left", lefts, comparison.left_sections)
+    right = mark_text(right_text, "right", rights, comparison.right_sections)
+    return _template().render(
+        comparison=comparison,
+        left=ReportSide(
+            name="left",
+            title=left_title.strip() or "Left text",
+            text=left,
+            words=len(left_text.split()),
+            coverage=comparison.left_coverage,
+            sections=comparison.left_sections,
+        ),
+        right=ReportSide(
+            name="right",
+            title=right_title.strip() or "Right text",
+            text=right,
+            words=len(right_text.split()),
+            coverage=comparison.right_coverage,
+            sections=comparison.right_sections,
+        ),
+        rows=_rows(passages, left_text, left, right),
+        counts=Counter(passage.kind for passage in passages),
+        ribbons=draw_ribbons(left_text, right_text, passages),
+        matrix=draw_matrix(
+            comparison.section_scores, comparison.left_sections, comparison.right_sections
+        ),
+    )
+
+
+def content_security_policy() -> str:
+    """Return the policy that the page has for itself."""
+    return (
+        f"default-src 'none'; style-src '{_source('report.css')}'; "
+        f"script-src '{_source('report.js')}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def page_headers() -> dict[str, str]:
+    """Return the headers that the page is served with: what a page cannot say of itself too."""
+    return {
+        "Cache-Control": "no-store",  # it holds the texts
+        "Content-Security-Policy": f"{content_security_policy()}; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = percent
+    environment.globals.update(
+        kind_classes=KIND_CLASSES,
+        map_height=HEIGHT,
+        shades=SHADES,
+        policy=content_security_policy(),
+        style=_read("report.css"),
+        script=_read("report.js"),
+    )
+    return environment.get_template("report.html")
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage; only all of it is "100 %", only nothing "0 %"."""
+    if 0 < share < 0.01:
+        return "<1\N{NO-BREAK SPACE}%"
+    if 0.99 < share < 1:
+        return ">99\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def _finalize(value: object) -> object:
+    """Make whatever goes into the page visible; markup is ours and is so already."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _rows(
+    passages: Sequence[AlignedPassage], text: str, left: MarkedText, right: MarkedText
+) -> list[ListedPassage]:
+    """Return the list of the passages; `text` is the left one."""
+    return [
+        ListedPassage(
+            kind=passage.kind,
+            score=passage.score,
+            excerpt=_excerpt(text[passage.left.start : passage.left.end]),
+            left_range=left_range,
+            right_range=right_range,
+        )
+        for passage, left_range, right_range in zip(
+            passages, left.ranges, right.ranges, strict=True
+        )
+    ]
+
+
+def _excerpt(passage: str) -> str:
+    """Return how a passage begins, on one line; cut between words where it has any."""
+    line = " ".join(passage[: 3 * _EXCERPT].split())
+    if len(line) <= _EXCERPT:
+        return line
+    cut = line[:_EXCERPT]
+    return (cut.rpartition(" ")[0] or cut) + "…"
+
+
+def _source(name: str) -> str:
+    """Return what names a file of ours in the policy: its digest."""
+    digest = hashlib.sha256(_read(name).encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+@cache
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")

@@ -1,0 +1,216 @@
+"""POST /compare, and `explain` in POST /match, as a client sees them."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+LONG = " ".join(
+    f"Sentence number {n} tells how the {word} of colony {n} carries {n + 3} leaves home."
+    for n, word in enumerate(["queen", "worker", "soldier", "scout", "nurse"] * 6)
+)
+
+
+def blocks_encoded(client: Any) -> float:
+    metrics = client.app.state.engine.metrics
+    return metrics.registry.get_sample_value("longmatch_encoded_blocks_total") or 0.0
+
+
+def refused(client: Any, body: Any, status: int = 422) -> list[str]:
+    response = client.post("/compare", json=body)
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+@pytest.fixture
+def stored(client: Any) -> Any:
+    """Return a client of an application that holds parts of LONG."""
+    documents = [
+        {"id": f"d{n}", "title": f"Part {n}", "text": f"{LONG[150 * n : 150 * n + 900]} End {n}."}
+        for n in range(10)
+    ]
+    assert client.post("/index", json={"documents": documents}).status_code == 200
+    return client
+
+
+def test_two_texts_are_compared(library: Any) -> None:
+    right = f"Rivers carve valleys over thousands of years. {LONG}"
+    response = library.post("/compare", json={"left": {"text": LONG}, "right": {"text": right}})
+    assert response.status_code == 200
+    answer = response.json()
+    assert answer["relation"] == "near-copy"
+    assert answer["left_coverage"] == 1.0
+    assert 0.9 < answer["right_coverage"] < 1.0
+    (passage,) = answer["passages"]
+    assert passage["kind"] == "verbatim"
+    for side, text in (("left", LONG), ("right", right)):
+        place = passage[side]
+        assert text[place["start"] : place["end"]] == place["text"]
+    assert passage["left"]["text"] == passage["right"]["text"] == LONG
+    sections = answer["left_sections"], answer["right_sections"]
+    assert len(answer["section_scores"]) == len(sections[0])
+    assert {len(row) for row in answer["section_scores"]} == {len(sections[1])}
+    assert answer["left"]["receipt"]["tokens"] > 0
+    assert answer["checkpoint"] == "tiny"
+    assert answer["probability"] is None
+    assert any("100 % of the left text" in sentence for sentence in answer["evidence"])
+
+
+def test_stored_documents_are_compared_without_encoding(stored: Any) -> None:
+    before = blocks_encoded(stored)
+    answer = stored.post("/compare", json={"left": {"id": "d1"}, "right": {"id": "d2"}}).json()
+    assert blocks_encoded(stored) == before
+    assert (answer["left"]["id"], answer["left"]["title"]) == ("d1", "Part 1")
+    assert answer["left_coverage"] > 0.5
+    same = stored.post("/compare", json={"left": {"id": "d1"}, "right": {"id": "d1"}}).json()
+    assert same["relation"] == "identical"
+    assert (same["left_coverage"], same["right_coverage"]) == (1.0, 1.0)
+
+
+def test_explaining_ten_matches_encodes_only_the_query(stored: Any) -> None:
+    """The proof is the counter of encoded blocks: with and without `explain` it moves alike."""
+    question = {"text": LONG[200:1100], "top_k": 10}
+    before = blocks_encoded(stored)
+    plain = stored.post("/match", json=question).json()
+    of_query = blocks_encoded(stored) - before
+    explained = stored.post("/match", json={**question, "explain": True}).json()
+    assert blocks_encoded(stored) - before == 2 * of_query
+    assert len(explained["matches"]) == 10
+    assert [match["id"] for match in explained["matches"]] == [m["id"] for m in plain["matches"]]
+    for match in explained["matches"]:
+        explanation = match["explanation"]
+        assert explanation["score"] == pytest.approx(match["semantic_score"], abs=1e-3)
+        assert explanation["evidence"]
+        for passage in explanation["passages"]:
+            place = passage["left"]
+            assert question["text"][place["start"] : place["end"]] == place["text"]
+    assert explained["matches"][0]["explanation"]["left_coverage"] > 0.5
+    assert "explain" in explained["timings"]
+    assert all(match["explanation"] is None for match in plain["matches"])
+    before = blocks_encoded(stored)
+    stored.post("/match", json={"id": "d3", "explain": True})
+    assert blocks_encoded(stored) == before
+
+
+def test_limits_of_an_explanation(stored: Any) -> None:
+    question = {"id": "d1", "explain": {"matches": 2, "passages": 0}}
+    for mode in ("semantic", "lexical", "hybrid"):
+        matches = stored.post("/match", json={**question, "mode": mode}).json()["matches"]
+        given = [match["explanation"] for match in matches]
+        assert [one is not None for one in given] == [True, True] + [False] * (len(given) - 2)
+        assert given[0]["passages"] == []
+        assert given[0]["passages_left_out"] >= 1
+    many = {"queries": [{"id": "d1"}] * 11, "explain": True}
+    response = stored.post("/match", json=many)
+    assert response.json()["errors"] == [
+        {
+            "pointer": "#/explain",
+            "detail": "asks for more than 100 explanations in one request",
+            "limit": 100,
+        }
+    ]
+
+
+def test_a_document_stored_by_an_earlier_version_is_encoded_to_be_explained(stored: Any) -> None:
+    with closing(sqlite3.connect(stored.app.state.engine.data.store.path)) as store, store:
+        store.execute("DELETE FROM block_vectors WHERE vector_id = 2")
+    before = blocks_encoded(stored)
+    answer = stored.post("/compare", json={"left": {"id": "d1"}, "right": {"id": "d0"}}).json()
+    assert answer["left_coverage"] > 0.5
+    assert blocks_encoded(stored) > before
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, ["#/left", "#/right"]),
+        ({"left": {"text": "a"}}, ["#/right"]),
+        ({"left": {}, "right": {"text": "a"}}, ["#/left"]),
+        ({"left": {"text": "a", "id": "b"}, "right": {"text": "a"}}, ["#/left"]),
+        ({"left": {"text": ""}, "right": {"text": "a"}}, ["#/left/text"]),
+        ({"left": {"text": "a"}, "right": {"text": " \n"}}, ["#/right/text"]),
+        ({"left": {"text": ""}, "right": {"text": ""}}, ["#/left/text", "#/right/text"]),
+        ({"left": {"text": "a"}, "right": {"text": "a"}, "passages": -1}, ["#/passages"]),
+        ({"left": {"text": "a"}, "right": {"text": "a"}, "top_k": 1}, ["#/top_k"]),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(library: Any, body: Any, expected: list[str]) -> None:
+    assert refused(library, body) == expected
+
+
+def test_an_unknown_id_and_a_long_text_are_named(library: Any) -> None:
+    body = {"left": {"text": "a"}, "right": {"id": "nobody"}}
+    assert refused(library, body, 404) == ["#/right/id"]
+    long = {"left": {"text": "Ants dig. " * 2000}, "right": {"text": "a"}}
+    assert refused(library, {**long, "strict": True}) == ["#/left/text"]
+    receipt = library.post("/compare", json=long).json()["left"]["receipt"]
+    assert receipt["blocks_left_out"] > 0
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "application/json"),
+        ("*/*", "application/json"),
+        ("text/html", "text/html"),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "text/html"),
+        ("text/*;q=0.5, application/json", "application/json"),
+        ("application/*", "application/json"),
+        ("application/json;q=0, */*", "text/html"),
+    ],
+)
+def test_the_answer_has_the_media_type_that_is_wanted(
+    library: Any, accept: str | None, kind: str
+) -> None:
+    body = {"left": {"text": LONG}, "right": {"id": "ants"}}
+    headers = {} if accept is None else {"accept": accept}
+    response = library.post("/compare", json=body, headers=headers)
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith(kind)
+    if kind == "text/html":
+        assert response.text.lower().startswith("<!doctype html>")
+        assert "Sentence number 3" in response.text
+
+
+@pytest.mark.parametrize("accept", ["image/png", "text/plain", "text/html;q=0", "text/html;q=x"])
+def test_another_media_type_is_refused(library: Any, accept: str) -> None:
+    body = {"left": {"text": "Ants."}, "right": {"text": "Bees."}}
+    response = library.post("/compare", json=body, headers={"accept": accept})
+    assert response.status_code == 406
+    assert response.json()["type"] == "/problems/not-acceptable"
+    assert "application/json or text/html" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "relations"),
+    [
+        ("Ants dig.", "Ants dig.", {"identical"}),
+        ("Ants dig.", "Bees fly.", {"unrelated", "same topic"}),
+        (
+            "Ants dig deep nests in summer.",
+            "Μυρμήγκια σκάβουν φωλιές.",
+            {"unrelated", "same topic"},
+        ),
+        (LONG * 3, LONG[160:420], {"near-copy"}),
+    ],
+)
+def test_texts_of_every_kind_are_compared(
+    library: Any, left: str, right: str, relations: set[str]
+) -> None:
+    body = {"left": {"text": left}, "right": {"text": right}}
+    answer = library.post("/compare", json=body).json()
+    assert answer["relation"] in relations
+
+
+def test_a_new_document_is_explained_at_once(make_client: Callable[..., Any]) -> None:
+    client = make_client()
+    document = {"id": "a", "text": LONG}
+    client.post("/index", json={"documents": [document]})
+    client.post("/index", json={"documents": [{**document, "title": "New"}]})
+    before = blocks_encoded(client)
+    answer = client.post("/compare", json={"left": {"id": "a"}, "right": {"id": "a"}}).json()
+    assert answer["right"]["title"] == "New"
+    assert blocks_encoded(client) == before

@@ -1,0 +1,99 @@
+"""Texts with passages marked, whatever their places."""
+
+import time
+
+from bs4 import BeautifulSoup
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoder.comparison import PassageKind, Section, Span
+from service.web.marked_text import MarkedText, mark_text
+from service.web.visible_text import visible
+
+Passages = list[tuple[Span, PassageKind]]
+
+TEXT = "abcdefghij"
+spans = st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda pair: Span(*sorted(pair)))
+kinds: st.SearchStrategy[PassageKind] = st.sampled_from(["verbatim", "paraphrase", "similar"])
+texts = st.text(st.sampled_from("ab <>&\"'\n\r\t\0\u202e\ud800é"), max_size=40)
+
+
+def parsed(marked: MarkedText) -> BeautifulSoup:
+    """The text as elements; in <pre>, where the parser leaves white space alone."""
+    return BeautifulSoup(f"<pre>{marked.html}</pre>", "html.parser")
+
+
+def shown(marked: MarkedText) -> str:
+    """The text that a reader sees, without the numbers."""
+    soup = parsed(marked)
+    for number in soup.find_all("a"):
+        number.decompose()
+    return soup.get_text()
+
+
+def passages_in(marked: MarkedText) -> list[str]:
+    """What is marked as each passage."""
+    marks = [mark.get_text() for mark in parsed(marked).find_all("mark")]
+    return ["".join(marks[first : last + 1]) for first, last in marked.ranges]
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts, st.lists(st.tuples(spans, kinds), max_size=6), st.lists(spans, max_size=3))
+def test_nothing_is_lost_added_or_moved(text: str, passages: Passages, places: list[Span]) -> None:
+    marked = mark_text(text, "left", passages, [Section(span, "") for span in places])
+    as_read = visible(text).replace("\r\n", "\n")
+    assert shown(marked).replace("\r\n", "\n") == as_read
+    found = [passage.replace("\r", "") for passage in passages_in(marked)]
+    assert found == [visible(text[s.start : s.end]).replace("\r", "") for s, _ in passages]
+
+
+def test_passages_that_cross_are_cut_where_the_other_begins_or_ends() -> None:
+    marked = mark_text(
+        TEXT,
+        "left",
+        [(Span(1, 6), "similar"), (Span(4, 8), "verbatim")],
+        [Section(Span(0, 10), "")],
+    )
+    assert marked.html == (
+        "<a class=h id=ls1>§1</a>a"
+        '<a class="n s" id=l1 href="#r1">1</a><mark class="s">bcd</mark>'
+        '<a class="n v" id=l2 href="#r2">2</a><mark class="v o">ef</mark>'
+        '<mark class="v">gh</mark>ij'
+    )
+    assert marked.ranges == ((0, 1), (1, 2))
+
+
+def test_a_passage_within_another_and_one_just_behind() -> None:
+    marked = mark_text(
+        TEXT,
+        "right",
+        [(Span(0, 9), "verbatim"), (Span(2, 4), "similar"), (Span(9, 10), "paraphrase")],
+        [],
+    )
+    assert passages_in(marked) == ["abcdefghi", "cd", "j"]
+    assert 'id=r2 href="#l2"' in marked.html
+
+
+def test_an_empty_passage_has_a_number_and_no_marks() -> None:
+    marked = mark_text(TEXT, "left", [(Span(3, 3), "similar"), (Span(3, 5), "similar")], [])
+    assert marked.ranges == ((0, -1), (0, 0))
+    assert "id=l1" in marked.html
+
+
+def test_a_place_outside_the_text_is_cut_to_it() -> None:
+    marked = mark_text(TEXT, "left", [(Span(8, 99), "similar"), (Span(50, 60), "similar")], [])
+    assert passages_in(marked) == ["ij", ""]
+    assert "id=l2" in marked.html
+
+
+def test_a_line_end_is_one_where_a_passage_divides_it() -> None:
+    marked = mark_text("a\r\nb", "left", [(Span(0, 2), "similar")], [])
+    assert shown(marked) == "a\nb"
+
+
+def test_the_work_grows_with_the_passages_and_not_with_their_square() -> None:
+    text, passages = "x" * 20_000, [(Span(n, 20_000 - n), "verbatim") for n in range(3000)]
+    started = time.process_time()
+    marked = mark_text(text, "left", passages, [])
+    assert time.process_time() - started < 5
+    assert len(marked.html) < 200 * len(passages)

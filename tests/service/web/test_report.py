@@ -1,0 +1,106 @@
+"""The page as a document: what stands in it, before any browser reads it."""
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from bs4 import BeautifulSoup
+
+from encoder.comparison import Comparison, Span
+from service.web.report import content_security_policy, percent, render_report
+
+Make = Callable[..., Comparison]
+
+
+@pytest.fixture(scope="session")
+def soup(page: str) -> BeautifulSoup:
+    return BeautifulSoup(page, "html.parser")
+
+
+def test_ids_are_unique_and_every_link_leads_to_one(soup: BeautifulSoup) -> None:
+    ids = Counter(element["id"] for element in soup.find_all(id=True))
+    assert max(ids.values()) == 1
+    links = [link["href"] for link in soup.find_all(href=True)]
+    assert len(links) > 10
+    assert all(link.startswith("#") and link[1:] in ids for link in links)
+
+
+def test_the_policy_names_the_page_s_own_style_and_script_and_nothing_else(page: str) -> None:
+    sources = re.findall(r"'(sha256-[^']*)'", content_security_policy())
+    inline = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", page, flags=re.DOTALL)
+    digests = [hashlib.sha256(part.encode()).digest() for part in inline]
+    assert sources == [f"sha256-{base64.b64encode(digest).decode()}" for digest in digests]
+    [meta] = BeautifulSoup(page, "html.parser").find_all(
+        attrs={"http-equiv": "Content-Security-Policy"}
+    )
+    assert meta["content"] == content_security_policy()
+    assert content_security_policy().startswith("default-src 'none'; ")
+    assert "unsafe" not in content_security_policy()
+
+
+def test_the_page_asks_for_nothing(soup: BeautifulSoup, page: str) -> None:
+    assert not soup.find_all(["link", "img", "iframe", "object", "base", "form"])
+    assert not soup.find_all(src=True)
+    assert not soup.find_all(style=True)
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_the_figures_are_there(soup: BeautifulSoup) -> None:
+    text = " ".join(soup.get_text(" ").split())
+    for figure in (
+        "Paraphrase",
+        "94 % likely to match",
+        "score 0.873",
+        "43 %",
+        "8 %",
+        "0.91",
+        "-0.10",
+    ):
+        assert figure in text, figure
+    assert "31% of the words are shared." in text
+    assert [item.get_text() for item in soup.select(".legend li")] == [
+        "verbatim 2",
+        "paraphrase 1",
+        "similar 1",
+    ]
+    assert len(soup.select("#matrix g rect title")) == 4
+    assert len(soup.select("#section-table td")) == 5
+    assert len(soup.select("#passages li")) == 4
+
+
+def test_a_probability_that_is_not_known_is_said_to_be(by_hand: Make) -> None:
+    comparison = replace(by_hand("a b", "c d"), probability=None)
+    assert "probability unknown" in render_report(comparison, "", "a b", "", "c d")
+
+
+def test_empty_titles_are_replaced_and_untitled_sections_named(by_hand: Make) -> None:
+    page = render_report(by_hand("a b", "c d"), " ", "a b", "", "c d")
+    assert "<title>Left text and Right text compared</title>" in page
+    assert "(no heading)" in page
+
+
+def test_no_template_within_a_text_is_filled_in(by_hand: Make) -> None:
+    text = "{{ 7 * 7 }} {% raw %} {# c #}"
+    page = render_report(by_hand(text, text, (Span(0, 5), Span(0, 5))), text, text, text, text)
+    assert BeautifulSoup(page, "html.parser").h2 is not None
+    assert page.count("{% raw %}") >= 4
+    assert "49" not in BeautifulSoup(page, "html.parser").main.get_text()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["", "a", "\n\n", "\ud800", "\r\n"])
+def test_the_shortest_texts_have_a_page(text: str, by_hand: Make) -> None:
+    page = render_report(by_hand(text, "b", (Span(0, 1), Span(0, 1))), text, text, "b", "b")
+    assert page.encode()
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(0, "0 %"), (1e-5, "<1 %"), (0.08, "8 %"), (0.994, ">99 %"), (0.99, "99 %"), (1, "100 %")],
+)
+def test_only_all_is_a_hundred_per_cent_and_only_nothing_none(share: float, shown: str) -> None:
+    assert percent(share) == shown.replace(" ", "\N{NO-BREAK SPACE}")
