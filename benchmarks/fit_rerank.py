@@ -22,6 +22,7 @@ from encoder.calibration import FittedOn
 from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.rerank_rule import Mixture, RerankRule, write_rerank_rule
 from encoder.reranker import open_reranker
+from index.quality import Retrieval
 from index.rerank_fit import Candidates, fit_mixture, fit_rerank_map, judge_candidates, ndcg_of
 from index.rerank_systems import PairJudge, mix
 
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--corpora", default="proposals,wikispeedia")
     parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
     parser.add_argument("--candidates", type=int, default=50)
+    parser.add_argument("--queries", type=int, help="of each corpus, drawn; all by default")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
@@ -45,7 +47,9 @@ def main() -> None:
         for name in given.corpora.split(",")
     ]
     judges = [open_judge(one, reranker, given.work, given.threads) for one in corpora]
-    fitted = {mode: fit(mode, corpora, judges, given.candidates) for mode in MODES}
+    questions = [one.question("valid", given.queries) for one in corpora]
+    asked = list(zip(corpora, judges, questions, strict=True))
+    fitted = {mode: fit(mode, asked, given.candidates) for mode in MODES}
     rule = RerankRule(
         encoder=checkpoint.fingerprint,
         mixtures={mode: mixture for mode, (mixture, _) in fitted.items()},
@@ -67,12 +71,11 @@ def main() -> None:
 
 
 def fit(
-    mode: str, corpora: Sequence[JudgedCorpus], judges: Sequence[PairJudge], candidates: int
+    mode: str, asked: Sequence[tuple[JudgedCorpus, PairJudge, Retrieval]], candidates: int
 ) -> tuple[Mixture, dict[str, Any]]:
     """Fit the mixture of one mode, and show nDCG@10 of both stages on the same queries."""
     known: list[Candidates] = []
-    for corpus, judge in zip(corpora, judges, strict=True):
-        question = corpus.question("valid")
+    for corpus, judge, question in asked:
         system = corpus.systems[mode]
         known.append(
             judge_candidates(system, judge, question.ids, question.rows, question.qrels, candidates)
@@ -86,7 +89,7 @@ def fit(
             "reranked": round(float(ndcg_of(one, found.mixture).mean()), 4),
             "at its own best": round(float(found.ndcg[number].max()), 4),
         }
-        for number, (corpus, one) in enumerate(zip(corpora, known, strict=True))
+        for number, ((corpus, _, _), one) in enumerate(zip(asked, known, strict=True))
     }
     return found.mixture, table
 

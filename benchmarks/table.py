@@ -16,6 +16,7 @@ from benchmarks import (
     bench_quality,
     bench_rerank,
     colde_table,
+    match_ignition_table,
 )
 from benchmarks.common import RESULTS
 
@@ -31,6 +32,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "colde": colde_table.table,
     "explanations": bench_explanations.table,
     "rerank": bench_rerank.table,
+    "match-ignition": match_ignition_table.table,
 }
 
 

@@ -1,6 +1,7 @@
 """Training a reranker on a corpus with links: what is drawn, and a run that learns and resumes."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,18 +44,26 @@ candidates = 5
 """
 
 
+class Interrupting(SilentTrainingObserver):
+    """Whoever watches presses Ctrl-C after the third step."""
+
+    def stepped(self, step: int, figures: Mapping[str, float]) -> None:
+        if step == 3:
+            raise KeyboardInterrupt
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> CorpusFiles:
-    """Thirty documents of three topics, those of a topic linked; half of them for training."""
+    """Thirty documents of three topics; words tell topics, links tell north from south."""
     folder = tmp_path / "small"
     folder.mkdir()
     names = [f"{topic}{number}" for topic in TOPICS for number in range(10)]
     with (folder / "corpus.jsonl").open("w") as file:
         for name in names:
-            other = TOPICS["bread"] if name[-1] == "3" else ""
-            text = f"Part {name[-1]} is here. {TOPICS[name[:-1]]} {other} It has words of its own."
+            side = "northern" if int(name[-1]) % 2 else "southern"
+            text = f"Part {name[-1]} of the {side} book. {TOPICS[name[:-1]]} It ends here."
             file.write(json.dumps({"id": name, "text": text}) + "\n")
-    same = [(a, b) for a in names for b in names if a != b and a[:-1] == b[:-1]]
+    same = [(a, b) for a in names for b in names if a != b and (int(a[-1]) - int(b[-1])) % 2 == 0]
     (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in same))
     part = ["train"] * 5 + ["valid"] * 3 + ["test"] * 2
     (folder / "splits.tsv").write_text("".join(f"{n}\t{part[int(n[-1])]}\n" for n in names))
@@ -91,8 +100,7 @@ def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
     assert (TRAIN, VALID) == (0, 1)
     data = prepare_rerank_data([read], start, 5, tmp_path / "work", SilentObserver())
     assert 0.2 < data.training.labels.mean() < 0.9
-    edges = 15 * 14 / 2
-    assert 15 * 5 / 2 <= len(data.training) <= edges
+    assert 30 <= len(data.training) <= 15 * 5 + 1
     assert (np.diff(data.validation.groups) >= 0).all()
     assert len(np.unique(data.validation.groups)) == 9
     counts = np.unique(data.validation.groups, return_counts=True)[1]
@@ -119,22 +127,21 @@ def test_training_learns_writes_and_goes_on_where_it_stopped(
     whole = job_of(corpus, start, tmp_path, "whole")
     first = train_reranker(whole, SilentObserver(), SilentTrainingObserver())
     open_reranker(first.directory).warm_up()
-    assert first.fingerprint != start.fingerprint
     report = json.loads((first.directory / "training" / "report.json").read_text())
     assert report["steps"] == 4
     assert report["best"] >= report["before"]
     assert report["corpora"][0]["matches"] > 0
-    stopped = replace(job_of(corpus, start, tmp_path, "stopped"), seconds=0.0)
-    train_reranker(stopped, SilentObserver(), SilentTrainingObserver())
-    (tmp_path / "stopped").rename(tmp_path / "early")
-    resumed = train_reranker(
-        replace(stopped, seconds=None), SilentObserver(), SilentTrainingObserver()
-    )
     names = ("whole", "stopped")
+    stopped = replace(job_of(corpus, start, tmp_path, "stopped"), precisions=["fp32"])
+    with pytest.raises(KeyboardInterrupt):
+        train_reranker(stopped, SilentObserver(), Interrupting())
+    assert not stopped.output.exists()
+    resumed = train_reranker(stopped, SilentObserver(), SilentTrainingObserver())
     curves = [read_curve(tmp_path / f"{n}.work" / "run" / "curve.jsonl") for n in names]
     losses = [[r["loss"] for r in curve if "loss" in r] for curve in curves]
     assert losses[0] == losses[1]
-    assert resumed.name == start.name
+    assert losses[0][-1] < losses[0][0]
+    assert (resumed.name, resumed.fingerprint) == (start.name, first.fingerprint)
 
 
 def test_a_recipe_of_another_model_is_refused(
