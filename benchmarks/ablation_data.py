@@ -9,6 +9,7 @@ import numpy as np
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.batches import Source
+from index.encoded_corpus import keep_blocks
 from index.errors import CorpusError
 from index.observer import Observer
 from index.pair_metrics import AUC, choose_threshold, measure_pairs
@@ -19,13 +20,12 @@ from index.training_data import TrainingCorpus, read_training_data
 from index.training_draws import find_sources
 from index.training_files import CorpusFiles
 from index.vector_index import Float32, Int64
-from service.commands.evaluation_systems import keep_blocks
 
 NDCG = "nDCG@10"
 PAIR_MEASURES = ("accuracy", "F1", AUC)
 LONGEST = 64  # blocks: the longest that any ablation reads
 _HALVES_SEED = 1
-_NEEDED = (
+NEEDED = (
     "corpus.jsonl.gz",
     "pairs.train.jsonl.gz",
     "pairs.valid.jsonl.gz",
@@ -73,12 +73,12 @@ def find_folders(data: Path, names: Sequence[str]) -> list[Path]:
     known = {
         folder.name: folder
         for folder in sorted(data.iterdir() if data.is_dir() else ())
-        if all((folder / name).is_file() for name in _NEEDED)
+        if all((folder / name).is_file() for name in NEEDED)
     }
     missing = [name for name in names if name not in known]
     if missing or not known:
         which = f"{missing[0]!r} lacks one of" if missing else "no folder in it has"
-        raise CorpusError(f"{data}: {which} {', '.join(_NEEDED)}")
+        raise CorpusError(f"{data}: {which} {', '.join(NEEDED)}")
     return [known[name] for name in names or known]
 
 
@@ -99,7 +99,7 @@ def read_data(
     """
     encoded = []
     for folder in folders:
-        corpus, train, valid, qrels, splits = (folder / name for name in _NEEDED)
+        corpus, train, valid, qrels, splits = (folder / name for name in NEEDED)
         files = CorpusFiles(corpus, qrels, (train, valid), splits)  # no pairs for testing
         directory = blocks / folder.name / "blocks"
         encoded.append((files, keep_blocks(files.corpus, directory, encoder, observer)))

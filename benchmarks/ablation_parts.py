@@ -10,7 +10,7 @@ import torch
 from benchmarks.ablation_cells import Cell
 from benchmarks.ablation_data import LONGEST, AblationData
 from benchmarks.ablation_training import Run, encode_corpora, fit, make_recipe, new_reader
-from encoder.create import smith_config
+from encoder.create import model_config
 from encoder.models.smith import Combine, Pooling, Smith, SmithConfig
 from encoder.models.smith import begin_as_mean as start_as_mean
 from encoder.training.drawing import training_device
@@ -53,15 +53,15 @@ class Size:
         lengths: in blocks, where it is.
     """
 
-    pretraining_steps: int = 200
+    pretraining_steps: int = 80
     pretraining_documents: int = 16
-    tuning_steps: int = 60
+    tuning_steps: int = 40
     tuning_documents: int = 32
-    text_blocks: int = 8
+    text_blocks: int = 4
     hidden_size: int = 128
     sentence_layers: int = 2
-    steps: int = 100
-    documents: int = 64
+    steps: int = 60
+    documents: int = 48
     blocks: int = 16
     lengths: tuple[int, ...] = (2, 4, 8, 16, 32, LONGEST)
 
@@ -195,8 +195,10 @@ def _document_level(
     begin_as_mean: bool = False,
 ) -> Smith:
     """Make a document level as wide as the block vectors; the sentence level is never run."""
+    shipped = model_config(data.checkpoint)
+    assert isinstance(shipped, SmithConfig), "the ablations of SMITH start from a SMITH"
     config = replace(
-        smith_config(data.checkpoint),
+        shipped,
         vocabulary_size=1,
         sentence_layers=0,
         document_layers=document_layers,

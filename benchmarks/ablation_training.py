@@ -11,7 +11,7 @@ import torch
 from benchmarks.ablation_data import AblationData
 from encoder.block_archive import BlockArchive
 from encoder.drawn import Part
-from encoder.models.smith import Smith
+from encoder.models.catalogue import Model
 from encoder.training.batch import encode
 from encoder.training.drawing import Reader, encode_parts, new_objective
 from encoder.training.loop import TrainingPlan, train
@@ -47,10 +47,12 @@ def make_recipe(seed: int, settings: Mapping[str, Any]) -> TrainingRecipe:
 
     Args:
         seed: of the run.
-        settings: fields and tables of a recipe, but for `objectives`: kinds, each of weight 1.
+        settings: fields and tables of a recipe, but for `objectives`: kinds, or tables of one.
     """
     fields = dict(settings)
-    objectives = [{"kind": kind} for kind in fields.pop("objectives")]
+    objectives = [
+        {"kind": one} if isinstance(one, str) else one for one in fields.pop("objectives")
+    ]
     ends = {"validation_interval": fields["steps"], "checkpoint_interval": _SAVED_EVERY}
     named = {"name": "ablation", "seed": seed, "objective": objectives}
     return parse_training_recipe(named | fields | ends)
@@ -71,7 +73,7 @@ def new_reader(data: AblationData, max_blocks: int, *, width: int = 0) -> Reader
     return Reader(archives, data.checkpoint, max_blocks, trained_blocks=max_blocks if width else 0)
 
 
-def fit(model: Smith, run: Run, directory: Path) -> None:
+def fit(model: Model, run: Run, directory: Path) -> None:
     """Train a model for the steps of a recipe; the last weights count.
 
     There is no choice among weights by validation, which the figures would be too good by. What
@@ -93,7 +95,7 @@ def fit(model: Smith, run: Run, directory: Path) -> None:
     train(model, plan, directory, SilentTrainingObserver())
 
 
-def encode_corpora(model: Smith, data: AblationData, reader: Reader) -> list[Float32]:
+def encode_corpora(model: Model, data: AblationData, reader: Reader) -> list[Float32]:
     """Return the document vectors [N, dimension] of each corpus."""
     from_tokens = reader.trained_blocks > 0
     return [
@@ -125,11 +127,12 @@ def _without_vectors(archive: BlockArchive, width: int) -> BlockArchive:
     return replace(archive, block_vectors=nothing)
 
 
-def _objectives(model: Smith, run: Run) -> list[Objective]:
+def _objectives(model: Model, run: Run) -> list[Objective]:
     vocabulary = read_vocabulary(run.data.checkpoint)
     objectives = []
+    sources = [replace(source, max_blocks=run.reader.max_blocks) for source in run.data.sources]
     for number, recipe in enumerate(run.recipe.objectives):
-        draw = draw_of(recipe, run.data.sources, run.recipe.documents)
+        draw = draw_of(recipe, sources, run.recipe.documents)
         seed = run.recipe.seed + number
         made = new_objective(recipe, draw, run.reader, model.config, vocabulary, seed)
         made.head.to(next(model.parameters()).device)
@@ -137,10 +140,10 @@ def _objectives(model: Smith, run: Run) -> list[Objective]:
     return objectives
 
 
-def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[Smith], float]:
+def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[Model], float]:
     """Return a figure: minus the sum of the losses of a batch of step 0, which no run takes."""
 
-    def figure(model: Smith) -> float:
+    def figure(model: Model) -> float:
         device = next(model.parameters()).device
         losses = []
         for stream, objective in enumerate(objectives, start=1):

@@ -1,10 +1,12 @@
 """How well a probability and a threshold keep what they say, on pairs that nothing was fitted on.
 
-The test pairs of the corpora with judgements (`pairs.test.jsonl.gz`) are scored by a checkpoint
-that has a calibration; the threshold for 1 % false positives comes from random pairs of each corpus
-and is tried on others: on pairs drawn anew, and on those of documents that it never saw.
+The test pairs of the corpora with judgements (`pairs.test.jsonl.gz`) are scored in each mode by a
+checkpoint that has a calibration; the threshold for 1 % false positives comes from random pairs of
+each corpus and is tried on others: on pairs drawn anew, and on those of documents that it never
+saw.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +16,6 @@ import typer
 
 from benchmarks.common import RESULTS, SEED, commit, make_record, markdown_table, write_record
 from encoder.calibration import (
-    SEMANTIC,
     KindCalibration,
     log_odds,
     match_probabilities,
@@ -31,23 +32,23 @@ from index.calibration_error import (
     error_of_perfect,
     reliability,
 )
+from index.corpus import read_texts
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.errors import CorpusError
+from index.fusion import read_fusion
+from index.lexical_pairs import rows_of_texts, take_rows
+from index.mode_pairs import Channels, measure_modes, mode_scores
+from index.modes import Mode
 from index.observer import SilentObserver
 from index.plots import plot_reliability
-from index.random_pairs import (
-    draw_pairs,
-    false_positive_rates,
-    measure_random_pairs,
-    pair_scores,
-    threshold_for,
-)
-from index.vector_index import Float32, Int64
-from service.commands.calibration import score_corpus
+from index.random_pairs import RandomPairs, draw_pairs, false_positive_rates, threshold_for
+from index.scored_pairs import score_labelled_pairs
+from index.vector_index import Int64
 
 RATE = 0.01
 PAIRS_FILE = "pairs.test.jsonl.gz"
 MAPS = ("score", "false positive rate")
+MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +73,29 @@ def main(
     calibration = read_calibration(opened)
     if calibration is None:
         raise CorpusError(f"{checkpoint}: has no calibration: run longmatch fit-calibration")
-    maps = calibration.kinds[SEMANTIC]
-    stated, thresholds = {}, {}
+    measured = [mode for mode in MODES if mode in calibration.kinds]
+    stated: dict[Mode, dict[str, Stated]] = {mode: {} for mode in measured}
+    tried: dict[Mode, dict[str, dict[str, float]]] = {mode: {} for mode in measured}
     for folder in sorted(path.parent for path in data.glob(f"*/{PAIRS_FILE}")):
-        embedded = _embed(folder, vectors, opened)
-        stated[folder.name] = state(maps, score_corpus(folder / PAIRS_FILE, embedded, SEED))
-        thresholds[folder.name] = try_threshold(embedded.vectors)
-    if not stated:
+        ids, channels = _channels(folder, vectors, opened)
+        pairs = score_labelled_pairs(folder / PAIRS_FILE, ids, channels, SilentObserver(), SEED)
+        thresholds = try_thresholds(channels, {mode: pairs[mode].random_pairs for mode in measured})
+        for mode in measured:
+            stated[mode][folder.name] = state(calibration.kinds[mode], pairs[mode])
+            tried[mode][folder.name] = thresholds[mode]
+    if not any(stated.values()):
         raise CorpusError(f"{data}: no folder in it holds {PAIRS_FILE}")
-    results = {"calibration_error": measure(stated), "false_positives": thresholds}
+    results = {
+        mode: {"calibration_error": measure(stated[mode]), "false_positives": tried[mode]}
+        for mode in measured
+    }
     settings = {"rate": RATE, "checkpoint": opened.name, "calibration": calibration.version}
     record = make_record("calibration", source, settings, results)
     typer.echo(table(record))
     write_record(record)
     if plot:
-        plot_reliability(
-            RESULTS / "calibration.svg", {name: diagram(stated, name) for name in MAPS}
-        )
+        curves = {f"{mode}, by {MAPS[1]}": diagram(stated[mode], MAPS[1]) for mode in measured}
+        plot_reliability(RESULTS / "calibration.svg", curves)
 
 
 def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
@@ -125,34 +132,43 @@ def diagram(stated: dict[str, Stated], name: str) -> tuple[ReliabilityBin, ...]:
     return reliability(probabilities, labels, alike, equal_mass_bins(probabilities, alike))
 
 
-def try_threshold(vectors: Float32) -> dict[str, float]:
-    """Return a threshold, and the share of other random pairs that reaches it.
+def try_thresholds(
+    channels: Channels, measured: Mapping[Mode, RandomPairs]
+) -> dict[Mode, dict[str, float]]:
+    """Return for each mode a threshold, and the share of other random pairs that reaches it.
 
     Args:
-        vectors: Float32[N, dimension], unit norm.
+        channels: of N documents.
+        measured: how their random pairs score, drawn with `SEED`.
     """
-    threshold = threshold_for(measure_random_pairs(vectors, seed=SEED), RATE)
-    fresh = pair_scores(vectors, draw_pairs(len(vectors), SEED + 1))
-    order = np.random.default_rng(SEED).permutation(len(vectors))
-    seen, unseen = vectors[order[::2]], vectors[order[1::2]]
-    of_half = threshold_for(measure_random_pairs(seen, seed=SEED), RATE)
-    of_unseen = pair_scores(unseen, draw_pairs(len(unseen), SEED))
-    return {
-        "documents": len(vectors),
-        "threshold": threshold.score,
-        "low": threshold.low,
-        "high": threshold.high,
-        "fresh_pairs": float((fresh >= threshold.score).mean()),
-        "unseen_documents": float((of_unseen >= of_half.score).mean()),
-    }
+    observer = SilentObserver()
+    documents = len(channels.vectors)
+    fresh = mode_scores(channels, draw_pairs(documents, SEED + 1), observer)
+    order = np.random.default_rng(SEED).permutation(documents)
+    seen, unseen = (_some(channels, order[start::2]) for start in (0, 1))
+    of_half = measure_modes(seen, observer, seed=SEED)
+    of_unseen = mode_scores(unseen, draw_pairs(len(unseen.vectors), SEED), observer)
+    found = {}
+    for mode, random_pairs in measured.items():
+        threshold = threshold_for(random_pairs, RATE)
+        half = threshold_for(of_half[mode], RATE)
+        found[mode] = {
+            "documents": documents,
+            "threshold": threshold.score,
+            "low": threshold.low,
+            "high": threshold.high,
+            "fresh_pairs": float((fresh[mode] >= threshold.score).mean()),
+            "unseen_documents": float((of_unseen[mode] >= half.score).mean()),
+        }
+    return found
 
 
 def table(record: dict[str, Any]) -> str:
     """Lay out the record of a run."""
-    errors: dict[str, dict[str, Any]] = record["results"]["calibration_error"]
-    thresholds: dict[str, dict[str, float]] = record["results"]["false_positives"]
-    first = markdown_table(
+    results: dict[str, dict[str, Any]] = record["results"]
+    errors = markdown_table(
         [
+            "mode",
             "probability from",
             "pairs of",
             "number",
@@ -163,6 +179,7 @@ def table(record: dict[str, Any]) -> str:
         ],
         [
             [
+                mode,
                 name,
                 corpus,
                 one["pairs"],
@@ -171,24 +188,27 @@ def table(record: dict[str, Any]) -> str:
                 one["equal_width"],
                 one["log_loss"],
             ]
-            for name, by_corpus in errors.items()
+            for mode, result in results.items()
+            for name, by_corpus in result["calibration_error"].items()
             for corpus, one in by_corpus.items()
         ],
     )
-    second = markdown_table(
-        ["threshold for 1 %", "documents", "score", "on fresh pairs", "on unseen documents"],
+    thresholds = markdown_table(
+        ["mode", "threshold for 1 %", "documents", "score", "on fresh pairs", "unseen documents"],
         [
             [
+                mode,
                 corpus,
                 one["documents"],
                 f"{one['threshold']:.4f}",
                 f"{one['fresh_pairs']:.2%}",
                 f"{one['unseen_documents']:.2%}",
             ]
-            for corpus, one in thresholds.items()
+            for mode, result in results.items()
+            for corpus, one in result["false_positives"].items()
         ],
     )
-    return f"{first}\n\n{second}"
+    return f"{errors}\n\n{thresholds}"
 
 
 def _pooled(stated: dict[str, Stated], name: str) -> tuple[Float64, Int64, Float64]:
@@ -207,6 +227,20 @@ def _error(probabilities: Float64, labels: Int64, weights: Float64) -> dict[str,
         **asdict(measure_error(probabilities, labels, weights)),
         "perfect_at_most": error_of_perfect(probabilities, weights, numbers).high,
     }
+
+
+def _channels(
+    folder: Path, vectors: Path | None, checkpoint: Checkpoint
+) -> tuple[tuple[str, ...], Channels]:
+    embedded = _embed(folder, vectors, checkpoint)
+    words = rows_of_texts(read_texts(folder, embedded.ids))
+    return embedded.ids, Channels(embedded.vectors, words, read_fusion(checkpoint))
+
+
+def _some(channels: Channels, rows: Int64) -> Channels:
+    """Return the channels of these rows; words weigh what they weigh in the whole corpus."""
+    words = None if channels.words is None else take_rows(channels.words, rows)
+    return Channels(channels.vectors[rows], words, channels.rule)
 
 
 def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:

@@ -21,6 +21,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from index.anchors import ANCHORS
 from index.block_anchors import blocks_of
 from index.document_vectors import embed_encoded_corpus
+from index.encoded_corpus import keep_blocks
 from index.errors import CorpusError
 from index.observer import SilentObserver
 from index.pairs import read_pairs
@@ -31,7 +32,6 @@ from index.systems import System
 from service.commands.evaluation_systems import (
     Known,
     anchor_systems,
-    keep_blocks,
     own_systems,
     pair_question,
     retrieval_question,

@@ -14,6 +14,9 @@ from benchmarks import (
     bench_index,
     bench_load,
     bench_quality,
+    bench_rerank,
+    colde_table,
+    match_ignition_table,
 )
 from benchmarks.common import RESULTS
 
@@ -26,7 +29,10 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load-patient": bench_load.table,
     "index": bench_index.table,
     "ablation": ablation_table.table,
+    "colde": colde_table.table,
     "explanations": bench_explanations.table,
+    "rerank": bench_rerank.table,
+    "match-ignition": match_ignition_table.table,
 }
 
 

@@ -29,7 +29,7 @@ from encoder.terms import (
     Terms,
     TermTable,
     TermVocabulary,
-    hash_words,
+    count_words,
     read_term_vocabulary,
 )
 from encoder.tokenizer import open_tokenizer
@@ -161,22 +161,6 @@ def require_fits(adapter: Adapter, checkpoint: Checkpoint, where: str) -> None:
 def adapter_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
     """Return the vocabulary that new adapters of a checkpoint count by."""
     return read_term_vocabulary(open_tokenizer(checkpoint), BUCKETS)
-
-
-def count_words(vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]]) -> Terms:
-    """Count the words of a document; unlike `TermVocabulary.count`, not also their pieces.
-
-    Args:
-        vocabulary: with at least one bucket.
-        blocks: token ids of its sentence blocks, special tokens not included.
-    """
-    tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
-    begins = ~vocabulary.continues[tokens]
-    whole = tokens[begins & np.append(begins[1:], True)]
-    hashed = hash_words(tokens, vocabulary.continues) % np.uint64(vocabulary.buckets)
-    words = hashed.astype(np.int64) + len(vocabulary.continues)
-    rows, counts = np.unique(np.concatenate([whole, words]), return_counts=True)
-    return Terms(rows, counts.astype(np.float32))
 
 
 def format_adapter(adapter: Adapter) -> bytes:

@@ -30,6 +30,7 @@ Float64 = NDArray[np.float64]
 FORMAT = 1
 SEMANTIC = "semantic"
 ADAPTED = "adapted"  # semantic too, of vectors that were adapted to their corpus
+HYBRID_KINDS = ("hybrid", f"{ADAPTED} hybrid")  # they depend on the fusion rule, too
 VERSION_DIGITS = 12
 # What a rate is taken for at most and at least: no sample of pairs can tell more.
 _LOWEST_RATE, _HIGHEST_RATE = 1e-7, 1.0 - 1e-6
@@ -209,8 +210,8 @@ def _to_json(calibration: Calibration) -> dict[str, Any]:
         "fingerprint": calibration.fingerprint,
         "kinds": {
             kind: {
-                "by_score": _map_to_json(one.by_score),
-                "by_false_positive_rate": _map_to_json(one.by_false_positive_rate),
+                "by_score": fitted_map_to_json(one.by_score),
+                "by_false_positive_rate": fitted_map_to_json(one.by_false_positive_rate),
                 "fitted_on": [asdict(pairs) for pairs in one.fitted_on],
             }
             for kind, one in calibration.kinds.items()
@@ -218,20 +219,26 @@ def _to_json(calibration: Calibration) -> dict[str, Any]:
     }
 
 
-def _map_to_json(fitted: FittedMap) -> dict[str, Any]:
+def fitted_map_to_json(fitted: FittedMap) -> dict[str, Any]:
+    """Return a map as JSON."""
     errors = {method: asdict(error) for method, error in fitted.errors.items()}
     return {"method": fitted.method, **asdict(fitted.map), "errors": errors}
 
 
 def _kind(content: Mapping[str, Any]) -> KindCalibration:
     return KindCalibration(
-        by_score=_fitted_map(content["by_score"]),
-        by_false_positive_rate=_fitted_map(content["by_false_positive_rate"]),
+        by_score=parse_fitted_map(content["by_score"]),
+        by_false_positive_rate=parse_fitted_map(content["by_false_positive_rate"]),
         fitted_on=tuple(FittedOn(**pairs) for pairs in content["fitted_on"]),
     )
 
 
-def _fitted_map(content: Mapping[str, Any]) -> FittedMap:
+def parse_fitted_map(content: Mapping[str, Any]) -> FittedMap:
+    """Make a map of JSON.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
     errors = {str(name): MapError(**error) for name, error in content["errors"].items()}
     return FittedMap(_map(content), errors)
 

@@ -8,6 +8,7 @@ fusion.json           optional: how scores of vectors and words are joined, see 
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
 terms.npz             the term table of a checkpoint with a term channel, see encoder/terms.py
+sketch.npz            the weights of its term sketch, if it has one, see encoder/sketch.py
 quality.json          optional: what int8 and fp16 keep of fp32, see encoder/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights, for training and export; serving does not need them
@@ -35,6 +36,7 @@ GOLDEN = "golden.npz"
 MANIFEST = "manifest.json"
 PARITY = "parity.json"
 QUALITY = "quality.json"
+SKETCH = "sketch.npz"
 TERMS = "terms.npz"
 TOKENIZER = "tokenizer.json"
 WEIGHTS = "weights.safetensors"
@@ -47,8 +49,8 @@ class Checkpoint:
     Attributes:
         directory: where it lies.
         name: of the checkpoint, for people.
-        architecture: "smith".
-        fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term table:
+        architecture: "smith" or "colde".
+        fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term channel:
             vectors of equal fingerprints can be compared, whatever precision made them.
         block_length: tokens of a sentence block, special tokens included.
         max_blocks: sentence blocks of a document that are read.
@@ -142,7 +144,7 @@ def write_manifest(directory: Path) -> None:
     digest = (
         file_digest(weights) if weights.exists() else _read_json(directory / MANIFEST)["weights"]
     )
-    names = [CONFIG, TOKENIZER, TERMS, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION]
+    names = [CONFIG, TOKENIZER, TERMS, SKETCH, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION]
     names += [f"{p}/{graph}" for p in PRECISIONS for graph in (BLOCK_GRAPH, DOCUMENT_GRAPH)]
     files = {name: file_digest(directory / name) for name in names if (directory / name).exists()}
     manifest = {"format": FORMAT, "weights": digest, "files": files}
@@ -156,7 +158,8 @@ def file_digest(path: Path) -> str:
 
 
 def _fingerprint(files: Mapping[str, str], weights: str) -> str:
-    parts = [files[CONFIG], files[TOKENIZER], weights, *([files[TERMS]] if TERMS in files else [])]
+    words = [files[name] for name in (TERMS, SKETCH) if name in files]
+    parts = [files[CONFIG], files[TOKENIZER], weights, *words]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 

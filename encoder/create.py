@@ -1,18 +1,16 @@
 """Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
 
 import tomllib
+from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, pre_tokenizers
 
 from encoder.checkpoint import (
     TOKENIZER,
-    WEIGHTS,
     Checkpoint,
     load_checkpoint,
     write_config,
@@ -23,16 +21,27 @@ from encoder.models.bert_weights import (
     find_bert,
     load_bert_into,
     read_bert_config,
-    smith_sizes_of_bert,
+    sizes_of_bert,
 )
-from encoder.models.smith import Smith, SmithConfig, begin_as_mean
+from encoder.models.catalogue import CONFIGS, Model, ModelConfig, begin_as_mean, new_model
+from encoder.models.weights import load_weights, save_weights
+
+
+class _AnyRecipe(Protocol):
+    """What recipes of every kind say."""
+
+    @property
+    def architecture(self) -> str: ...
+
+
+R = TypeVar("R", bound=_AnyRecipe)
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a recipe file says of a new checkpoint; see `Checkpoint` and `SmithConfig`."""
+    """What a recipe file says of a new checkpoint; see `Checkpoint` and `encoder.models`."""
 
     name: str
     architecture: str
@@ -52,11 +61,20 @@ def read_recipe(path: Path) -> Recipe:
     Raises:
         CheckpointError: the file is missing or a field is unknown, missing or wrong.
     """
+    return read_recipe_of(Recipe, path, CONFIGS)
+
+
+def read_recipe_of(kind: type[R], path: Path, architectures: Container[str]) -> R:
+    """Read a recipe of a kind, whose architecture must be one of those given.
+
+    Raises:
+        CheckpointError: as `read_recipe`.
+    """
     try:
-        recipe = Recipe(**tomllib.loads(path.read_text(encoding="utf-8")))
+        recipe = kind(**tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"recipe {path}: {error}") from error
-    if recipe.architecture != "smith":
+    if recipe.architecture not in architectures:
         raise CheckpointError(f"recipe {path}: unknown architecture {recipe.architecture!r}")
     return recipe
 
@@ -76,35 +94,35 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
     """
     folder = find_bert(bert)
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer_of(folder)
+    tokenizer = tokenizer_of(folder)
     tokenizer.save(str(directory / TOKENIZER))
     model = _new_model(recipe, folder, tokenizer.get_vocab_size(), seed)
-    save_file(model.state_dict(), directory / WEIGHTS)
+    save_weights(model, directory)
     write_config(directory, _config_of(recipe, model.config, tokenizer))
     write_manifest(directory)
     return load_checkpoint(directory)
 
 
-def load_model(checkpoint: Checkpoint) -> Smith:
+def load_model(checkpoint: Checkpoint) -> Model:
     """Load the model of a checkpoint with its weights, ready to encode (evaluation mode).
 
     Raises:
         CheckpointError: the weights are missing or do not fit the configuration.
     """
-    path = checkpoint.directory / WEIGHTS
-    try:
-        model = Smith(smith_config(checkpoint))
-        model.load_state_dict(load_file(path))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing: this checkpoint can only be served") from error
-    except (OSError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} does not fit the configuration: {error}") from error
-    return model.eval()
+    return load_weights(lambda: new_model(model_config(checkpoint)), checkpoint.directory)
 
 
-def smith_config(checkpoint: Checkpoint) -> SmithConfig:
-    """Return the architecture's configuration of a checkpoint."""
-    return SmithConfig(
+def model_config(checkpoint: Checkpoint) -> ModelConfig:
+    """Return the architecture's configuration of a checkpoint.
+
+    Raises:
+        CheckpointError: an unknown architecture.
+    """
+    if checkpoint.architecture not in CONFIGS:
+        raise CheckpointError(
+            f"{checkpoint.directory}: unknown architecture {checkpoint.architecture!r}"
+        )
+    return CONFIGS[checkpoint.architecture](
         block_length=checkpoint.block_length,
         max_blocks=checkpoint.max_blocks,
         dimension=checkpoint.dimension,
@@ -112,29 +130,29 @@ def smith_config(checkpoint: Checkpoint) -> SmithConfig:
     )
 
 
-def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> Smith:
+def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> Model:
     sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
     if recipe.initialise_from_bert:
-        sizes = smith_sizes_of_bert(read_bert_config(folder))
+        sizes = sizes_of_bert(read_bert_config(folder))
     torch.manual_seed(seed)
     try:
-        config = SmithConfig(
+        config = CONFIGS[recipe.architecture](
             block_length=recipe.block_length,
             max_blocks=recipe.max_blocks,
             dimension=recipe.dimension,
             **(sizes | recipe.model),
         )
-        model = Smith(config)
+        model = new_model(config)
         if recipe.initialise_from_bert:
             load_bert_into(model.block_encoder, folder)
         if recipe.begin_as_mean:
-            begin_as_mean(model.document_encoder)
+            begin_as_mean(model)
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     return model.eval()
 
 
-def _config_of(recipe: Recipe, config: SmithConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+def _config_of(recipe: Recipe, config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     model = asdict(config)
     for name in ("block_length", "max_blocks", "dimension"):
         del model[name]
@@ -154,7 +172,12 @@ def _config_of(recipe: Recipe, config: SmithConfig, tokenizer: Tokenizer) -> dic
     }
 
 
-def _tokenizer_of(folder: Path) -> Tokenizer:
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """Read the tokenizer of a BERT checkpoint, made to cut words of any length.
+
+    Raises:
+        CheckpointError: it cannot be read, or has no [CLS], [SEP] or [PAD].
+    """
     path = folder / TOKENIZER
     try:
         tokenizer = Tokenizer.from_file(str(path))

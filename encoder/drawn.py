@@ -22,11 +22,16 @@ class Part:
         archive: number of the block archive.
         row: of the document in it.
         places: Int64[S], ascending, which of its blocks; all of them when None.
+        section: number of the section that these blocks are, of a document that is cut.
+        sections: into how many it is cut, all of which follow one another in a batch; 1 for a
+            document, or some of its blocks, that stands for itself.
     """
 
     archive: int
     row: int
     places: Int64 | None = None
+    section: int = 0
+    sections: int = 1
 
 
 Parts = tuple[Part, ...]

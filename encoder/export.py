@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from onnxruntime.transformers.float16 import convert_float_to_float16
+from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 from torch import nn
 from torch.export import Dim
 
@@ -26,6 +26,7 @@ from encoder.checkpoint import (
     DOCUMENT_GRAPH,
     PARITY,
     PRECISIONS,
+    SKETCH,
     TERMS,
     Checkpoint,
     load_checkpoint,
@@ -35,9 +36,11 @@ from encoder.create import load_model
 from encoder.errors import CheckpointError
 from encoder.golden import GoldenBatch, Parity, check_parity, write_golden_batch
 from encoder.golden_texts import GOLDEN_TEXTS
-from encoder.models.smith import Smith
+from encoder.models.catalogue import Model
+from encoder.models.smith import SmithConfig
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.onnx_graph import Array
+from encoder.onnx_lstm import with_onnx_lstms
 from encoder.quality import Quality, check_quality, write_quality
 from encoder.quantise import Sample, quantise
 from encoder.term_channel import open_term_channel
@@ -47,6 +50,7 @@ from encoder.tokenizer import BlockTokenizer
 Gate = Callable[[Checkpoint, Sequence[str]], Mapping[str, Quality]]
 
 _OPSET = 20  # the first with Gelu as one operator
+_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM"]  # a CPU has no kernel of it in fp16
 
 
 def export_checkpoint(
@@ -95,7 +99,7 @@ def export_checkpoint(
     return parities
 
 
-def compute_golden_batch(checkpoint: Checkpoint, model: Smith) -> GoldenBatch:
+def compute_golden_batch(checkpoint: Checkpoint, model: Model) -> GoldenBatch:
     """Encode the golden texts with the model itself, one document at a time, without padding."""
     tokenizer = BlockTokenizer(checkpoint)
     documents = [tokenizer(text) for text in GOLDEN_TEXTS]
@@ -119,7 +123,7 @@ def compute_golden_batch(checkpoint: Checkpoint, model: Smith) -> GoldenBatch:
     )
 
 
-def _encode_block(checkpoint: Checkpoint, model: Smith, block: Sequence[int]) -> torch.Tensor:
+def _encode_block(checkpoint: Checkpoint, model: Model, block: Sequence[int]) -> torch.Tensor:
     ids = torch.tensor([[checkpoint.start_token, *block, checkpoint.end_token]])
     result: torch.Tensor = model.block_encoder(ids, torch.ones_like(ids))
     return result
@@ -145,7 +149,7 @@ def _samples(checkpoint: Checkpoint, golden: GoldenBatch) -> dict[str, list[Samp
 
 
 def _write_graphs(
-    model: Smith,
+    model: Model,
     directory: Path,
     precisions: Sequence[str],
     samples: Mapping[str, Sequence[Sample]],
@@ -164,11 +168,11 @@ def _write_graphs(
                 _halve(fp32 / graph, target / graph)
 
 
-def _export_block_encoder(model: Smith, path: Path) -> None:
+def _export_block_encoder(model: Model, path: Path) -> None:
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
-    _export(
+    export_graph(
         model.block_encoder,
         {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         {"input_ids": shape, "attention_mask": shape},
@@ -177,7 +181,7 @@ def _export_block_encoder(model: Smith, path: Path) -> None:
     )
 
 
-def _export_document_encoder(model: Smith, path: Path) -> None:
+def _export_document_encoder(model: Model, path: Path) -> None:
     config = model.config
     documents = Dim("documents")
     shape = {0: documents, 1: Dim("blocks", min=1, max=config.max_blocks)}
@@ -187,19 +191,21 @@ def _export_document_encoder(model: Smith, path: Path) -> None:
         "block_mask": torch.ones(2, blocks, dtype=torch.int64),
     }
     shapes = {"block_vectors": shape, "block_mask": shape}
-    if config.term_features:
-        inputs["term_features"] = torch.rand(2, config.term_features)
+    if isinstance(config, SmithConfig) and config.term_features:
+        width = config.term_features + config.sketch_dimension
+        inputs["term_features"] = torch.rand(2, width)
         shapes["term_features"] = {0: documents}
-    _export(model.document_encoder, inputs, shapes, "document_vectors", path)
+    export_graph(with_onnx_lstms(model.document_encoder), inputs, shapes, "document_vectors", path)
 
 
-def _export(
+def export_graph(
     module: nn.Module,
     inputs: dict[str, torch.Tensor],
     dynamic_shapes: dict[str, dict[int, Dim]],
     output: str,
     path: Path,
 ) -> None:
+    """Export a module to one ONNX graph without the exporter's own noise."""
     with _quiet(), torch.no_grad():
         torch.onnx.export(
             module,
@@ -217,7 +223,9 @@ def _export(
 
 def _halve(source: Path, target: Path) -> None:
     with _quiet():
-        graph = convert_float_to_float16(onnx.load(source), keep_io_types=True)
+        graph = convert_float_to_float16(
+            onnx.load(source), keep_io_types=True, op_block_list=_KEPT_IN_FP32
+        )
     onnx.save(graph, target)
 
 
@@ -235,7 +243,7 @@ def _quiet() -> Iterator[None]:
 
 def _stage(checkpoint: Checkpoint, staging: Path) -> Checkpoint:
     """Make a checkpoint of the directory that has the new graphs."""
-    for name in ("config.json", "tokenizer.json", "manifest.json", TERMS):
+    for name in ("config.json", "tokenizer.json", "manifest.json", TERMS, SKETCH):
         if (checkpoint.directory / name).exists():
             shutil.copy(checkpoint.directory / name, staging / name)
     write_manifest(staging)

@@ -1,8 +1,9 @@
 """Opening the two graphs of a checkpoint: which precision, execution provider and memory."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
@@ -93,8 +94,21 @@ def _choose_precision(checkpoint: Checkpoint, wanted: str | None, provider: str)
     )
 
 
+def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort.InferenceSession:
+    """Open the graph of a reranker, for the CPU.
+
+    Raises:
+        CheckpointError: it is missing, changed or does not load.
+    """
+    return _open_session(read_verified(directory, files, name), directory / name, CPU)
+
+
 def _open_graph(checkpoint: Checkpoint, name: str, provider: str) -> ort.InferenceSession:
     data = read_verified(checkpoint.directory, checkpoint.files, name)
+    return _open_session(data, checkpoint.directory / name, provider)
+
+
+def _open_session(data: bytes, where: Path, provider: str) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.log_severity_level = 3  # errors only: its warnings are about its own optimiser
     options.intra_op_num_threads = 1
@@ -110,7 +124,7 @@ def _open_graph(checkpoint: Checkpoint, name: str, provider: str) -> ort.Inferen
             disabled_optimizers=_SLOW_ON_CPU if provider == CPU else None,
         )
     except Exception as error:  # the library has no common base class of its own
-        raise CheckpointError(f"{checkpoint.directory / name} does not load: {error}") from error
+        raise CheckpointError(f"{where} does not load: {error}") from error
 
 
 def _provider_options(provider: str) -> dict[str, Any]:

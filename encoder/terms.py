@@ -128,6 +128,22 @@ def hash_words(tokens: Int64, continues: NDArray[np.bool_]) -> NDArray[np.uint64
     return hashes[lengths > 1]
 
 
+def count_words(vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]]) -> Terms:
+    """Count the words of a document; unlike `TermVocabulary.count`, not also their pieces.
+
+    Args:
+        vocabulary: with at least one bucket.
+        blocks: token ids of its sentence blocks, special tokens not included.
+    """
+    tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
+    begins = ~vocabulary.continues[tokens]
+    whole = tokens[begins & np.append(begins[1:], True)]
+    hashed = hash_words(tokens, vocabulary.continues) % np.uint64(vocabulary.buckets)
+    words = hashed.astype(np.int64) + len(vocabulary.continues)
+    rows, counts = np.unique(np.concatenate([whole, words]), return_counts=True)
+    return Terms(rows, counts.astype(np.float32))
+
+
 def read_term_vocabulary(tokenizer: Tokenizer, buckets: int) -> TermVocabulary:
     """Return the vocabulary of terms over a WordPiece tokenizer."""
     continues = np.zeros(tokenizer.get_vocab_size(), dtype=np.bool_)

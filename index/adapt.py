@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.adapter import BUCKETS, Adapter, adapter_vocabulary, count_words
+from encoder.adapter import BUCKETS, Adapter, adapter_vocabulary
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
-from encoder.terms import Float32, Int64, Terms, TermTable, quantise_term_table
+from encoder.terms import Float32, Int64, Terms, TermTable, count_words, quantise_term_table
 from encoder.tokenizer import BlockTokenizer
 from index.corpus import count_documents, read_corpus
 from index.document import Document
@@ -26,7 +26,7 @@ DOCUMENTS = 20_000  # of a larger corpus only about so many are read: terms and 
 MIN_DOCUMENTS = 5
 TERMS = 150_000  # the most frequent; a row of the table takes DIMENSION bytes
 DIMENSION = 512
-WEIGHT = 0.5
+WEIGHT = 0.3
 _RARE, _COMMON = 2, 0.5  # terms of fewer documents, or a larger share of them, get no weight
 _OVERSAMPLE, _ITERATIONS = 32, 3  # of the randomised singular value decomposition
 _POWER = 0.5  # of the singular values that coordinates are divided by

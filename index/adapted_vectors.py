@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.adapter import adapter_vocabulary, count_words
+from encoder.adapter import adapter_vocabulary
 from encoder.checkpoint import Checkpoint
+from encoder.terms import count_words
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import fit_adapter, in_sample
 from index.corpus import read_texts

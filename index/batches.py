@@ -5,8 +5,8 @@ It is chosen by the square root of how much it has of what is drawn, so that a s
 beside a large one.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from encoder.drawn import (
     Bool,
     DrawnCandidates,
     DrawnDocuments,
-    DrawnLabels,
     DrawnPairs,
     DrawnRelations,
     Part,
@@ -22,12 +21,12 @@ from encoder.drawn import (
 from index.errors import CorpusError
 from index.leaks import TRAIN
 from index.neighbours import Neighbours
+from index.section_cuts import cut_blocks
 from index.training_data import TrainingCorpus
 from index.vector_index import Int64
 
 PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is no negative
 NEIGHBOURHOOD = 8  # documents of one neighbourhood in a batch of neighbours
-_SHORTEST_HALF = 0.3  # of the blocks of a document
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ class Source:
         rows: Int64[M], its documents of the training part, ascending.
         neighbours: of those M documents, by their places in `rows`.
         max_blocks: blocks of a document that training reads.
+        section_starts: of some rows, the blocks that the document's own sections begin with.
     """
 
     number: int
@@ -47,10 +47,13 @@ class Source:
     rows: Int64
     neighbours: Neighbours
     max_blocks: int
+    section_starts: Mapping[int, Int64] = field(default_factory=dict)
 
-    def part(self, row: int, places: Int64 | None = None) -> Part:
-        """Return a document, or some of its blocks."""
-        return Part(self.number, int(self.corpus.encoded.rows[row]), places)
+    def part(
+        self, row: int, places: Int64 | None = None, section: int = 0, sections: int = 1
+    ) -> Part:
+        """Return a document, some of its blocks, or one of its sections."""
+        return Part(self.number, int(self.corpus.encoded.rows[row]), places, section, sections)
 
     def blocks(self, row: int) -> int:
         """Return how many blocks of a document are read."""
@@ -90,7 +93,7 @@ def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator
     Raises:
         CorpusError: no corpus has a pair for training.
     """
-    source = _choose(sources, [len(s.corpus.pairs.labels) for s in sources], "pairs", random)
+    source = choose_source(sources, [len(s.corpus.pairs.labels) for s in sources], "pairs", random)
     pairs = source.corpus.pairs
     chosen = random.permutation(len(pairs.labels))[: max(1, size // 2)]
     return DrawnPairs(
@@ -108,7 +111,7 @@ def draw_links(
     Raises:
         CorpusError: no corpus has a link for training.
     """
-    source = _choose(sources, [len(s.corpus.links) for s in sources], "links", random)
+    source = choose_source(sources, [len(s.corpus.links) for s in sources], "links", random)
     corpus = source.corpus
     linked = np.unique(np.searchsorted(corpus.link_ends, np.arange(len(corpus.links)), "right"))
     queries = random.permutation(linked)[: max(1, size // (2 + hard_negatives))]
@@ -127,35 +130,6 @@ def draw_links(
     )
 
 
-def draw_labels(sources: Sequence[Source], size: int, random: np.random.Generator) -> DrawnLabels:
-    """Draw groups of two linked documents, two halves of each: a label a group (CoLDE, 3.3).
-
-    No document of a group is linked to one of another. Where there are no links a group is one
-    document.
-    """
-    linked = [len(s.corpus.links) for s in sources]
-    source = _choose(sources, linked if any(linked) else [len(s.rows) for s in sources], "", random)
-    parts: list[Part] = []
-    labels: list[int] = []
-    taken: set[int] = set()
-    for label, row in enumerate(random.permutation(source.rows).tolist()):
-        if len(parts) >= size:
-            break
-        links = source.corpus.linked(row)
-        if row in taken or (any(linked) and not len(links)):
-            continue
-        group = [row, int(random.choice(links))] if len(links) else [row]
-        around = {int(near) for member in group for near in source.corpus.linked(member)}
-        if taken & (around | set(group)):
-            continue
-        taken |= set(group)
-        for member in group:
-            halves = _halves(source.blocks(member), random)
-            parts += [source.part(member, places) for places in halves]
-            labels += [label] * len(halves)
-    return DrawnLabels(tuple(parts), np.array(labels, dtype=np.int64))
-
-
 def draw_halves(
     sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
 ) -> DrawnCandidates:
@@ -163,7 +137,11 @@ def draw_halves(
 
     The second halves of lexical neighbours are the hard negatives.
     """
-    return _draw_views(sources, size, hard_negatives, _halves, random)
+
+    def halves(blocks: int, random: np.random.Generator) -> list[Int64]:
+        return cut_blocks(blocks, 2, random)
+
+    return _draw_views(sources, size, hard_negatives, halves, random)
 
 
 def draw_views(
@@ -186,7 +164,7 @@ def draw_neighbours(
     sources: Sequence[Source], size: int, random: np.random.Generator
 ) -> DrawnRelations:
     """Draw neighbourhoods of documents with the teacher's similarities among all of them."""
-    source = _choose(sources, [len(s.rows) for s in sources], "documents", random)
+    source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     rows = _neighbourhoods(source, size, random)
     similarities = source.neighbours.between(np.searchsorted(source.rows, rows))
     return DrawnRelations(tuple(source.part(row) for row in rows), similarities)
@@ -200,7 +178,7 @@ def _draw_views(
     random: np.random.Generator,
 ) -> DrawnCandidates:
     counts = [len(s.rows) for s in sources]
-    source = _choose(sources, counts, "documents", random)
+    source = choose_source(sources, counts, "documents", random)
     drawn = _neighbourhoods(source, size // (2 + hard_negatives), random)
     queries, candidates, rows = [], [], []
     for row in drawn:
@@ -218,9 +196,14 @@ def _draw_views(
     return DrawnCandidates(tuple(queries), tuple(candidates), positives, ignored)
 
 
-def _choose(
+def choose_source(
     sources: Sequence[Source], counts: Sequence[int], what: str, random: np.random.Generator
 ) -> Source:
+    """Choose a corpus by the square root of how much it has.
+
+    Raises:
+        CorpusError: none has any of it.
+    """
     if not sum(counts):
         raise CorpusError(f"the recipe learns from {what}, and no corpus has any for training")
     shares = np.sqrt(np.array(counts, dtype=np.float64))
@@ -245,15 +228,6 @@ def _hard_negatives(
     likely = source.neighbours.similarities[np.searchsorted(source.rows, row)][: len(near)]
     wrong = near[(likely < PROBABLE_MATCH) & ~np.isin(near, source.corpus.linked(row))]
     return [int(near_row) for near_row in random.permutation(wrong)[:number]]
-
-
-def _halves(blocks: int, random: np.random.Generator) -> list[Int64]:
-    """Cut a document in two; one of a single block stays whole."""
-    if blocks < 2:
-        return [np.arange(blocks, dtype=np.int64)]
-    share = random.uniform(_SHORTEST_HALF, 1 - _SHORTEST_HALF)
-    cut = min(blocks - 1, max(1, round(share * blocks)))
-    return [np.arange(cut, dtype=np.int64), np.arange(cut, blocks, dtype=np.int64)]
 
 
 def _ignored(source: Source, queries: Sequence[int], candidates: Sequence[int]) -> Bool:

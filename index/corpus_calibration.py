@@ -17,7 +17,11 @@ import numpy as np
 
 from encoder.durable_files import write_in_place
 from index.errors import StoreError
-from index.random_pairs import MAX_DOCUMENTS, RandomPairs, Threshold, measure_random_pairs
+from index.fusion import FusionRule
+from index.mode_pairs import Channels, measure_modes
+from index.modes import Mode
+from index.observer import Observer
+from index.random_pairs import MAX_DOCUMENTS, RandomPairs, Threshold
 from index.sqlite_store import SQLiteDocumentStore
 
 CALIBRATION_FILE = "calibration.json"
@@ -27,10 +31,17 @@ VERSION_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class CorpusCalibration:
-    """What is in the file: the fingerprint of the checkpoint, distributions by kind of score."""
+    """What is in the file.
+
+    Attributes:
+        fingerprint: of the vectors that were measured.
+        kinds: distributions by kind of score.
+        lexical_weight: that of the fusion rule; None where no hybrid score was measured.
+    """
 
     fingerprint: str
     kinds: Mapping[str, RandomPairs]
+    lexical_weight: float | None = None
 
     @property
     def version(self) -> str:
@@ -39,8 +50,12 @@ class CorpusCalibration:
         return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
 
-def measure_store(store: SQLiteDocumentStore, *, seed: int = 0) -> RandomPairs:
-    """Measure how random pairs of the stored vectors score.
+def measure_store(
+    store: SQLiteDocumentStore, rule: FusionRule, observer: Observer, *, seed: int = 0
+) -> Mapping[Mode, RandomPairs]:
+    """Measure how random pairs of the stored documents score in each mode.
+
+    Of more than `MAX_DOCUMENTS` so many are drawn: their vectors and terms are held in memory.
 
     Raises:
         CorpusError: there are too few documents.
@@ -49,8 +64,9 @@ def measure_store(store: SQLiteDocumentStore, *, seed: int = 0) -> RandomPairs:
     ids = store.changes_since(0).added
     if len(ids) > MAX_DOCUMENTS:
         ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
-    _, vectors = store.vectors(ids)
-    return measure_random_pairs(vectors, seed=seed)
+    living, vectors = store.vectors(ids)
+    words = store.lexical.term_rows(living, observer)
+    return measure_modes(Channels(vectors, words, rule), observer, seed=seed)
 
 
 def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
@@ -63,12 +79,14 @@ def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) ->
     write_in_place(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
 
 
-def read_corpus_calibration(directory: Path, fingerprint: str) -> CorpusCalibration | None:
+def read_corpus_calibration(
+    directory: Path, fingerprint: str, rule: FusionRule
+) -> CorpusCalibration | None:
     """Read the file of a data directory; None where there is none.
 
     Raises:
         StoreError: it is damaged, of another format, or was made with another checkpoint than
-            that of `fingerprint`.
+            that of `fingerprint`, or with another rule than `rule`.
     """
     path = directory / CALIBRATION_FILE
     try:
@@ -83,6 +101,11 @@ def read_corpus_calibration(directory: Path, fingerprint: str) -> CorpusCalibrat
             f"{path}: was made with checkpoint {calibration.fingerprint[:12]}, not with "
             f"{fingerprint[:12]}: calibrate again or delete it"
         )
+    if calibration.lexical_weight not in (None, rule.lexical):
+        raise StoreError(
+            f"{path}: was made with a weight of the lexical score of {calibration.lexical_weight}, "
+            f"not of {rule.lexical}: calibrate again or delete it"
+        )
     return calibration
 
 
@@ -94,6 +117,7 @@ def _parse(data: bytes, path: Path) -> CorpusCalibration:
         calibration = CorpusCalibration(
             fingerprint=str(content["fingerprint"]),
             kinds={str(kind): _random_pairs(one) for kind, one in content["kinds"].items()},
+            lexical_weight=_weight(content.get("lexical_weight")),
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -106,11 +130,21 @@ def _parse(data: bytes, path: Path) -> CorpusCalibration:
 
 
 def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
+    weight = calibration.lexical_weight
     return {
         "format": FORMAT,
         "fingerprint": calibration.fingerprint,
+        **({} if weight is None else {"lexical_weight": weight}),
         "kinds": {kind: asdict(one) for kind, one in calibration.kinds.items()},
     }
+
+
+def _weight(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"the weight of the lexical score is {value!r}")
+    return FusionRule(float(value)).lexical
 
 
 def _random_pairs(content: Mapping[str, Any]) -> RandomPairs:

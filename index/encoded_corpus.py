@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
-from encoder.archive_key import ArchiveKey, archive_key
+from encoder.archive_key import KEY, ArchiveKey, archive_key, read_key
 from encoder.block_archive import BlockArchive, BlockArchiveWriter, read_block_archive
 from encoder.blocks import SentenceBlocks
 from encoder.durable_files import write_in_place
@@ -32,7 +32,7 @@ from index.errors import CorpusError
 from index.observer import Observer
 from index.vector_index import Float32, Int64
 
-_IDS = "ids.json"
+IDS = "ids.json"
 _TEXTS = "texts.jsonl"
 _LOCK = "writer.lock"
 
@@ -90,6 +90,20 @@ def encode_corpus(
     return read_encoded_corpus(directory, key)
 
 
+def keep_blocks(
+    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer
+) -> EncodedCorpus:
+    """Open the block vectors of a corpus in a directory; what is missing there is encoded.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or another process encodes there.
+        ArchiveError: the directory is damaged, or another encoder made it.
+    """
+    # An archive may hold more blocks of a document than this checkpoint reads.
+    limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
+    return encode_corpus(corpus, directory, encoder, observer, limit)
+
+
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
     """Open what `encode_corpus` wrote.
 
@@ -102,7 +116,7 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
         ArchiveError: there is no archive, it is damaged, or another encoder made it.
     """
     archive = read_block_archive(directory, key)
-    path = directory / _IDS
+    path = directory / IDS
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         rows = np.array(content["rows"], dtype=np.int64)
@@ -183,7 +197,7 @@ def _encode(
         refused += sum(text_hash not in archive.row_of for text_hash in hashes)
     if not ids:
         raise CorpusError(f"{corpus}: holds no document that can be read")
-    write_in_place(directory / _IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
+    write_in_place(directory / IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
 
 
 def _encode_blocks(documents: Sequence[SentenceBlocks], encoder: OnnxEncoder) -> list[Float32]:

@@ -13,6 +13,7 @@ ranks or of scores standardised within an answer, so it can be bounded and calib
 import json
 from dataclasses import dataclass
 
+from encoder.calibration import HYBRID_KINDS, Calibration, read_calibration, write_calibration
 from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.durable_files import write_in_place
 from encoder.errors import CheckpointError
@@ -74,9 +75,16 @@ def read_fusion(checkpoint: Checkpoint) -> FusionRule:
 def write_fusion(checkpoint: Checkpoint, rule: FusionRule) -> None:
     """Write `fusion.json` into a checkpoint, and the manifest with it.
 
+    Another rule than before makes other hybrid scores: their calibrations are taken out.
+
     Raises:
+        CheckpointError: the former rule or the calibration is damaged.
         OSError: the disk did not take it.
     """
+    calibration = None if read_fusion(checkpoint) == rule else read_calibration(checkpoint)
+    if calibration is not None:
+        kept = {kind: one for kind, one in calibration.kinds.items() if kind not in HYBRID_KINDS}
+        write_calibration(checkpoint, Calibration(checkpoint.fingerprint, kept))
     path = checkpoint.directory / FUSION
     content = {
         "format": FORMAT,

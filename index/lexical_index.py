@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from index.errors import StoreError
+from index.lexical_pairs import TermRows, join_rows, weigh_rows
 from index.lexical_query import (
     LexicalQuery,
     TermWeight,
@@ -27,10 +28,12 @@ from index.lexical_query import (
 )
 from index.lexical_tables import DocumentTerms, read_document_terms
 from index.lexical_terms import count_terms
+from index.observer import Observer
 from index.sqlite_connections import SQLiteConnections
 from index.vector_index import Float32, Int64
 
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
+_ROWS_A_CALL = 500
 MAX_DRIFT = 0.01  # share of the documents that may change before all frequencies are read again
 
 _FOUND_TERMS = """
@@ -111,6 +114,26 @@ class LexicalIndex:
         """
         with self._connections.reading() as connection:
             return self._score(connection, query, vector_ids)
+
+    def term_rows(self, vector_ids: Int64, observer: Observer) -> TermRows:
+        """Return these documents Int64[N] as `score` compares them when one is the query.
+
+        One that is not there has no terms.
+
+        Raises:
+            StoreError: the file cannot be read, or the terms of a document are damaged.
+        """
+        none = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
+        parts = []
+        observer.started("reading words", len(vector_ids))
+        with self._connections.reading() as connection:
+            idf = self._idf(connection)
+            for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
+                some = vector_ids[start : start + _ROWS_A_CALL].tolist()
+                documents = self._read(connection, some)
+                parts.append(weigh_rows([documents.get(one, none) for one in some], idf))
+                observer.advanced(documents=len(some), tokens=0)
+        return join_rows(parts)
 
     def explain(
         self, query: LexicalQuery, vector_ids: Sequence[int], limit: int = 8

@@ -125,8 +125,8 @@ def cosines(query: LexicalQuery, documents: Sequence[DocumentTerms], idf: Float3
     squares[query.term_ids] = np.square(query.idf)
     # The weight of a term is squared in the norm, so its count stands there without the root.
     ends = np.cumsum(lengths)
-    dots = _sums(np.sqrt(counts) * asked[term_ids], ends)
-    norms = np.sqrt(_sums(counts * squares[term_ids], ends))
+    dots = sums_between(np.sqrt(counts) * asked[term_ids], ends)
+    norms = np.sqrt(sums_between(counts * squares[term_ids], ends))
     found: Float32 = np.minimum(dots / np.maximum(norms, 1e-12), 1.0).astype(np.float32)
     return found
 
@@ -149,7 +149,7 @@ def shared_terms(
     return tuple(TermWeight(query.terms[row], float(parts[row]) / whole) for row in best)
 
 
-def _sums(values: Float32, ends: Int64) -> NDArray[np.float64]:
+def sums_between(values: Float32, ends: Int64) -> NDArray[np.float64]:
     """Sum the values between ends Int64[N]."""
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])[ends]
     return np.diff(sums, prepend=0.0)

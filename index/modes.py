@@ -13,7 +13,7 @@ from index.lexical_query import LexicalQuery, TermWeight
 from index.vector_index import NO_VECTOR, Float32, Int64
 
 Mode = Literal["semantic", "lexical", "hybrid"]
-DEFAULT_MODE: Mode = "semantic"
+DEFAULT_MODE: Mode = "hybrid"  # the best on validation queries of three corpora
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
     """Find the k best documents by both channels.
 
     The candidates of each channel get the exact score of the other. A text without any indexed
-    word is ranked by its vector alone.
+    word is ranked by its vector alone, with a lexical score of 0.
 
     Raises:
         StoreError: the store cannot be read.
@@ -109,7 +109,7 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
     missing = ~np.isin(living, of_words)
     lexical[missing] = data.store.lexical.score(query, living[missing])
     lexical[~missing] = scores[np.isin(of_words, living)]
-    fused = fuse(rule, semantic, lexical) if query.terms else semantic
+    fused = fuse(rule, semantic, lexical)
     found = _best(data, query, asked, k, (living, fused, semantic, lexical))
     explained = time.perf_counter()
     return FoundByWords(found, searched - started + explained - scored, scored - searched)

@@ -86,6 +86,18 @@ def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
     return _open(directory)
 
 
+def without_neighbours(texts: int) -> Neighbours:
+    """Return what is known of M texts whose words nobody looked at: that they share none."""
+    nothing = np.empty(0, dtype=np.float32)
+    return Neighbours(
+        nearest=np.empty((texts, 0), dtype=np.int64),
+        similarities=np.empty((texts, 0), dtype=np.float32),
+        ends=np.zeros(texts, dtype=np.int64),
+        words=np.empty(0, dtype=np.int32),
+        weights=nothing,
+    )
+
+
 def _read_key(directory: Path) -> object:
     try:
         return json.loads((directory / _KEY).read_text(encoding="utf-8"))

@@ -22,7 +22,7 @@ MAX_PAIRS = 1_000_000
 # A rate is told from no fewer pairs above its threshold.
 MIN_PAIRS_ABOVE = 20
 _REPLICATES = 200
-_PAIRS_A_CALL = 65_536
+_PAIRS_A_CALL = 8_192  # their vectors are copied
 _SCORE_DECIMALS = 6  # beyond them cosines are rounding error
 _KNOTS_OF_TEN = 16  # points of the table in each power of ten of the rate
 
@@ -123,17 +123,29 @@ def measure_random_pairs(vectors: Float32, *, seed: int = 0) -> RandomPairs:
         CorpusError: there are fewer than `MIN_DOCUMENTS`, or a vector is not finite.
     """
     pairs = draw_pairs(len(vectors), seed)
-    scores = pair_scores(vectors, pairs)
-    order = np.argsort(-scores, kind="stable")
-    falling = scores[order]
+    return measure_scores(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
+
+
+def measure_scores(pairs: Int64, scores: Float64, documents: int, *, seed: int = 0) -> RandomPairs:
+    """Describe how pairs Int64[M, 2] of a corpus of so many documents score, Float64[M].
+
+    Args:
+        pairs: as `draw_pairs` draws them.
+        scores: of each of them.
+        documents: of the corpus.
+        seed: of the draw of pairs and of the intervals.
+    """
+    rounded = scores.round(_SCORE_DECIMALS)
+    order = np.argsort(-rounded, kind="stable")
+    falling = rounded[order]
     points = _points(falling)
     return RandomPairs(
-        documents=len(vectors),
+        documents=documents,
         pairs=len(pairs),
         seed=seed,
         scores=tuple(score for score, _ in points),
         rates=tuple(rate for _, rate in points),
-        thresholds=_thresholds(falling, pairs[order], len(vectors), seed),
+        thresholds=_thresholds(falling, pairs[order], documents, seed),
     )
 
 

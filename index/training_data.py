@@ -2,7 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,10 @@ class Found:
     pairs: Mapping[str, tuple[int, int]]
     pairs_unused: int
     splits_unknown: int
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a report says of it: the name of the corpus, not where it lies."""
+        return asdict(self) | {"corpus": Path(self.corpus).name}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from index.batches import (
     Source,
     draw_documents,
     draw_halves,
-    draw_labels,
     draw_links,
     draw_neighbours,
     draw_pairs,
@@ -24,6 +23,7 @@ from index.errors import CorpusError
 from index.leaks import TRAIN
 from index.neighbours import find_neighbours
 from index.observer import Observer
+from index.section_draws import Linked, draw_labels, draw_sections, matching_pairs
 from index.training_data import TrainingCorpus
 
 if TYPE_CHECKING:
@@ -69,16 +69,19 @@ def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) 
         size: documents of a batch.
 
     Raises:
-        CorpusError: an unknown teacher.
+        CorpusError: an unknown teacher, or unknown groups.
     """
     if objective.parameters.get("teacher", "lexical") != "lexical":
         raise CorpusError(f"objective {objective.name}: teacher must be 'lexical'")
     hard = int(objective.parameters.get("hard_negatives", 0))
     share = float(objective.parameters.get("share", 0))
+    parts = int(objective.parameters.get("parts", 1))
+    linked = _groups_of(objective, sources)
     draws: dict[str, Draw] = {
         "pairs": lambda random: draw_pairs(sources, size, random),
         "links": lambda random: draw_links(sources, size, hard, random),
-        "supcon": lambda random: draw_labels(sources, size, random),
+        "supcon": lambda random: draw_labels(sources, size, random, parts, linked),
+        "sections": lambda random: draw_sections(sources, size, parts, random),
         "halves": lambda random: draw_halves(sources, size, hard, random),
         "drop": lambda random: draw_views(sources, size, hard, share, random),
         "distil": lambda random: draw_neighbours(sources, size, random),
@@ -86,6 +89,16 @@ def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) 
         "sp": lambda random: draw_documents(sources, size, random),
     }
     return draws[objective.kind]
+
+
+def _groups_of(objective: "ObjectiveRecipe", sources: Sequence[Source]) -> list[Linked] | None:
+    """Return what belongs together in each corpus; None where that is what is linked."""
+    groups = objective.parameters.get("groups", "links")
+    if groups not in ("links", "pairs"):
+        raise CorpusError(
+            f"objective {objective.name}: groups must be 'links' or 'pairs', not {groups!r}"
+        )
+    return [matching_pairs(one.corpus) for one in sources] if groups == "pairs" else None
 
 
 def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:

@@ -1,13 +1,20 @@
 """The files that a user has for training: a corpus, and what may be known of its documents."""
 
+import math
 import re
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from encoder.checkpoint import Checkpoint
+from encoder.reranker_checkpoint import RerankerCheckpoint
 from index.errors import CorpusError
 from index.splits import PARTS
+
+if TYPE_CHECKING:
+    from encoder.training.recipe import TrainingRecipe
 
 _LINES = (".jsonl", ".jsonl.gz")
 _PART_IN_NAME = re.compile(rf"[._-]({'|'.join(PARTS)})[._-]")
@@ -30,29 +37,67 @@ class CorpusFiles:
     splits: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
+Start = TypeVar("Start", Checkpoint, RerankerCheckpoint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob(Generic[Start]):
     """What to train, on what, and where to.
 
     Attributes:
         recipe: a TOML file.
-        start: the checkpoint to start from, with its weights.
+        start: the checkpoint to start from, with its weights: an encoder or a reranker.
         files: the corpora.
-        output: the checkpoint directory to write; must not be there.
+        output: the directory to write; must not be there.
         work: the directory for what is computed on the way.
         precisions: of the graphs to export.
         steps: instead of those of the recipe.
-        seconds: of training after which it stops and keeps the best so far.
+        seconds: of training, of this call, after which it stops and keeps the best so far.
     """
 
     recipe: Path
-    start: Checkpoint
+    start: Start
     files: Sequence[CorpusFiles]
     output: Path
     work: Path
     precisions: Sequence[str]
     steps: int | None = None
     seconds: float | None = None
+
+
+EncoderJob = TrainingJob[Checkpoint]
+RerankJob = TrainingJob[RerankerCheckpoint]
+
+
+class TimeLimit:
+    """Says when the seconds of a job are over, counted from here; asked before each step."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
+        self.over = False
+
+    def __call__(self) -> bool:
+        """Return whether they are."""
+        self.over = time.monotonic() >= self._end
+        return self.over
+
+
+def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
+    """Read the recipe of a job, with the steps that the job says.
+
+    Raises:
+        TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
+    """
+    from encoder.training.errors import TrainingRecipeError
+    from encoder.training.recipe_file import read_training_recipe
+
+    recipe = read_training_recipe(job.recipe)
+    for_reranker = any(objective.kind == "rerank" for objective in recipe.objectives)
+    if for_reranker and isinstance(job.start, Checkpoint):
+        raise TrainingRecipeError(f"recipe {job.recipe} is for a reranker, not for an encoder")
+    if not for_reranker and isinstance(job.start, RerankerCheckpoint):
+        raise TrainingRecipeError(f'recipe {job.recipe}: a reranker takes the objective "rerank"')
+    return recipe if job.steps is None else replace(recipe, steps=job.steps)
 
 
 def find_corpus_files(corpus: Path) -> CorpusFiles:

@@ -2,18 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoder.term_channel import TermChannel
-from index.training_data import Found
-from index.training_files import TrainingJob
+from index.training_files import EncoderJob, Start, TrainingJob
 
 if TYPE_CHECKING:
     from encoder.export import Gate
-    from encoder.models.smith import Smith
+    from encoder.models.catalogue import Model
     from encoder.training.recipe import TrainingRecipe
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
@@ -58,16 +58,16 @@ class Trained:
         report: of the run.
     """
 
-    model: "Smith"
+    model: "Model"
     channel: TermChannel
     report: TrainingReport
 
 
 def make_report(
-    job: TrainingJob,
+    job: TrainingJob[Start],
     recipe: "TrainingRecipe",
-    found: Sequence[Found],
     figure: str,
+    corpora: Sequence[Mapping[str, Any]],
     *,
     out_of_time: bool,
 ) -> TrainingReport:
@@ -76,8 +76,8 @@ def make_report(
     Args:
         job: that ran.
         recipe: as it was followed.
-        found: of each corpus.
         figure: what validation measured.
+        corpora: what was found of each.
         out_of_time: whether the run ended because its time was up.
     """
     from encoder.training.curves import CURVE, LOSS, VALIDATION, read_curve
@@ -96,11 +96,11 @@ def make_report(
         best_step=best_step,
         steps=steps,
         stopped="time" if out_of_time else ended,
-        corpora=tuple(asdict(one) | {"corpus": Path(one.corpus).name} for one in found),
+        corpora=tuple(corpora),
     )
 
 
-def write_output(job: TrainingJob, trained: Trained, gate: "Gate") -> None:
+def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
     """Write the checkpoint, its graphs, the curves and the report: all of it or nothing.
 
     Args:
@@ -115,20 +115,31 @@ def write_output(job: TrainingJob, trained: Trained, gate: "Gate") -> None:
         OSError: the disk did not take it.
     """
     from encoder.export import export_checkpoint
-    from encoder.training.curves import CURVE, draw_curve
     from encoder.training.output import write_trained
+
+    name = f"{job.start.name}-{trained.report.recipe}"
+    with output_of(job, trained.report) as directory:
+        model = trained.model.cpu()
+        checkpoint = write_trained(model, trained.channel, job.start, directory, name)
+        export_checkpoint(checkpoint, job.precisions, gate)
+
+
+@contextmanager
+def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Path]:
+    """Give a directory to write a checkpoint into; with its curves and report it is the output.
+
+    Where writing fails, there is no output.
+    """
+    from encoder.training.curves import CURVE, draw_curve
 
     partial = job.output.with_name(job.output.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    name = f"{job.start.name}-{trained.report.recipe}"
-    model = trained.model.cpu()
-    checkpoint = write_trained(model, trained.channel, job.start, partial, name)
-    export_checkpoint(checkpoint, job.precisions, gate)
+    yield partial
     curves = partial / "training"
     curves.mkdir()
     shutil.copyfile(job.work / RUN / CURVE, curves / CURVE)
     shutil.copyfile(job.recipe, curves / "recipe.toml")
     draw_curve(curves / CURVE, curves / CURVE_PICTURE)
-    content = json.dumps(asdict(trained.report), indent=2, ensure_ascii=False) + "\n"
+    content = json.dumps(asdict(report), indent=2, ensure_ascii=False) + "\n"
     (curves / REPORT).write_text(content, encoding="utf-8")
     partial.rename(job.output)

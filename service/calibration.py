@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import Checkpoint
 from index.corpus_calibration import CorpusCalibration, read_corpus_calibration
+from index.fusion import read_fusion
 from index.modes import Mode
 from index.random_pairs import RandomPairs, false_positive_rates
 from service.errors import FieldError
@@ -87,10 +89,12 @@ def open_judge(checkpoint: Checkpoint, data: Path, adapter: Adapter | None = Non
 
     Raises:
         CheckpointError: that of the checkpoint is damaged or of other weights.
-        StoreError: that of the data directory is damaged or of another checkpoint.
+        StoreError: that of the data directory is damaged, of another checkpoint, or of another
+            fusion rule.
     """
     of_checkpoint = read_calibration(checkpoint)
-    of_corpus = read_corpus_calibration(data, vector_space(checkpoint, adapter).fingerprint)
+    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    of_corpus = read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
     versions = [part.version for part in (of_checkpoint, of_corpus) if part is not None]
     version = "+".join(versions) or None
     return Judge(of_checkpoint, of_corpus, version, adapted=adapter is not None)
@@ -147,10 +151,6 @@ def within(bounds: Bounds, worth: Worth) -> bool:
 
 
 def served_kinds(judge: Judge) -> Mapping[str, tuple[FittedMap | None, RandomPairs | None]]:
-    """Return what is known of each kind of score; that of semantic mode is always named."""
-    kinds = sorted(
-        {score_kind("semantic", adapted=judge.adapted)}
-        | {*(judge.checkpoint.kinds if judge.checkpoint else ())}
-        | {*(judge.corpus.kinds if judge.corpus else ())}
-    )
+    """Return what is known of the kind of score of each mode."""
+    kinds = sorted(score_kind(mode, adapted=judge.adapted) for mode in get_args(Mode))
     return {kind: (judge.probability_map(kind), judge.random_pairs(kind)) for kind in kinds}

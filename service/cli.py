@@ -9,10 +9,12 @@ from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
 from service.commands import (
     calibration,
+    calibration_fit,
     checkpoints,
     comparing,
     corpora,
     evaluation,
+    reranking,
     serving,
     training,
 )
@@ -35,13 +37,15 @@ for command in (
     corpora.embed,
     evaluation.evaluate,
     calibration.calibrate,
-    calibration.fit_calibration,
+    calibration_fit.fit_calibration,
     training.train,
     checkpoints.create_checkpoint,
     checkpoints.export,
+    reranking.create_reranker,
     serving.demo,
 ):
     app.command()(command)
+app.command("train-reranker")(reranking.train_reranker_command)
 
 
 def main() -> None:

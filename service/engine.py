@@ -15,6 +15,7 @@ from service.admission import Admission
 from service.calibration import Judge, open_judge
 from service.errors import SettingsError
 from service.metrics import Metrics, create_metrics
+from service.reranking import RerankPool, open_rerank_pool
 from service.scheduler import EncodeScheduler
 from service.settings import Settings
 
@@ -34,6 +35,7 @@ class Engine:
         judge: what a score is worth.
         fusion: how the scores of vectors and words are joined.
         scheduler: the queue in front of the encoder.
+        reranking: the reranker with its threads, if there is one.
         admission: the bound on requests in the house.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index meets the changes
@@ -49,6 +51,7 @@ class Engine:
     judge: Judge
     fusion: FusionRule
     scheduler: EncodeScheduler
+    reranking: RerankPool | None
     admission: Admission
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
@@ -76,6 +79,7 @@ def open_engine(settings: Settings) -> Engine:
             encoder, max_queue_tokens=settings.max_queue_tokens, metrics=metrics
         )
         opened.callback(scheduler.close)
+        reranking = open_rerank_pool(settings, metrics)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
@@ -85,6 +89,7 @@ def open_engine(settings: Settings) -> Engine:
             judge=open_judge(checkpoint, data.path, encoder.adapter),
             fusion=read_fusion(checkpoint),
             scheduler=scheduler,
+            reranking=reranking,
             admission=Admission(settings.max_active_requests),
             readers=ThreadPoolExecutor(READER_THREADS, "reader"),
             writer=ThreadPoolExecutor(1, "writer"),
@@ -101,6 +106,8 @@ def open_engine(settings: Settings) -> Engine:
 def close_engine(engine: Engine) -> None:
     """Stop the workers, let writes end, and close the data; who still waits gets an error."""
     engine.scheduler.close()
+    if engine.reranking is not None:
+        engine.reranking.close()
     engine.readers.shutdown()
     engine.writer.shutdown()
     engine.data.close()

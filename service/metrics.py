@@ -14,7 +14,9 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-Stage = Literal["tokenize", "queue", "encode", "search", "lexical", "fetch", "explain", "store"]
+Stage = Literal[
+    "tokenize", "queue", "encode", "search", "lexical", "fetch", "rerank", "explain", "store"
+]
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
 DURATION_BUCKETS = (
@@ -39,6 +41,8 @@ class Metrics:
     encoded_tokens: Counter
     encoded_blocks: Counter
     cancelled: Counter
+    reranked_pairs: Counter
+    rerank_out_of_time: Counter
     index_documents: Gauge
     index_generation: Gauge
     index_lists: Gauge
@@ -78,6 +82,10 @@ def create_metrics() -> Metrics:
         encoded_tokens=counter("encoded_tokens_total", "Tokens encoded."),
         encoded_blocks=counter("encoded_blocks_total", "Sentence blocks encoded."),
         cancelled=counter("cancelled_total", "Requests whose client left before the answer."),
+        reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker read."),
+        rerank_out_of_time=counter(
+            "rerank_out_of_time_total", "Queries whose candidates could not all be read in time."
+        ),
         index_documents=gauge("index_documents", "Documents in the index."),
         index_generation=gauge("index_generation", "Generation of the index."),
         index_lists=gauge("index_lists", "Inverted lists of the index; one is a full scan."),

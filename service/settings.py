@@ -68,6 +68,21 @@ class Settings(BaseSettings):
     default_top_k: int = Field(
         default=10, ge=1, description="Matches given when the request does not say how many."
     )
+    reranker: Path | None = Field(
+        default=None,
+        description="The directory of a reranker, or the name of one that ships; `rerank` in "
+        "POST /match is refused without one.",
+    )
+    max_rerank_candidates: int = Field(
+        default=200, ge=1, description="Candidates of one query that may be reranked."
+    )
+    rerank_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long the candidates of a query may take when the request does not say; "
+        "also the longest that a request may ask for.",
+    )
     drain_seconds: float = Field(
         default=30.0,
         ge=0,

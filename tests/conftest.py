@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,23 @@ from safetensors.torch import save_file
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint
 from encoder.create import Recipe, create_checkpoint
+from encoder.create_reranker import (
+    RerankerRecipe,
+    create_reranker,
+    load_reranker_model,
+    write_trained_reranker,
+)
 from encoder.export import export_checkpoint
+from encoder.export_reranker import export_reranker
 from encoder.golden_texts import GOLDEN_TEXTS
-from encoder.term_channel import TermChannel
-from encoder.terms import read_term_vocabulary
+from encoder.sketch import TermSketch
+from encoder.term_channel import TermChannel, new_sketch_vocabulary
+from encoder.terms import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from encoder.training.output import write_trained
 from encoder.training.recipe_file import parse_training_recipe
 from encoder.training.term_model import open_model
-from encoder.training.term_table import fit_term_table
+from encoder.training.term_table import fit_term_table, term_weights
 
 TINY = Recipe(
     name="tiny",
@@ -37,6 +46,22 @@ TINY = Recipe(
         "combine": "attention",
         "attention_size": 8,
     },
+)
+
+
+TINY_COLDE = replace(
+    TINY,
+    name="tiny-colde",
+    architecture="colde",
+    model={
+        "sentence_layers": 2,
+        "max_sections": 3,
+        "chunk_heads": 2,
+        "lstm_size": 16,
+        "pooling": "mean",
+        "aggregate": "lstm_and_mean",
+    },
+    begin_as_mean=False,  # so that every part of the graph counts
 )
 
 
@@ -108,9 +133,19 @@ def tiny_checkpoint(tiny_weights: Checkpoint) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_colde(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a tiny CoLDE with graphs of every precision; do not change it."""
+    directory = tmp_path_factory.mktemp("colde") / "tiny-colde"
+    written = create_checkpoint(TINY_COLDE, str(tiny_bert), directory)
+    export_checkpoint(written, ["fp32", "fp16", "int8"])
+    return directory
+
+
+@pytest.fixture(scope="session")
 def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the tiny checkpoint grown a term channel, with all graphs; as above."""
     terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
+    terms |= {"sketch": 8}
     objectives = [{"kind": "halves"}]
     recipe = parse_training_recipe(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
@@ -118,11 +153,36 @@ def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactor
     tokenizer = BlockTokenizer(tiny_weights)
     vocabulary = read_term_vocabulary(open_tokenizer(tiny_weights), recipe.terms.buckets)
     corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
-    channel = TermChannel(vocabulary, fit_term_table([corpus], vocabulary.rows, recipe.terms, 0))
+    words = new_sketch_vocabulary(tiny_weights)
+    whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
+    channel = TermChannel(
+        vocabulary,
+        fit_term_table([corpus], vocabulary.rows, recipe.terms, 0),
+        TermSketch(words, term_weights([whole], words.rows), recipe.terms.sketch),
+    )
     model = open_model(tiny_weights, recipe, channel)
     directory = tmp_path_factory.mktemp("terms") / "tiny-terms"
     written = write_trained(model, channel, tiny_weights, directory, "tiny-terms")
     export_checkpoint(written, ["fp32", "fp16", "int8"])
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a tiny reranker with both graphs, its head drawn at random; as above."""
+    recipe = RerankerRecipe(
+        name="tiny-reranker",
+        architecture="match-ignition",
+        pair={"length": 48, "sentences": 4, "lead_sentences": 1, "sentence_tokens": 16},
+        model={"layers": 2, "reduction": 0.2},
+    )
+    created = create_reranker(recipe, str(tiny_bert), tmp_path_factory.mktemp("reranker"))
+    model = load_reranker_model(created)
+    torch.manual_seed(2)
+    torch.nn.init.normal_(model.projection.weight, std=1.0)
+    directory = tmp_path_factory.mktemp("reranker") / "tiny-reranker"
+    written = write_trained_reranker(model, created, directory, "tiny-reranker")
+    export_reranker(written, ["fp32", "int8"])
     return directory
 
 

@@ -19,8 +19,11 @@ TRAINING_HALF = (
     "encoder.models",
     "encoder.training",
     "encoder.create",
+    "encoder.create_reranker",
     "encoder.export",
+    "encoder.export_reranker",
     "encoder.onnx_graph",
+    "encoder.onnx_lstm",
     "encoder.quantise",
 )
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

@@ -1,16 +1,18 @@
-"""Initialise the sentence level of SMITH from any checkpoint of the BERT architecture."""
+"""Initialise what reads tokens from any checkpoint of the BERT architecture."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from encoder.errors import CheckpointError
-from encoder.models.smith import BlockEncoder, SmithConfig
+from encoder.models.block_encoder import BlockEncoder
+from encoder.models.match_ignition import CrossEncoder
 
 _LAYER_NAMES = {
     "attention.query_key_value": (
@@ -19,6 +21,15 @@ _LAYER_NAMES = {
         "attention.self.value",
     ),
     "attention.output": ("attention.output.dense",),
+    "attention_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_norm": ("output.LayerNorm",),
+}
+_PAIR_LAYER_NAMES = {
+    "query": ("attention.self.query",),
+    "key_value": ("attention.self.key", "attention.self.value"),
+    "attention_output": ("attention.output.dense",),
     "attention_norm": ("attention.output.LayerNorm",),
     "intermediate": ("intermediate.dense",),
     "output": ("output.dense",),
@@ -63,8 +74,8 @@ def read_bert_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def smith_sizes_of_bert(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the `SmithConfig` fields that a BERT configuration decides."""
+def sizes_of_bert(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a configuration that a BERT configuration decides."""
     return {
         "vocabulary_size": config["vocab_size"],
         "hidden_size": config["hidden_size"],
@@ -84,38 +95,73 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
     Raises:
         CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
     """
-    path = folder / "model.safetensors"
-    try:
-        source = {name.removeprefix("bert."): tensor for name, tensor in load_file(path).items()}
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    target = encoder.state_dict()
-    for name, tensor in _bert_tensors(source, encoder.config):
-        if target[name].shape != tensor.shape:
-            raise CheckpointError(
-                f"{path}: {name} has shape {tuple(tensor.shape)}, not {tuple(target[name].shape)}"
+    config = encoder.config
+    bert = _Bert(folder)
+    types = bert["embeddings.token_type_embeddings.weight"]
+    positions = bert["embeddings.position_embeddings.weight"][: config.block_length]
+    tensors = bert.embeddings() | {"position_embedding.weight": positions + types[0]}
+    tensors |= bert.layers(_LAYER_NAMES, config.sentence_layers)
+    tensors["projection.weight"] = torch.eye(config.hidden_size)
+    tensors["projection.bias"] = torch.zeros(config.hidden_size)
+    bert.copy_into(encoder, tensors)
+
+
+def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
+    """Copy the embeddings and the first layers of a BERT checkpoint into a cross-encoder.
+
+    Raises:
+        CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
+    """
+    config = encoder.config
+    bert = _Bert(folder)
+    tensors = bert.embeddings() | {
+        "type_embedding.weight": bert["embeddings.token_type_embeddings.weight"],
+        "position_embedding.weight": bert["embeddings.position_embeddings.weight"][: config.length],
+    }
+    bert.copy_into(encoder, tensors | bert.layers(_PAIR_LAYER_NAMES, config.layers))
+
+
+class _Bert:
+    """The tensors of a BERT checkpoint by their names within the model."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "model.safetensors"
+        try:
+            source = load_file(self._path)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{self._path} cannot be read: {error}") from error
+        self._source = {name.removeprefix("bert."): tensor for name, tensor in source.items()}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._source:
+            raise CheckpointError(f"{self._path}: the BERT checkpoint has no tensor {name!r}")
+        return self._source[name]
+
+    def embeddings(self) -> dict[str, Tensor]:
+        """Return what every encoder takes of the embeddings, by our names."""
+        return {
+            "token_embedding.weight": self["embeddings.word_embeddings.weight"],
+            "embedding_norm.weight": self["embeddings.LayerNorm.weight"],
+            "embedding_norm.bias": self["embeddings.LayerNorm.bias"],
+        }
+
+    def layers(self, names: Mapping[str, Sequence[str]], count: int) -> dict[str, Tensor]:
+        """Return the first layers: one of our modules is some of BERT's below each other."""
+        return {
+            f"layers.{layer}.{ours}.{part}": torch.cat(
+                [self[f"encoder.layer.{layer}.{bert}.{part}"] for bert in berts]
             )
-        target[name] = tensor.float()
-    target["projection.weight"] = torch.eye(encoder.config.hidden_size)
-    target["projection.bias"] = torch.zeros(encoder.config.hidden_size)
-    encoder.load_state_dict(target)
+            for layer in range(count)
+            for ours, berts in names.items()
+            for part in ("weight", "bias")
+        }
 
-
-def _bert_tensors(source: dict[str, Tensor], config: SmithConfig) -> list[tuple[str, Tensor]]:
-    try:
-        positions = source["embeddings.position_embeddings.weight"][: config.block_length]
-        token_type = source["embeddings.token_type_embeddings.weight"][0]
-        tensors = [
-            ("token_embedding.weight", source["embeddings.word_embeddings.weight"]),
-            ("position_embedding.weight", positions + token_type),
-            ("embedding_norm.weight", source["embeddings.LayerNorm.weight"]),
-            ("embedding_norm.bias", source["embeddings.LayerNorm.bias"]),
-        ]
-        for layer in range(config.sentence_layers):
-            for ours, berts in _LAYER_NAMES.items():
-                for part in ("weight", "bias"):
-                    rows = [source[f"encoder.layer.{layer}.{bert}.{part}"] for bert in berts]
-                    tensors.append((f"layers.{layer}.{ours}.{part}", torch.cat(rows)))
-    except KeyError as error:
-        raise CheckpointError(f"the BERT checkpoint has no tensor {error}") from error
-    return tensors
+    def copy_into(self, encoder: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+        """Give an encoder these tensors: all that it has."""
+        for name, wanted in encoder.state_dict().items():
+            if tensors[name].shape != wanted.shape:
+                raise CheckpointError(
+                    f"{self._path}: {name} has shape {tuple(tensors[name].shape)}, "
+                    f"not {tuple(wanted.shape)}"
+                )
+        encoder.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})

@@ -67,3 +67,11 @@ def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
 def masked_sum(states: Tensor, mask: Tensor) -> Tensor:
     """Sum states [N, T, H] over the places where mask [N, T] is 1 -> [N, H]."""
     return (states * mask[:, :, None].to(states.dtype)).sum(1)
+
+
+def initialise_as_bert(module: nn.Module) -> None:
+    """Initialise as BERT does: normal with deviation 0.02, biases zero."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

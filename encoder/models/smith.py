@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from encoder.models.block_encoder import BlockEncoder, Pooling, check_pooling, transformer
 from encoder.models.layers import (
     MASK_VALUE,
-    TransformerLayer,
     attention_bias,
+    initialise_as_bert,
     masked_mean,
     masked_sum,
 )
 
-Pooling = Literal["cls", "mean"]
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 
 
@@ -41,6 +41,8 @@ class SmithConfig:
             without a term channel.
         term_dimension: how much of `dimension` the term channel has.
         term_buckets: rows of the term table that words of several WordPieces share.
+        sketch_dimension: how much of `dimension` the term sketch (`encoder/sketch.py`) has, which
+            is not learned; 0 for a model without one.
         pooling: a block is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean", what most sentence encoders were trained with).
         combine: how the two levels are combined (section 4.1.4).
@@ -61,6 +63,7 @@ class SmithConfig:
     term_features: int = 0
     term_dimension: int = 0
     term_buckets: int = 0
+    sketch_dimension: int = 0
     pooling: Pooling = "cls"
     combine: Combine = "normal"
     attention_size: int = 128
@@ -68,67 +71,33 @@ class SmithConfig:
     layer_norm_epsilon: float = 1e-12
 
     def __post_init__(self) -> None:
-        if self.pooling not in ("cls", "mean"):
-            raise ValueError(f"pooling must be 'cls' or 'mean', not {self.pooling!r}")
+        check_pooling(self.pooling)
         if self.combine not in ("normal", "sum_concat", "mean_concat", "attention"):
             raise ValueError(f"combine: {self.combine!r} is none of section 4.1.4")
         if (self.term_features == 0) != (self.term_dimension == 0):
             raise ValueError("term_features and term_dimension are both 0, or neither")
-        if not 0 <= self.term_dimension < self.dimension:
-            raise ValueError(f"term_dimension must be under dimension, not {self.term_dimension}")
+        if self.sketch_dimension and not self.term_dimension:
+            raise ValueError("sketch_dimension takes a term channel: term_dimension is 0")
+        if min(self.term_dimension, self.sketch_dimension) < 0 or self.block_part < 1:
+            raise ValueError(
+                f"term_dimension and sketch_dimension must be under dimension together, not "
+                f"{self.term_dimension} and {self.sketch_dimension}"
+            )
 
     @property
     def block_part(self) -> int:
         """How much of the document vector is read off the block vectors."""
-        return self.dimension - self.term_dimension
-
-
-class BlockEncoder(nn.Module):
-    """The sentence level: tokens of a sentence block -> its block vector (section 4.1.2)."""
-
-    def __init__(self, config: SmithConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.token_embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
-        self.position_embedding = nn.Embedding(config.block_length, config.hidden_size)
-        self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = _transformer(config, config.sentence_layers)
-        self.projection = nn.Linear(config.hidden_size, config.hidden_size)
-
-    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the contextual token representations T_j: [N, T], [N, T] -> [N, T, H]."""
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        embedded = self.token_embedding(input_ids) + self.position_embedding(positions)  # eq. 1
-        states: Tensor = self.dropout(self.embedding_norm(embedded))  # [N, T, H]
-        bias = attention_bias(attention_mask, states.dtype)
-        for layer in self.layers:
-            states = layer(states, bias)
-        return states
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encode sentence blocks.
-
-        Args:
-            input_ids: [N, T] token ids, special tokens included.
-            attention_mask: [N, T], 1 for a token and 0 for padding.
-
-        Returns:
-            [N, H] block vectors of unit norm.
-        """
-        states = self.token_states(input_ids, attention_mask)
-        pooled = (
-            states[:, 0] if self.config.pooling == "cls" else masked_mean(states, attention_mask)
-        )  # [N, H]
-        return F.normalize(self.projection(pooled), dim=-1)
+        return self.dimension - self.term_dimension - self.sketch_dimension
 
 
 class DocumentEncoder(nn.Module):
     """The document level: block vectors -> the document vector (sections 4.1.2 and 4.1.4).
 
     With a term channel, which the paper has not, the document vector is of two parts side by
-    side, each of unit norm before a learned factor balances them.
+    side, or three with a sketch, each of unit norm before factors balance them.
     """
+
+    sketch_balance: Tensor
 
     def __init__(self, config: SmithConfig) -> None:
         super().__init__()
@@ -136,7 +105,7 @@ class DocumentEncoder(nn.Module):
         self.position_embedding = nn.Embedding(config.max_blocks, config.hidden_size)
         self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = _transformer(config, config.document_layers)
+        self.layers = transformer(config, config.document_layers)
         if config.combine == "attention":
             self.attention_projection = nn.Linear(
                 config.hidden_size, config.attention_size, bias=False
@@ -147,6 +116,9 @@ class DocumentEncoder(nn.Module):
         if config.term_features:
             self.term_projection = nn.Linear(config.term_features, config.term_dimension)
             self.balance = nn.Parameter(torch.zeros(()))  # logarithm of the factor of the blocks
+        if config.sketch_dimension:
+            # Likewise of the sketch, but set: training would trust only words that it knows.
+            self.register_buffer("sketch_balance", torch.zeros(()))
 
     def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
         """Return the contextual block representations S_i: [D, S, H], [D, S] -> [D, S, H]."""
@@ -166,7 +138,8 @@ class DocumentEncoder(nn.Module):
         Args:
             block_vectors: [D, S, H] block vectors, whatever in the places of padding.
             block_mask: [D, S], 1 for a block and 0 for padding; at least one block a document.
-            term_features: [D, term_features] as the term table gives them; with a term channel.
+            term_features: [D, term_features + sketch_dimension] as the term table and the term
+                sketch give them; with a term channel.
 
         Returns:
             [D, dimension] document vectors of unit norm.
@@ -174,8 +147,16 @@ class DocumentEncoder(nn.Module):
         blocks = F.normalize(self._project_blocks(block_vectors, block_mask), dim=-1)
         if term_features is None:
             return blocks
-        terms = F.normalize(self.term_projection(self.dropout(term_features)), dim=-1)
-        return F.normalize(torch.cat([terms, self.balance.exp() * blocks], dim=-1), dim=-1)
+        known, sketch = self._split(term_features)
+        terms = F.normalize(self.term_projection(self.dropout(known)), dim=-1)
+        parts = [terms, self.balance.exp() * blocks]
+        if self.config.sketch_dimension:
+            parts.append(self.sketch_balance.exp() * F.normalize(sketch, dim=-1))
+        return F.normalize(torch.cat(parts, dim=-1), dim=-1)
+
+    def _split(self, term_features: Tensor) -> tuple[Tensor, Tensor]:
+        width = self.term_projection.in_features
+        return term_features[:, :width], term_features[:, width:]
 
     def _project_blocks(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
         read = slice(None if len(self.layers) else 1)  # without a layer, blocks do not meet
@@ -205,7 +186,7 @@ class Smith(nn.Module):
         self.config = config
         self.block_encoder = BlockEncoder(config)
         self.document_encoder = DocumentEncoder(config)
-        self.apply(_initialise)
+        self.apply(initialise_as_bert)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, term_features: Tensor | None = None
@@ -249,24 +230,3 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
         encoder.projection.weight[:, : config.hidden_size] = mean
         if config.combine == "attention":
             encoder.attention_vector.weight.zero_()  # equal logits: the mean
-
-
-def _transformer(config: SmithConfig, layers: int) -> nn.ModuleList:
-    return nn.ModuleList(
-        TransformerLayer(
-            config.hidden_size,
-            config.attention_heads,
-            config.intermediate_size,
-            config.dropout,
-            config.layer_norm_epsilon,
-        )
-        for _ in range(layers)
-    )
-
-
-def _initialise(module: nn.Module) -> None:
-    """Initialise as BERT does: normal with deviation 0.02, biases zero."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

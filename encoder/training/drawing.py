@@ -20,7 +20,8 @@ from encoder.drawn import (
     Float32,
     Part,
 )
-from encoder.models.smith import Smith, SmithConfig
+from encoder.models.catalogue import Model, ModelConfig
+from encoder.models.colde import ColdeConfig
 from encoder.training.batch import DocumentArrays, DocumentBatch, collate, encode
 from encoder.training.errors import TrainingRecipeError
 from encoder.training.masking import Vocabulary, choose_blocks
@@ -82,7 +83,7 @@ class Reader:
         tokens = [
             np.array([first, *blocks[places[place]], last], dtype=np.int64) for place in chosen
         ]
-        return DocumentArrays(vectors[places], terms, chosen, tokens)
+        return DocumentArrays(vectors[places], terms, chosen, tokens, part.section, part.sections)
 
 
 def training_device() -> torch.device:
@@ -94,10 +95,10 @@ def new_objective(
     recipe: ObjectiveRecipe,
     draw: Draw,
     reader: Reader,
-    config: SmithConfig,
+    config: ModelConfig,
     vocabulary: Vocabulary,
     seed: int,
-) -> Objective:
+) -> Objective[Model]:
     """Make an objective of a recipe's table and of what draws its batches.
 
     Args:
@@ -107,11 +108,15 @@ def new_objective(
         config: of the model.
         vocabulary: for masked words.
         seed: of the head's first weights; torch seeds itself by the clock.
+
+    Raises:
+        TrainingRecipeError: the model cannot learn this.
     """
+    _check(recipe, config)
     torch.manual_seed(seed)
     head = _head(recipe, config)
 
-    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask:
+    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask[Model]:
         seed = int(torch.randint(2**62, (), generator=generator))
         drawn = draw(np.random.default_rng(seed))
         return _task(recipe, drawn, _Making(reader, head, vocabulary, generator))
@@ -120,7 +125,7 @@ def new_objective(
 
 
 def encode_parts(
-    model: Smith, reader: Reader, parts: Sequence[Part], *, from_tokens: bool = False
+    model: Model, reader: Reader, parts: Sequence[Part], *, from_tokens: bool = False
 ) -> Float32:
     """Encode documents without gradients.
 
@@ -163,7 +168,21 @@ class _Making:
         return self.reader.batch([part for some in parts for part in some], self.generator)
 
 
-def _head(recipe: ObjectiveRecipe, config: SmithConfig) -> nn.Module:
+def _check(recipe: ObjectiveRecipe, config: ModelConfig) -> None:
+    if not isinstance(config, ColdeConfig):
+        return
+    if recipe.kind == "sp":
+        raise TrainingRecipeError(
+            f"objective {recipe.name}: masked sentence blocks need SMITH's document level"
+        )
+    if "parts" in recipe.parameters and recipe.number("parts") > config.max_sections:
+        raise TrainingRecipeError(
+            f"objective {recipe.name}: parts is above the {config.max_sections} sections that the "
+            "model has embeddings for"
+        )
+
+
+def _head(recipe: ObjectiveRecipe, config: ModelConfig) -> nn.Module:
     if recipe.kind == "wp":
         return WordHead(config)
     if recipe.kind == "sp":
@@ -173,7 +192,7 @@ def _head(recipe: ObjectiveRecipe, config: SmithConfig) -> nn.Module:
     return Temperature(recipe.parameters["temperature"])
 
 
-def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask | ModelTask:
+def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask | ModelTask[Model]:
     match drawn:
         case DrawnPairs():
             batch = making.batch(drawn.sources, drawn.targets)
@@ -202,7 +221,9 @@ def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask 
             assert_never(drawn)
 
 
-def _pretraining_task(recipe: ObjectiveRecipe, drawn: DrawnDocuments, making: _Making) -> ModelTask:
+def _pretraining_task(
+    recipe: ObjectiveRecipe, drawn: DrawnDocuments, making: _Making
+) -> ModelTask[Model]:
     batch, head = making.batch(drawn.documents), making.head
     if isinstance(head, BlockHead):
         return masked_blocks_task(

@@ -9,16 +9,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Generic
 
 import torch
 from torch import Tensor, nn
 
-from encoder.models.smith import Smith
+from encoder.models.catalogue import token_reader
+from encoder.models.match_ignition import MatchIgnition
 from encoder.training.batch import DocumentBatch, encode, split
 from encoder.training.contrastive_cache import cached_backward
 from encoder.training.curves import CURVE, LOSS, VALIDATION, append_to_curve, truncate_curve
 from encoder.training.errors import NotFiniteError, TrainingRecipeError
 from encoder.training.objectives import (
+    M,
     Objective,
     Temperature,
     VectorTask,
@@ -50,7 +53,7 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlan:
+class TrainingPlan(Generic[M]):
     """What a run does.
 
     Attributes:
@@ -64,25 +67,23 @@ class TrainingPlan:
     """
 
     recipe: TrainingRecipe
-    objectives: Sequence[Objective]
-    validate: Callable[[Smith], float]
+    objectives: Sequence[Objective[M]]
+    validate: Callable[[M], float]
     data_fingerprint: str
     stop: Callable[[], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    model: Smith
-    plan: TrainingPlan
+class _Run(Generic[M]):
+    model: M
+    plan: TrainingPlan[M]
     directory: Path
     trained: Mapping[str, nn.Parameter]
     optimiser: torch.optim.Optimizer
     observer: TrainingObserver
 
 
-def train(
-    model: Smith, plan: TrainingPlan, directory: Path, observer: TrainingObserver
-) -> Progress:
+def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingObserver) -> Progress:
     """Train a model, or go on with the run that a directory holds.
 
     The model is validated before the first step too: what training cannot improve stays as it
@@ -101,7 +102,7 @@ def train(
         OSError: the disk did not take what was written.
     """
     recipe = plan.recipe
-    if recipe.max_blocks > model.config.max_blocks:
+    if not isinstance(model, MatchIgnition) and recipe.max_blocks > model.config.max_blocks:
         raise TrainingRecipeError(
             f"max_blocks is {recipe.max_blocks}, and the model reads {model.config.max_blocks}"
         )
@@ -120,7 +121,7 @@ def train(
     return progress
 
 
-def _begin(run: _Run) -> Progress:
+def _begin(run: _Run[M]) -> Progress:
     recipe, curve = run.plan.recipe, run.directory / CURVE
     if (run.directory / STATE).exists():
         progress = load_state(run.directory, run.trained, run.optimiser, _fingerprint(run.plan))
@@ -132,7 +133,7 @@ def _begin(run: _Run) -> Progress:
     return _validate(run, Progress(0, 0, -math.inf, 0))
 
 
-def _advance(run: _Run, progress: Progress, *, last: bool) -> Progress:
+def _advance(run: _Run[M], progress: Progress, *, last: bool) -> Progress:
     """Take one step, validate and save where it is time."""
     recipe, step = run.plan.recipe, progress.step + 1
     figures = _take_step(run, step)
@@ -147,11 +148,11 @@ def _advance(run: _Run, progress: Progress, *, last: bool) -> Progress:
     return progress
 
 
-def _take_step(run: _Run, step: int) -> dict[str, float]:
+def _take_step(run: _Run[M], step: int) -> dict[str, float]:
     recipe, objectives = run.plan.recipe, run.plan.objectives
     torch.manual_seed(step_seed(recipe.seed, step))  # what dropout drops
     run.model.train()
-    run.model.block_encoder.train(recipe.sentence_level.trained != "frozen")
+    token_reader(run.model).train(recipe.sentence_level.trained != "frozen")
     share = rate_share(step, recipe.steps, recipe.optimiser)
     set_rates(run.optimiser, share)
     run.optimiser.zero_grad()
@@ -171,7 +172,7 @@ def _take_step(run: _Run, step: int) -> dict[str, float]:
     return figures
 
 
-def _add_gradients(run: _Run, objective: Objective, step: int, stream: int) -> float:
+def _add_gradients(run: _Run[M], objective: Objective[M], step: int, stream: int) -> float:
     """Add the gradients of an objective; return its loss, the mean over the step's batches."""
     recipe = run.plan.recipe
     total = 0.0
@@ -190,23 +191,27 @@ def _add_gradients(run: _Run, objective: Objective, step: int, stream: int) -> f
     return total / recipe.accumulation
 
 
-def _vector_gradients(run: _Run, task: VectorTask, scale: float) -> Tensor:
+def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:
+    model = run.model
+    if isinstance(model, MatchIgnition):
+        raise TrainingRecipeError("a reranker has no document vectors to learn from")
+
     def encode_chunk(chunk: DocumentBatch) -> Tensor:
         with _autocast(run):
-            return encode(run.model, chunk)
+            return encode(model, chunk)
 
     device = next(iter(run.trained.values())).device
     chunks = split(task.documents.to(device), run.plan.recipe.chunk)
     return cached_backward(encode_chunk, chunks, task.loss, scale)
 
 
-def _autocast(run: _Run) -> torch.autocast:
+def _autocast(run: _Run[M]) -> torch.autocast:
     device = next(iter(run.trained.values())).device
     enabled = run.plan.recipe.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
-def _validate(run: _Run, progress: Progress) -> Progress:
+def _validate(run: _Run[M], progress: Progress) -> Progress:
     """Validate, and keep the weights if no validation was better."""
     run.model.eval()
     with torch.no_grad():
@@ -230,5 +235,5 @@ def _finite(step: int, what: str, value: Tensor) -> float:
     return number
 
 
-def _fingerprint(plan: TrainingPlan) -> RunFingerprint:
+def _fingerprint(plan: TrainingPlan[Any]) -> RunFingerprint:
     return RunFingerprint(recipe_fingerprint(plan.recipe), plan.data_fingerprint)

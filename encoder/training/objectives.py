@@ -9,11 +9,12 @@ a loss that needs nothing but document vectors can be computed in chunks of a la
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from encoder.models.smith import Smith
+from encoder.models.catalogue import Model, Trainable
 from encoder.training.batch import BlockTexts, DocumentBatch
 from encoder.training.losses import (
     contrastive,
@@ -26,6 +27,8 @@ from encoder.training.pretraining import BlockHead, WordHead, block_loss, word_l
 
 _FIRST_TEMPERATURE = 0.05
 _LOWEST_TEMPERATURE = 0.01
+
+M = TypeVar("M", bound=Trainable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +45,18 @@ class VectorTask:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTask:
+class ModelTask(Generic[M]):
     """A loss that looks into the model; computed in one piece.
 
     Attributes:
         loss: model -> [] loss.
     """
 
-    loss: Callable[[Smith], Tensor]
+    loss: Callable[[M], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class Objective(Generic[M]):
     """One term of the training loss.
 
     Attributes:
@@ -65,7 +68,7 @@ class Objective:
 
     name: str
     weight: float
-    draw: Callable[[torch.Generator], VectorTask | ModelTask]
+    draw: Callable[[torch.Generator], VectorTask | ModelTask[M]]
     head: nn.Module = field(default_factory=nn.Module)
 
 
@@ -190,13 +193,13 @@ def masked_words_task(
     share: float,
     head: WordHead,
     generator: torch.Generator,
-) -> ModelTask:
+) -> ModelTask[Model]:
     """Hide words in sentence blocks and predict them."""
     hidden, places = mask_words(texts.input_ids, vocabulary, share, generator)
     words = torch.where(places, texts.input_ids, -1)
     masked = BlockTexts(texts.documents, texts.places, hidden, texts.attention_mask)
 
-    def loss(model: Smith) -> Tensor:
+    def loss(model: Model) -> Tensor:
         device = head.bias.device
         return word_loss(model, head, masked.to(device), words.to(device))
 
@@ -205,11 +208,11 @@ def masked_words_task(
 
 def masked_blocks_task(
     documents: DocumentBatch, count: int, head: BlockHead, generator: torch.Generator
-) -> ModelTask:
+) -> ModelTask[Model]:
     """Hide `count` sentence blocks of each document and predict them."""
     masked = mask_blocks(documents.block_mask, count, generator)
 
-    def loss(model: Smith) -> Tensor:
+    def loss(model: Model) -> Tensor:
         device = head.masked_block.device
         return block_loss(model, head, documents.to(device), masked.to(device))
 

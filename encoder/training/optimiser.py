@@ -2,39 +2,45 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from encoder.models.smith import Smith
+from encoder.models.block_encoder import BlockEncoder
+from encoder.models.catalogue import Trainable, token_reader
 from encoder.training.errors import TrainingRecipeError
 from encoder.training.objectives import Objective
 from encoder.training.recipe import OptimiserRecipe, SentenceLevelRecipe
 
-_SENTENCE_LEVEL = "encoder.block_encoder."
+_SENTENCE_LEVEL = ("encoder.block_encoder.", "encoder.cross_encoder.")
 _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
-def choose_trained(model: Smith, level: SentenceLevelRecipe) -> None:
-    """Let gradients reach the document level, and of the sentence level what the recipe says.
+def choose_trained(model: Trainable, level: SentenceLevelRecipe) -> None:
+    """Let gradients reach the head, and of what reads tokens what the recipe says.
 
     Raises:
         TrainingRecipeError: the sentence level has fewer layers than are to be trained.
     """
-    layers = model.block_encoder.layers
+    reader = token_reader(model)
+    layers = reader.layers
     if level.layers > len(layers):
         raise TrainingRecipeError(
             f"sentence_level.layers is {level.layers}, and the sentence level has {len(layers)}"
         )
     model.requires_grad_(True)
-    model.block_encoder.requires_grad_(level.trained == "all")
+    reader.requires_grad_(level.trained == "all")
     if level.trained == "last":
         for layer in layers[len(layers) - level.layers :]:
             layer.requires_grad_(True)
-        model.block_encoder.projection.requires_grad_(True)
+        if isinstance(reader, BlockEncoder):
+            reader.projection.requires_grad_(True)
 
 
-def trained_parameters(model: Smith, objectives: Sequence[Objective]) -> dict[str, nn.Parameter]:
+def trained_parameters(
+    model: Trainable, objectives: Sequence[Objective[Any]]
+) -> dict[str, nn.Parameter]:
     """Name all that is trained: `encoder.…` of the model, `head.<objective>.…` of the heads."""
     modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
     return {
@@ -46,8 +52,8 @@ def trained_parameters(model: Smith, objectives: Sequence[Objective]) -> dict[st
 
 
 def new_optimiser(
-    model: Smith,
-    objectives: Sequence[Objective],
+    model: Trainable,
+    objectives: Sequence[Objective[Any]],
     trained: Mapping[str, nn.Parameter],
     recipe: OptimiserRecipe,
 ) -> torch.optim.AdamW:

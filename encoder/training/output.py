@@ -4,14 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from encoder.checkpoint import (
     CONFIG,
+    SKETCH,
     TERMS,
     TOKENIZER,
-    WEIGHTS,
     Checkpoint,
     load_checkpoint,
     read_verified,
@@ -19,7 +18,10 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
+from encoder.models.catalogue import Model
 from encoder.models.smith import Smith
+from encoder.models.weights import save_weights
+from encoder.sketch import write_term_sketch
 from encoder.term_channel import TermChannel
 from encoder.terms import write_term_table
 from encoder.training.masking import Vocabulary
@@ -27,7 +29,7 @@ from encoder.training.term_table import fold_projection
 
 
 def write_trained(
-    model: Smith, channel: TermChannel, start: Checkpoint, directory: Path, name: str
+    model: Model, channel: TermChannel, start: Checkpoint, directory: Path, name: str
 ) -> Checkpoint:
     """Write weights, configuration and tokenizer of a trained checkpoint, no graphs yet.
 
@@ -43,18 +45,18 @@ def write_trained(
     directory.mkdir(parents=True, exist_ok=True)
     config = json.loads(read_verified(start.directory, start.files, CONFIG))
     shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
-    if channel.table.width:
+    if isinstance(model, Smith) and channel.table.width:
         write_term_table(directory / TERMS, fold_projection(model, channel.table))
         config |= {"dimension": model.config.dimension}
         config["model"] |= {
             "term_features": model.config.term_dimension,
             "term_dimension": model.config.term_dimension,
             "term_buckets": model.config.term_buckets,
+            "sketch_dimension": model.config.sketch_dimension,
         }
-    weights = {
-        key: tensor.detach().cpu().contiguous() for key, tensor in model.state_dict().items()
-    }
-    save_file(weights, directory / WEIGHTS)
+        if channel.sketch.dimension:
+            write_term_sketch(directory / SKETCH, channel.sketch)
+    save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)
     return load_checkpoint(directory)

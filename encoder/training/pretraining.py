@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.smith import Smith, SmithConfig
+from encoder.models.catalogue import Model, ModelConfig
+from encoder.models.smith import Smith
 from encoder.training.batch import BlockTexts, DocumentBatch, block_vectors
 from encoder.training.losses import masked_block_prediction, masked_word_prediction
 
@@ -16,7 +17,7 @@ from encoder.training.losses import masked_block_prediction, masked_word_predict
 class WordHead(nn.Module):
     """What BERT puts on a masked place before the vocabulary, whose vectors are the input's."""
 
-    def __init__(self, config: SmithConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.transform = nn.Linear(config.hidden_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
@@ -31,7 +32,7 @@ class WordHead(nn.Module):
 class BlockHead(nn.Module):
     """The learned vector that stands in the place of a masked sentence block (section 4.2.1)."""
 
-    def __init__(self, config: SmithConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         # As long as the unit vectors it stands among: it must not outshout them.
         self.masked_block = nn.Parameter(F.normalize(torch.randn(config.hidden_size), dim=0))
@@ -41,7 +42,7 @@ class BlockHead(nn.Module):
         return torch.where(masked[:, :, None], self.masked_block.to(vectors.dtype), vectors)
 
 
-def word_loss(model: Smith, head: WordHead, texts: BlockTexts, words: Tensor) -> Tensor:
+def word_loss(model: Model, head: WordHead, texts: BlockTexts, words: Tensor) -> Tensor:
     """Masked word prediction over text.
 
     Args:
@@ -61,7 +62,7 @@ def word_loss(model: Smith, head: WordHead, texts: BlockTexts, words: Tensor) ->
     return masked_word_prediction(head(states[chosen]), embedding, head.bias, words[chosen])
 
 
-def block_loss(model: Smith, head: BlockHead, batch: DocumentBatch, masked: Tensor) -> Tensor:
+def block_loss(model: Model, head: BlockHead, batch: DocumentBatch, masked: Tensor) -> Tensor:
     """Masked sentence block prediction, over cached block vectors or over text.
 
     Args:
@@ -72,7 +73,12 @@ def block_loss(model: Smith, head: BlockHead, batch: DocumentBatch, masked: Tens
 
     Returns:
         [] loss, the mean over the masked blocks; 0 where none is masked.
+
+    Raises:
+        TypeError: the architecture has no states of blocks.
     """
+    if not isinstance(model, Smith):
+        raise TypeError("masked sentence blocks need the document level of SMITH")
     vectors = block_vectors(model, batch)  # [D, S, H]
     states = model.document_encoder.block_states(head(vectors, masked), batch.block_mask)
     if not masked.any():

@@ -10,7 +10,9 @@ from typing import Literal
 Precision = Literal["fp32", "bf16"]
 Trained = Literal["frozen", "last", "all"]
 Decay = Literal["linear", "cosine"]
-Kind = Literal["pairs", "links", "supcon", "halves", "drop", "distil", "wp", "sp"]
+Kind = Literal[
+    "pairs", "links", "supcon", "halves", "drop", "distil", "wp", "sp", "sections", "rerank"
+]
 Parameter = float | int | str
 LEARNED = "learned"
 
@@ -21,12 +23,14 @@ PARAMETERS: Mapping[str, Mapping[str, Parameter]] = MappingProxyType(
     {
         "pairs": {"amplifier": 6.0},
         "links": _CONTRASTIVE,
-        "supcon": {"temperature": 0.1},
+        "supcon": {"temperature": 0.1, "parts": 2, "groups": "links"},
+        "sections": {"temperature": 0.1, "parts": 2},
         "halves": _CONTRASTIVE,
         "drop": {**_CONTRASTIVE, "share": 0.5},
         "distil": {"teacher": "lexical", "teacher_temperature": 0.05, "temperature": 0.05},
         "wp": {"share": 0.15},
         "sp": {"masked_blocks": 2},
+        "rerank": {"positives": 0.33, "candidates": 30},
     }
 )
 
@@ -106,6 +110,8 @@ class TermRecipe:
         power: of the singular values that the dimensions of the span are divided by.
         documents: that the span is fitted on, at most.
         balance: the weight of the blocks beside the terms, to begin with.
+        sketch: dimensions of a sketch of all words beside these, which is not learned; 0 for none.
+        sketch_balance: the weight of the sketch beside the terms; training does not change it.
     """
 
     dimension: int = 0
@@ -116,6 +122,8 @@ class TermRecipe:
     power: float = 0.25
     documents: int = 6_000
     balance: float = 0.6
+    sketch: int = 0
+    sketch_balance: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -21,11 +21,21 @@ from encoder.training.recipe import (
 
 _AT_LEAST_ONE = frozenset(
     {"steps", "documents", "chunk", "max_blocks", "accumulation", "patience"}
-    | {"validation_interval", "checkpoint_interval", "layers", "blocks", "masked_blocks", "span"}
+    | {
+        "validation_interval",
+        "checkpoint_interval",
+        "layers",
+        "blocks",
+        "masked_blocks",
+        "span",
+        "parts",
+        "candidates",
+    }
 )
-_SHARES = frozenset({"share", "dropout"})
+_SHARES = frozenset({"share", "dropout", "positives"})
 _ABOVE_ZERO = frozenset(
-    {"share", "temperature", "teacher_temperature", "amplifier", "gradient_clip", "balance"}
+    {"share", "positives", "temperature", "teacher_temperature", "amplifier", "gradient_clip"}
+    | {"balance", "sketch_balance"}
 )
 
 
@@ -130,27 +140,42 @@ def _check(where: str, word: str, value: Any, wanted: Any) -> None:
 
 def _check_whole(recipe: TrainingRecipe) -> None:
     """Check what one field demands of another."""
-    names = [objective.name for objective in recipe.objectives]
-    if len(set(names)) < len(names):
-        raise TrainingRecipeError("two objectives have one name: give each a `name`")
-    if all(objective.weight == 0 for objective in recipe.objectives):
-        raise TrainingRecipeError("every objective has weight 0: there is nothing to learn")
     level = recipe.sentence_level
     if (level.trained == "last") != (level.layers > 0):
         raise TrainingRecipeError('sentence_level.layers goes with trained = "last", and only so')
+    _check_terms(recipe.terms)
+    _check_objectives(recipe.objectives)
+    kinds = {objective.kind for objective in recipe.objectives}
+    if "rerank" in kinds:
+        if len(recipe.objectives) > 1:
+            raise TrainingRecipeError('objective "rerank" trains another model than the others do')
+        return  # a reranker reads whole texts: no blocks of them are drawn
     if (level.trained == "frozen") != (level.blocks == 0):
         raise TrainingRecipeError(
             "sentence_level.blocks goes with a sentence level that is trained, and only so"
         )
-    _check_terms(recipe.terms)
-    words = any(objective.kind == "wp" for objective in recipe.objectives)
-    if words and level.trained == "frozen":
+    if "wp" in kinds and level.trained == "frozen":
         raise TrainingRecipeError('objective "wp" trains the sentence level, which is frozen')
+
+
+def _check_objectives(objectives: Sequence[ObjectiveRecipe]) -> None:
+    """Check that objectives can be told apart and have something to learn."""
+    if len({objective.name for objective in objectives}) < len(objectives):
+        raise TrainingRecipeError("two objectives have one name: give each a `name`")
+    if all(objective.weight == 0 for objective in objectives):
+        raise TrainingRecipeError("every objective has weight 0: there is nothing to learn")
+    for objective in objectives:
+        if objective.kind == "sections" and objective.number("parts") < 2:
+            raise TrainingRecipeError(
+                f"objective {objective.name}: parts must be at least 2: a section needs another"
+            )
 
 
 def _check_terms(terms: TermRecipe) -> None:
     """Check that the dimensions of a term channel have something to begin as."""
     if not terms.dimension:
+        if terms.sketch:
+            raise TrainingRecipeError("terms.sketch stands beside terms.dimension, which is 0")
         return
     if terms.residual_dimension > terms.dimension:
         raise TrainingRecipeError("terms.residual_dimension is part of terms.dimension: not above")

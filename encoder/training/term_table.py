@@ -48,7 +48,7 @@ def fit_term_table(
             f"the term channel takes more than {recipe.span} documents (terms.span) to be fitted "
             f"on, not {len(sample)}"
         )
-    weights = _weights(corpora, rows)
+    weights = term_weights(corpora, rows)
     span = _fit_span(_tfidf(sample, weights), recipe)  # [R, span], orthonormal columns scaled
     noise = random.standard_normal((rows, recipe.residual), dtype=np.float32)
     noise /= np.sqrt(max(1, recipe.residual))
@@ -77,6 +77,8 @@ def begin_as_terms(encoder: DocumentEncoder, recipe: TermRecipe, seed: int) -> N
         encoder.term_projection.weight.copy_(weight)
         encoder.term_projection.bias.zero_()
         encoder.balance.fill_(float(np.log(recipe.balance)))
+        if recipe.sketch:
+            encoder.sketch_balance.fill_(float(np.log(recipe.sketch_balance)))
 
 
 def fold_projection(model: Smith, table: TermTable) -> TermTable:
@@ -98,8 +100,16 @@ def fold_projection(model: Smith, table: TermTable) -> TermTable:
     return quantise_term_table(table.weights, folded)
 
 
-def _weights(corpora: Sequence[Sequence[Terms]], rows: int) -> Float32:
-    """Return the inverse document frequency of each term, 0 where it is in nearly every text."""
+def term_weights(corpora: Sequence[Sequence[Terms]], rows: int) -> Float32:
+    """Return the inverse document frequency of each term, 0 where it is in nearly every text.
+
+    Args:
+        corpora: terms of the documents of each corpus; all corpora weigh the same.
+        rows: of the vocabulary.
+
+    Returns:
+        Float32[rows]; a term that no document has weighs as one that a single document has.
+    """
     shares = np.zeros(rows)
     for corpus in corpora:
         found = np.concatenate([terms.rows for terms in corpus])

@@ -26,7 +26,7 @@ from service.api.problems import (
 from service.comparing import Explained, compare
 from service.sources import Source
 from service.threads import run_in
-from service.web.report import render_report
+from service.web.report import page_headers, render_report
 
 router = APIRouter(tags=["compare"])
 
@@ -109,7 +109,8 @@ async def post_compare(
     left, right = request.to_queries()
     compared = await compare(engine, left, right, passages=request.passages, strict=request.strict)
     if kind == HTML:
-        return HTMLResponse(await run_in(engine.readers, _page, compared.explained))
+        page = await run_in(engine.readers, _page, compared.explained)
+        return HTMLResponse(page, headers=page_headers())
     return compare_response(compared, engine.checkpoint.name, engine.judge.version)
 
 

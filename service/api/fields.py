@@ -36,8 +36,8 @@ def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
 def _not_nullable(schema: dict[str, Any]) -> None:
     """Describe a field that may be left out, but not be null, as what it is when it is there."""
     schema.pop("default")
-    given, _ = schema.pop("anyOf")
-    schema.update(given)
+    given = [kind for kind in schema.pop("anyOf") if kind.get("type") != "null"]
+    schema.update(given[0] if len(given) == 1 else {"anyOf": given})
 
 
 def nullable(description: str) -> Any:
@@ -48,6 +48,13 @@ def nullable(description: str) -> Any:
         schema.update(given, nullable=True)  # OpenAPI 3.0 knows no type "null"
 
     return Field(description=description, json_schema_extra=describe)
+
+
+def or_a_number(schema: dict[str, Any]) -> None:
+    """Describe a field that may be left out, and may be a whole number instead of an object."""
+    _not_nullable(schema)
+    given = {name: schema.pop(name) for name in ("$ref", "allOf") if name in schema}
+    schema["anyOf"] = [{"type": "integer", "minimum": 1}, given]
 
 
 _WHOLE = BeforeValidator(_whole_characters)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Body
 
 from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.match_bodies import MatchesResponse, MatchRequest, MatchResponse, match_response
 from service.api.openapi import json_example, problem_responses
 from service.api.problems import (
     BODY_TOO_LARGE,
@@ -20,7 +21,6 @@ from service.api.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
-from service.api.schemas import MatchesResponse, MatchRequest, MatchResponse, match_response
 from service.matching import match
 
 router = APIRouter(tags=["match"])
@@ -47,6 +47,14 @@ REQUESTS = {
         "summary": "With the reasons of the first matches",
         "value": {"id": "articles/ants", "explain": {"matches": 3, "passages": 10}},
     },
+    "rerank": {
+        "summary": "The best first: read the first 50 candidates together with the document",
+        "value": {
+            "text": "Ant colonies find short paths. …",
+            "mode": "hybrid",
+            "rerank": {"candidates": 50, "budget_ms": 2000},
+        },
+    },
     "strict": {
         "summary": "Refuse rather than leave a part out",
         "value": {"text": "A whole book. …", "strict": True},
@@ -65,10 +73,12 @@ ANSWER = {
             "probability": 0.97,
             "false_positive_rate": 0.0004,
             "explanation": EXPLANATION,
+            "first_stage_score": None,
         }
     ],
     "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
+    "rerank": None,
     "timings": {
         **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},
         **{"lexical": 3.2, "search": 0.4, "fetch": 0.3, "explain": 8.9},
@@ -98,19 +108,14 @@ async def post_match(
 
     The score is the cosine of the two document vectors in semantic mode, that of the words in
     lexical mode, and a weighted mean of both in hybrid mode, where every match names the terms that
-    the documents share. With `explain` the first matches say why they match: nothing is encoded
-    for it. The receipt says how much of the document was read by the encoder and what
-    was left out; its words are all read.
+    the documents share. With `rerank`, the first candidates are read together with the document;
+    the score of each is then a mean of what it was found by and of how likely they match. With
+    `explain` the first matches, in their last order, say why they match: nothing is encoded for
+    it. The receipt says how much of the document was read by the encoder and what was left out;
+    its words are all read.
     """
-    found = await match(
-        engine,
-        request.to_queries(),
-        top_k=request.top_k or engine.settings.default_top_k,
-        mode=request.mode,
-        bounds=request.to_bounds(),
-        strict=request.strict,
-        explaining=request.to_explaining(),
-    )
+    wanted = request.to_wanted(engine.settings.default_top_k)
+    found = await match(engine, request.to_queries(), wanted)
     name, calibration = engine.checkpoint.name, engine.judge.version
     answers = [match_response(matches, name, calibration) for matches in found]
     return answers[0] if request.queries is None else MatchesResponse(results=answers)

@@ -45,6 +45,7 @@ VERSION = {
     "adapter": {"digest": "5b0e77c1d2a9", "documents": 3418, "dimension": 896},
     "precision": "int8",
     "provider": "CPUExecutionProvider",
+    "reranker": "match-ignition-minilm-l4",
     "calibration": {
         "version": "5f1c8ae20b7d+c03e77d1a964",
         "kinds": {
@@ -68,6 +69,8 @@ VERSION = {
         "max_explained_matches": 100,
         "max_top_k": 1000,
         "default_top_k": 10,
+        "max_rerank_candidates": 200,
+        "rerank_seconds": 5.0,
     },
 }
 PROBLEM = {

@@ -55,6 +55,8 @@ class LimitsBody(BaseModel):
     max_explained_matches: int
     max_top_k: int
     default_top_k: int
+    max_rerank_candidates: int
+    rerank_seconds: float
 
 
 class ThresholdBody(BaseModel):
@@ -97,6 +99,7 @@ class VersionResponse(BaseModel):
     adapter: AdapterBody
     precision: str
     provider: str
+    reranker: str | None = nullable("Name of the reranker; null for none.")
     calibration: CalibrationBody
     limits: LimitsBody
 
@@ -118,6 +121,7 @@ def version_response(engine: Engine) -> VersionResponse:
         adapter=_adapter(engine.encoder.adapter, engine.encoder.dimension),
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
+        reranker=None if engine.reranking is None else engine.reranking.reranker.name,
         calibration=_calibration(engine.judge),
         limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
     )

@@ -1,141 +1,27 @@
 """Requests and answers of the API. Limits that are settings are checked behind it, not here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import Annotated, Any, Self
+from dataclasses import asdict
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue
 
-from encoder.alignment import MAX_PASSAGES
 from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DocumentError
-from index.modes import DEFAULT_MODE, Mode
 from index.sqlite_store import StoredDocument
-from service.api.comparison_bodies import ComparisonBody, comparison_body
 from service.api.fields import (
     Body,
     Characters,
-    Cosine,
     DocumentId,
     Metadata,
-    Share,
     Title,
-    nullable,
     optional,
 )
-from service.calibration import Bounds
-from service.comparing import Explaining
 from service.encoding import PointedText
 from service.errors import FieldError, InvalidInputError
 from service.indexing import IndexedDocuments
-from service.matching import Match, Matches
 from service.metrics import Stage
 from service.sources import Query, StoredQuery
-
-
-class QueryBody(Body):
-    """One of several queries."""
-
-    text: Characters | None = optional("Text of a document.")
-    id: DocumentId | None = optional(
-        "Id of a stored document, which is left out of its own matches.",
-    )
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id)
-        return self
-
-
-class ExplainBody(Body):
-    """How much to explain."""
-
-    matches: Annotated[int, Field(ge=1)] = Field(
-        default=Explaining().matches,
-        description="How many of the first matches of each query; of all queries together at most "
-        "`max_explained_matches` (see /version).",
-    )
-    passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
-        default=Explaining().passages, description="How many passages of each, the largest ones."
-    )
-
-
-def _switched(value: object) -> object:
-    """Read true as all defaults, and false as nothing."""
-    if isinstance(value, bool):
-        return {} if value else None
-    if not isinstance(value, dict | ExplainBody):
-        raise ValueError("must be true, false or an object")
-    return value
-
-
-def _switch(schema: dict[str, Any]) -> None:
-    given, _ = schema.pop("anyOf")
-    schema.update(anyOf=[{"type": "boolean"}, given], default=False)
-
-
-class MatchRequest(Body):
-    """What to match: exactly one of `text`, `id` and `queries`."""
-
-    text: Characters | None = optional("Text of a document.")
-    id: DocumentId | None = optional(
-        "Id of a stored document, which is left out of its own matches.",
-    )
-    queries: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
-        "Several queries; at most `max_queries_per_request` (see /version).",
-    )
-    top_k: Annotated[int, Field(ge=1)] | None = optional(
-        "Matches to give for each query; at most `max_top_k`, "
-        "`default_top_k` when not given (see /version).",
-    )
-    mode: Mode = Field(
-        default=DEFAULT_MODE,
-        description="By what documents are found and ranked: document vectors, words, or both.",
-    )
-    min_score: Cosine | None = optional("Give no match whose score is under this.")
-    min_probability: Share | None = optional(
-        "Give no match under this probability; refused where the checkpoint has no calibration."
-    )
-    max_false_positive_rate: Share | None = optional(
-        "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
-        "where the data directory has not been calibrated (`longmatch calibrate`)."
-    )
-    explain: Annotated[ExplainBody | None, BeforeValidator(_switched)] = Field(
-        default=None,
-        description="Say of the first matches why they match: passages, sections, coverage, "
-        "relation. It is made from stored vectors: no match is encoded for it.",
-        json_schema_extra=_switch,
-    )
-    strict: bool = Field(
-        default=False,
-        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
-        "whole, rather than read its beginning.",
-    )
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id, queries=self.queries)
-        return self
-
-    def to_bounds(self) -> Bounds:
-        """Return what a match must reach."""
-        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
-
-    def to_explaining(self) -> Explaining | None:
-        """Return what to explain; None for nothing."""
-        if self.explain is None:
-            return None
-        return Explaining(self.explain.matches, self.explain.passages)
-
-    def to_queries(self) -> list[Query]:
-        """Return the queries, each with the pointer to its place in the request."""
-        if self.queries is None:
-            return [to_query("#", self.text, self.id)]
-        return [
-            to_query(f"#/queries/{number}", query.text, query.id)
-            for number, query in enumerate(self.queries)
-        ]
 
 
 class DocumentBody(Body):
@@ -190,65 +76,12 @@ class ReceiptBody(BaseModel):
     blocks_left_out: int = Field(description="Sentence blocks beyond what the checkpoint reads.")
 
 
-class TermBody(BaseModel):
-    """A term that two documents share."""
-
-    term: str
-    weight: float = Field(description="Its share of the lexical score.")
-
-
-class MatchBody(BaseModel):
-    """A document that matches."""
-
-    id: str
-    score: float = Field(
-        description="What matches are ranked by: `semantic_score`, `lexical_score`, or in hybrid "
-        "mode their weighted mean."
-    )
-    title: str
-    metadata: dict[str, JsonValue]
-    semantic_score: float = Field(description="Cosine of the two document vectors.")
-    lexical_score: float | None = nullable(
-        "Cosine of the words of the two documents; null in semantic mode."
-    )
-    terms: list[TermBody] = Field(
-        description="The terms that give most to the lexical score; empty in semantic mode."
-    )
-    probability: float | None = nullable(
-        "Probability that it is a match, among pairs half of which are; null where "
-        "the checkpoint has no calibration of such scores."
-    )
-    false_positive_rate: float | None = nullable(
-        "Share of random pairs of the corpus that score as high; null where the data "
-        "directory has not been calibrated (`longmatch calibrate`)."
-    )
-    explanation: ComparisonBody | None = nullable(
-        "Why it matches, the query on the left; null where that was not asked for."
-    )
-
-
 class Answer(BaseModel):
     """What every answer that used the index says of how it was made."""
 
     timings: dict[str, float] = Field(description="Milliseconds of each stage.")
     checkpoint: str = Field(description="Name of the checkpoint that made the vectors.")
     generation: int = Field(description="Generation of the index.")
-
-
-class MatchResponse(Answer):
-    """The matches of one document, best first."""
-
-    matches: list[MatchBody]
-    receipt: ReceiptBody
-    calibration: str | None = nullable(
-        "Version of the calibration that made the probabilities; null for none."
-    )
-
-
-class MatchesResponse(BaseModel):
-    """The matches of several documents, in the order of the queries."""
-
-    results: list[MatchResponse]
 
 
 class IndexedBody(BaseModel):
@@ -278,18 +111,6 @@ class DocumentResponse(BaseModel):
     receipt: ReceiptBody
     indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
     text: str | None = optional("Only with `?text=true`.")
-
-
-def match_response(matches: Matches, checkpoint: str, calibration: str | None) -> MatchResponse:
-    """Shape the answer to one query."""
-    return MatchResponse(
-        matches=[_match(match) for match in matches.matches],
-        receipt=receipt_body(matches.receipt),
-        calibration=calibration,
-        timings=milliseconds(matches.seconds),
-        checkpoint=checkpoint,
-        generation=matches.generation,
-    )
 
 
 def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
@@ -330,15 +151,6 @@ def exactly_one(**given: object) -> None:
     """Refuse a body that has not exactly one of some fields."""
     if sum(value is not None for value in given.values()) != 1:
         raise ValueError(f"give exactly one of {', '.join(given)}")
-
-
-def _match(match: Match) -> MatchBody:
-    explained = match.explained
-    fields = asdict(replace(match, explained=None))
-    del fields["explained"]
-    return MatchBody(
-        **fields, explanation=None if explained is None else comparison_body(explained)
-    )
 
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:

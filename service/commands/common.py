@@ -44,6 +44,12 @@ BlocksOption = Annotated[
     Path | None,
     typer.Option(help="A folder that keeps block vectors: the next run is quick."),
 ]
+RerankerOption = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="LONGMATCH_RERANKER", help="The directory of a reranker, or one that ships by name."
+    ),
+]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="One for each core by default.")]
 
 

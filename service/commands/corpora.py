@@ -17,6 +17,7 @@ from index.corpus_adapter import ADAPTER_FILE, adapt_data_directory
 from index.data_directory import DataDirectory
 from index.document_vectors import embed_encoded_corpus
 from index.embed import embed_corpus, write_embedded_corpus
+from index.encoded_corpus import keep_blocks
 from index.fusion import read_fusion
 from index.modes import (
     DEFAULT_MODE,
@@ -46,7 +47,6 @@ from service.commands.common import (
     opened,
     print_json,
 )
-from service.commands.evaluation_systems import keep_blocks
 from service.console import observing, printable
 
 

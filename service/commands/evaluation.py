@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from encoder.reranker import open_reranker
 from index.anchors import OF_BLOCKS, parse_anchors
 from index.block_anchors import CorpusBlocks, blocks_of
 from index.document_vectors import embed_encoded_corpus
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
-from index.encoded_corpus import EncodedCorpus
+from index.encoded_corpus import EncodedCorpus, keep_blocks
 from index.errors import CorpusError
 from index.evaluate import measure_index
 from index.modes import DEFAULT_MODE, Mode
@@ -38,6 +39,7 @@ from service.commands.common import (
     Loaded,
     PrecisionOption,
     ProviderOption,
+    RerankerOption,
     ThreadsOption,
     console,
     load,
@@ -47,10 +49,10 @@ from service.commands.evaluation_systems import (
     SEMANTIC,
     Known,
     anchor_systems,
-    keep_blocks,
     own_names,
     own_systems,
     pair_question,
+    reranked_own,
     retrieval_question,
 )
 from service.commands.evaluation_tables import print_report
@@ -105,6 +107,10 @@ def evaluate(
     adapt: Annotated[
         bool, typer.Option("--adapt", help="Measure vectors adapted to the corpus beside.")
     ] = False,
+    rerank: Annotated[
+        int, typer.Option(min=0, help="Measure the first so many reranked beside; 0 reranks none.")
+    ] = 0,
+    reranker: RerankerOption = None,
     anchors: Annotated[
         str, typer.Option(help="bm25,tfidf,lsa,mean,chunks,first512, or all: measured beside.")
     ] = "",
@@ -123,6 +129,8 @@ def evaluate(
     """Print how good a checkpoint is against judgements and labelled pairs, beside anchors."""
     names = parse_anchors(anchors)
     _check(qrels, queries, pairs, valid_pairs)
+    if rerank and not reranker:
+        raise CorpusError("--rerank: needs --reranker, a directory or the name of one that ships")
     _check_blocks(names, blocks, queries)
     judgements = read_qrels(qrels) if qrels else {}
     asked = _Asked(
@@ -141,6 +149,8 @@ def evaluate(
     with observing(console) as observer:
         adapting = observer if adapt else None
         own = list(own_systems(known, loaded.checkpoint, mode, files, adapting))
+    if rerank and reranker:
+        own.append(reranked_own(own[-1], known, files, open_reranker(reranker), rerank))
     systems = [*own, *anchor_systems(names, known, files, kept)]
     report = _facts(known, loaded) | _measure(systems, known, asked)
     if plots:

@@ -6,26 +6,27 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.archive_key import KEY, read_key
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_encoder import usable_cores
+from encoder.reranker import OnnxReranker
 from index.adapted_vectors import adapt_vectors
 from index.anchors import LEXICAL, block_anchors, lexical_anchors
 from index.block_anchors import CorpusBlocks
 from index.corpus import read_texts
 from index.embed import EmbeddedCorpus
-from index.encoded_corpus import EncodedCorpus, encode_corpus
 from index.fusion import read_fusion
-from index.mode_systems import hybrid_system, lexical_system
+from index.mode_systems import HYBRID, hybrid_system, lexical_system
 from index.modes import Mode
 from index.observer import Observer
 from index.pairs import Pair, find_pairs
 from index.qrels import Qrels
 from index.quality import PairQuestion, Retrieval
+from index.rerank_systems import PairJudge, reranked_system
 from index.systems import System, vector_system
 from index.vector_index import Float32, Int64
 
 SEMANTIC, ADAPTED, ADAPTED_HYBRID = "semantic", "adapted", "adapted hybrid"
+RERANKED = "reranked"
 OWN: Mapping[Mode, tuple[str, ...]] = {
     "semantic": (SEMANTIC,),
     "lexical": (SEMANTIC, "lexical"),
@@ -105,6 +106,20 @@ def own_systems(
                 yield replace(hybrid_system(base, lexical, rule), name=name)
 
 
+def reranked_own(
+    system: System, known: Known, files: Sequence[Path], reranker: OnnxReranker, candidates: int
+) -> System:
+    """Make the system that reranks the first candidates of one of `own_systems`.
+
+    Raises:
+        CorpusError: a text is missing.
+    """
+    judge = PairJudge(reranker, _all_texts(known, files), threads=usable_cores())
+    mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
+    mixture = reranker.rule.mixture(mode)
+    return reranked_system(system, judge, mixture, candidates, RERANKED)
+
+
 def anchor_systems(
     names: Sequence[str], known: Known, files: Sequence[Path], blocks: CorpusBlocks | None
 ) -> Iterator[System]:
@@ -130,20 +145,6 @@ def _all_texts(known: Known, files: Sequence[Path]) -> list[str]:
     for queries in files[1:]:
         texts += read_texts(queries, known.queries.ids)
     return texts
-
-
-def keep_blocks(
-    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer
-) -> EncodedCorpus:
-    """Open the block vectors of a corpus in a directory; what is missing there is encoded.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or another process encodes there.
-        ArchiveError: the directory is damaged, or another encoder made it.
-    """
-    # An archive may hold more blocks of a document than this checkpoint reads.
-    limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
-    return encode_corpus(corpus, directory, encoder, observer, limit)
 
 
 def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieval:

@@ -13,6 +13,7 @@ from service.commands.common import (
     DataOption,
     PrecisionOption,
     ProviderOption,
+    RerankerOption,
     ThreadsOption,
     console,
     load,
@@ -34,6 +35,7 @@ def serve(
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
+    reranker: RerankerOption = None,
 ) -> None:
     """Serve an index over HTTP; every other setting is a LONGMATCH_ variable."""
     from service.serving import serve_http  # FastAPI is not needed by the other commands
@@ -44,6 +46,7 @@ def serve(
         "precision": precision,
         "providers": tuple(provider) if provider else None,
         "threads": threads,
+        "reranker": reranker,
     }
     serve_http(host, port, {name: value for name, value in given.items() if value is not None})
 

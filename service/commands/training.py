@@ -8,7 +8,7 @@ import typer
 from encoder.errors import EncoderError, QualityError
 from index.quality_gate import DOCUMENTS, sample_stdlib
 from index.training_data import describe
-from index.training_files import TrainingJob, given_files
+from index.training_files import EncoderJob, given_files
 from index.training_job import prepare_data, prepare_sources, run_training
 from index.training_report import write_output
 from service.commands.checkpoints import GateDocumentsOption, PrecisionsOption, quality_gate
@@ -58,8 +58,8 @@ def train(
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
     loaded = load(checkpoint, None, provider, threads)
-    job = TrainingJob(
-        recipe=_recipe_file(recipe),
+    job = EncoderJob(
+        recipe=recipe_file(recipe),
         start=loaded.checkpoint,
         files=given_files(corpus, qrels, pairs or [], splits),
         output=output,
@@ -93,7 +93,7 @@ def train(
     )
 
 
-def _recipe_file(recipe: str) -> Path:
+def recipe_file(recipe: str) -> Path:
     """Return a recipe's file; a bare name is that of a shipped one."""
     shipped = RECIPES / f"{recipe}.toml"
     return shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)

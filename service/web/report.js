@@ -12,7 +12,7 @@
     l: row.dataset.l.split(" ").map(Number),
     r: row.dataset.r.split(" ").map(Number),
     parts: [row, ribbons[index], byId(`l${index + 1}`), byId(`r${index + 1}`)],
-    kind: row.querySelector("small").textContent,
+    kind: row.querySelector("small").textContent.split(" ")[0],
   }));
   let current = -1;
 
@@ -158,5 +158,8 @@
 
   document.documentElement.classList.add("js");
   const linked = /^#([lr])(\d+)$/.exec(location.hash);
-  if (linked && passages[linked[2] - 1]) show(linked[2] - 1);
+  if (linked && passages[linked[2] - 1]) {
+    // Once the page is complete: the browser itself goes to the one side that the link names.
+    addEventListener("load", () => requestAnimationFrame(() => show(linked[2] - 1)));
+  }
 })();

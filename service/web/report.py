@@ -79,16 +79,28 @@ def render_report(
         rows=_rows(passages, left_text, left, right),
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
-        matrix=draw_matrix(comparison.section_scores),
+        matrix=draw_matrix(
+            comparison.section_scores, comparison.left_sections, comparison.right_sections
+        ),
     )
 
 
 def content_security_policy() -> str:
-    """Return the policy of the page, to be sent as a header too where it is served."""
+    """Return the policy that the page has for itself."""
     return (
         f"default-src 'none'; style-src '{_source('report.css')}'; "
         f"script-src '{_source('report.js')}'; base-uri 'none'; form-action 'none'"
     )
+
+
+def page_headers() -> dict[str, str]:
+    """Return the headers that the page is served with: what a page cannot say of itself too."""
+    return {
+        "Cache-Control": "no-store",  # it holds the texts
+        "Content-Security-Policy": f"{content_security_policy()}; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
 
 
 @cache
@@ -114,12 +126,12 @@ def _template() -> Template:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage; only all of it is "100%", only nothing "0%"."""
+    """Return a share as a percentage; only all of it is "100 %", only nothing "0 %"."""
     if 0 < share < 0.01:
-        return "<1%"
+        return "<1\N{NO-BREAK SPACE}%"
     if 0.99 < share < 1:
-        return ">99%"
-    return f"{share:.0%}"
+        return ">99\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
 
 
 def _finalize(value: object) -> object:
@@ -135,7 +147,7 @@ def _rows(
         ListedPassage(
             kind=passage.kind,
             score=passage.score,
-            excerpt=" ".join(text[passage.left.start : passage.left.end][:_EXCERPT].split()),
+            excerpt=_excerpt(text[passage.left.start : passage.left.end]),
             left_range=left_range,
             right_range=right_range,
         )
@@ -143,6 +155,15 @@ def _rows(
             passages, left.ranges, right.ranges, strict=True
         )
     ]
+
+
+def _excerpt(passage: str) -> str:
+    """Return how a passage begins, on one line; cut between words where it has any."""
+    line = " ".join(passage[: 3 * _EXCERPT].split())
+    if len(line) <= _EXCERPT:
+        return line
+    cut = line[:_EXCERPT]
+    return (cut.rpartition(" ")[0] or cut) + "…"
 
 
 def _source(name: str) -> str:

@@ -1,15 +1,22 @@
 """The picture of how every section of one text matches every section of the other."""
 
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.comparison import Float32
+from encoder.comparison import Float32, Section
 
 SHADES = 10
-_WIDTH, _HEIGHT = 264, 264
-_SMALLEST, _LARGEST = 3, 30
-_LABEL = 14  # pixels that a number of an axis needs along the axis
+# Pixels:
+_ROOM = 300  # for the picture, either way
+_SMALLEST, _LARGEST = 3, 28  # a cell
+_LINE = 13  # a label, along its axis
+_NUMBERS, _NAMES = 20, 100  # labels, across their axis
+_SLANT = 44  # by how much the name of the last column, which is slanted, stands out
+_MOST_NAMED = 12  # sections of an axis that have room for names
+_NAME = 12  # Latin letters of a name
 _TITLED_CELLS = 1600  # a picture with more has no tooltips without the script: the page stays small
 
 
@@ -26,11 +33,26 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """The number of a section and the middle of its row or column, in pixels."""
+class Label:
+    """What names a row or a column, and its middle in pixels."""
 
-    number: int
+    text: str
     place: float
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The rows or the columns.
+
+    Attributes:
+        cell: the length of a cell along the axis.
+        length: of the axis.
+        labels: as many as have room.
+    """
+
+    cell: int
+    length: int
+    labels: list[Label]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +60,41 @@ class MatrixPicture:
     """What the template draws; all lengths in pixels.
 
     Attributes:
-        width: of the cells together.
-        height: of the cells together.
-        cell_width: of one cell.
-        cell_height: of one cell.
+        rows: the left sections.
+        columns: the right ones.
         cells: row by row.
-        columns: numbers above the columns, as many as have room.
-        rows: numbers beside the rows.
+        named: whether labels are names; else they are numbers alone.
+        margin: what the labels need beside the cells and above them.
+        overhang: what those above need at the right.
         tooltips: whether each cell has its title in the page.
     """
 
-    width: int
-    height: int
-    cell_width: int
-    cell_height: int
+    rows: Axis
+    columns: Axis
     cells: list[Cell]
-    columns: list[Tick]
-    rows: list[Tick]
+    named: bool
+    margin: int
+    overhang: int
     tooltips: bool
 
 
-def draw_matrix(scores: Float32) -> MatrixPicture:
+def draw_matrix(
+    scores: Float32, left: Sequence[Section], right: Sequence[Section]
+) -> MatrixPicture:
     """Return the picture of Float32[L, R]: a row for each left section, a column for each right."""
-    rows, columns = scores.shape
-    high, wide = _cell_size(rows, _HEIGHT), _cell_size(columns, _WIDTH)
+    named = max(len(left), len(right)) <= _MOST_NAMED and any(
+        section.title.strip() for section in (*left, *right)
+    )
+    margin, overhang = (_NAMES, _SLANT) if named else (_NUMBERS, 0)
+    rows = _axis(left, _ROOM - margin, named=named)
+    columns = _axis(right, _ROOM - margin - overhang, named=named)
     cells = [
-        Cell(column * wide, row * high, shade_of(score), row + 1, column + 1, score)
+        Cell(column * columns.cell, row * rows.cell, shade_of(score), row + 1, column + 1, score)
         for row, line in enumerate(scores.tolist())
         for column, score in enumerate(line)
     ]
-    return MatrixPicture(
-        width=columns * wide,
-        height=rows * high,
-        cell_width=wide,
-        cell_height=high,
-        cells=cells,
-        columns=_ticks(columns, wide),
-        rows=_ticks(rows, high),
-        tooltips=len(cells) <= _TITLED_CELLS,
-    )
+    tooltips = len(cells) <= _TITLED_CELLS
+    return MatrixPicture(rows, columns, cells, named, margin, overhang, tooltips)
 
 
 def shade_of(score: float) -> int:
@@ -84,11 +102,22 @@ def shade_of(score: float) -> int:
     return int(np.clip(score * SHADES, 0, SHADES - 1))
 
 
-def _cell_size(sections: int, room: int) -> int:
-    return min(max(room // sections, _SMALLEST), _LARGEST)
+def _axis(sections: Sequence[Section], room: int, *, named: bool) -> Axis:
+    """Lay out the sections of one text."""
+    cell = min(max(room // len(sections), _SMALLEST), _LARGEST)
+    labels = []
+    for number in range(0, len(sections), -(-_LINE // cell)):
+        name = _shorten(sections[number].title) if named else ""
+        labels.append(Label(f"{number + 1} {name}".strip(), (number + 0.5) * cell))
+    return Axis(cell, cell * len(sections), labels)
 
 
-def _ticks(sections: int, size: int) -> list[Tick]:
-    """Number every section that has room for a number, the first always."""
-    step = -(-_LABEL // size)
-    return [Tick(number + 1, (number + 0.5) * size) for number in range(0, sections, step)]
+def _shorten(title: str) -> str:
+    """Cut a title to what a label has room for; a Chinese character is two letters wide."""
+    room = _NAME
+    words = " ".join(title.split())
+    for place, character in enumerate(words):
+        room -= 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if room < 0:
+            return words[:place].rstrip() + "…"
+    return words

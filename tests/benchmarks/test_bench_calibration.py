@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from benchmarks.bench_calibration import MAPS, Stated, diagram, measure, table, try_threshold
+from benchmarks.bench_calibration import MAPS, Stated, diagram, measure, table, try_thresholds
+from benchmarks.common import SEED
+from index.fusion import FusionRule
+from index.lexical_pairs import rows_of_texts
+from index.mode_pairs import Channels, measure_modes
+from index.observer import SilentObserver
 
 
 def drawn(count: int, *, shift: float, seed: int) -> Stated:
@@ -32,20 +37,27 @@ def test_the_diagram_has_all_pairs() -> None:
     assert stated == sorted(stated)
 
 
-def test_a_threshold_is_tried_on_other_pairs_and_laid_out() -> None:
-    vectors = np.random.default_rng(1).normal(size=(1_500, 8)).astype(np.float32)
+def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
+    random = np.random.default_rng(1)
+    vectors = random.normal(size=(1_500, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    tried = try_threshold(vectors)
-    assert tried["documents"] == 1_500
-    assert 0.005 < tried["fresh_pairs"] < 0.02
-    assert 0.005 < tried["unseen_documents"] < 0.02
-    assert tried["fresh_pairs"] != 0.01
-    record = {
-        "results": {
-            "calibration_error": measure({"papers": drawn(300, shift=0.0, seed=1)}),
-            "false_positives": {"papers": tried},
-        }
+    words = rows_of_texts(
+        " ".join(f"w{n}" for n in row) for row in random.integers(99, size=(1_500, 9))
+    )
+    channels = Channels(vectors, words, FusionRule(0.5))
+    tried = try_thresholds(channels, measure_modes(channels, SilentObserver(), seed=SEED))
+    assert set(tried) == {"semantic", "lexical", "hybrid"}
+    for one in tried.values():
+        assert one["documents"] == 1_500
+        assert 0.005 < one["fresh_pairs"] < 0.02
+        assert 0.005 < one["unseen_documents"] < 0.02
+        assert one["fresh_pairs"] != 0.01
+    errors = measure({"papers": drawn(300, shift=0.0, seed=1)})
+    results = {
+        mode: {"calibration_error": errors, "false_positives": {"papers": one}}
+        for mode, one in tried.items()
     }
-    shown = table(record)
-    assert f"{tried['fresh_pairs']:.2%}" in shown
-    assert shown.count("papers") == 3
+    shown = table({"results": results})
+    assert f"{tried['hybrid']['fresh_pairs']:.2%}" in shown
+    assert shown.count("papers") == 9
+    assert all(shown.count(f"| {mode}") > 3 for mode in tried)

@@ -1,7 +1,5 @@
 """What every exported encoder must keep, in every precision (R14)."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,16 +12,18 @@ from encoder.tokenizer import BlockTokenizer
 ENCODERS = [
     *("tiny-fp32", "tiny-fp16", "tiny-int8"),
     *("terms-fp32", "terms-fp16", "terms-int8"),
+    *("colde-fp32", "colde-fp16", "colde-int8"),
     "shipped-int8",
 ]
 TEXTS = [*GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
-def encoder(request: pytest.FixtureRequest, tiny_checkpoint: Path, tiny_terms: Path) -> OnnxEncoder:
+def encoder(request: pytest.FixtureRequest) -> OnnxEncoder:
     name, precision = request.param.split("-")
-    directories = {"tiny": tiny_checkpoint, "terms": tiny_terms, "shipped": DEFAULT_CHECKPOINT}
-    return OnnxEncoder(load_checkpoint(directories[name]), precision=precision, threads=2)
+    fixtures = {"tiny": "tiny_checkpoint", "terms": "tiny_terms", "colde": "tiny_colde"}
+    directory = request.getfixturevalue(fixtures[name]) if name in fixtures else DEFAULT_CHECKPOINT
+    return OnnxEncoder(load_checkpoint(directory), precision=precision, threads=2)
 
 
 @pytest.fixture(scope="module")

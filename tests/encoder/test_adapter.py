@@ -12,7 +12,6 @@ from encoder.adapter import (
     FORMAT,
     Adapter,
     adapter_vocabulary,
-    count_words,
     format_adapter,
     open_adaptation,
     parse_adapter,
@@ -21,7 +20,7 @@ from encoder.adapter import (
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.terms import Terms, quantise_term_table
+from encoder.terms import Terms, count_words, quantise_term_table
 from encoder.tokenizer import BlockTokenizer
 
 

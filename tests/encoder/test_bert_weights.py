@@ -15,7 +15,7 @@ from encoder.models.bert_weights import (
     find_bert,
     load_bert_into,
     read_bert_config,
-    smith_sizes_of_bert,
+    sizes_of_bert,
 )
 from encoder.models.smith import BlockEncoder, SmithConfig
 
@@ -24,7 +24,7 @@ erf = np.vectorize(math.erf)
 
 
 def config_for(folder: Path, **changes: object) -> SmithConfig:
-    sizes = smith_sizes_of_bert(read_bert_config(folder))
+    sizes = sizes_of_bert(read_bert_config(folder))
     fields = {"block_length": 16, "sentence_layers": 2, "pooling": "mean"} | sizes | changes
     return SmithConfig(**fields)
 

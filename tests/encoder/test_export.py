@@ -20,11 +20,12 @@ from encoder.tokenizer import BlockTokenizer
 RECIPES = Path(__file__).parents[2] / "encoder" / "recipes"
 
 
+@pytest.mark.parametrize("fixture", ["tiny_checkpoint", "tiny_colde"])
 @pytest.mark.parametrize(("blocks", "tokens"), [(1, 1), (1, 14), (5, 7), (33, 3)])
 def test_graphs_compute_what_the_model_computes(
-    tiny_checkpoint: Path, blocks: int, tokens: int
+    fixture: str, request: pytest.FixtureRequest, blocks: int, tokens: int
 ) -> None:
-    checkpoint = load_checkpoint(tiny_checkpoint)
+    checkpoint = load_checkpoint(request.getfixturevalue(fixture))
     model = load_model(checkpoint)
     rng = np.random.default_rng(blocks)
     rows = rng.integers(1_000, 20_000, (blocks, tokens))
@@ -48,11 +49,11 @@ def test_graphs_with_a_term_channel_compute_what_the_model_computes(tiny_terms: 
     encoder = OnnxEncoder(checkpoint, precision="fp32")
     vectors = encoder.encode_blocks(document.blocks)
     features = torch.from_numpy(channel.features(document.blocks))[None]
-    assert features.shape == (1, 16)
+    assert features.shape == (1, 16 + 8)
     with torch.no_grad():
         mask = torch.ones(1, len(vectors), dtype=torch.int64)
         expected = model.document_encoder(torch.from_numpy(vectors)[None], mask, features)[0]
-    assert expected.shape == (48,)
+    assert expected.shape == (56,)
     found = encoder.encode_document(document.blocks, vectors)
     assert np.abs(found - expected.numpy()).max() <= 1e-4
     for precision in ("fp16", "int8"):
@@ -66,7 +67,7 @@ def test_a_golden_batch_keeps_the_term_features(tiny_terms: Path, tiny_checkpoin
     with_channel, without = (
         read_golden_batch(load_checkpoint(directory)) for directory in (tiny_terms, tiny_checkpoint)
     )
-    assert with_channel.term_features.shape == (len(with_channel.sizes), 16)
+    assert with_channel.term_features.shape == (len(with_channel.sizes), 16 + 8)
     assert without.term_features.shape == (len(without.sizes), 0)
     assert with_channel.document_vectors.shape[1] == 48
 

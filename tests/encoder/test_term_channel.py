@@ -37,10 +37,13 @@ def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: 
     blocks = blocks_of(checkpoint, "The Danube flows east to the sea. Trees feed on light. " * 2)
     assert len(blocks) > 1
     features = channel.features(blocks)
-    assert features.shape == (checkpoint.model["term_features"],)
+    width = checkpoint.model["term_features"]
+    assert features.shape == (width + checkpoint.model["sketch_dimension"],)
     assert np.array_equal(features, channel.features(blocks[::-1]))
     assert not np.allclose(features, channel.features(blocks[:1]))
-    assert np.array_equal(features, channel.table.features(channel.vocabulary.count(blocks)))
+    known = channel.table.features(channel.vocabulary.count(blocks))
+    assert np.array_equal(features[:width], known)
+    assert np.array_equal(features[width:], channel.sketch.features(blocks))
 
 
 def test_words_decide_over_document_vectors_beside_blocks(tiny_terms: Path) -> None:
@@ -48,11 +51,12 @@ def test_words_decide_over_document_vectors_beside_blocks(tiny_terms: Path) -> N
     encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1)
     here, there = (blocks_of(checkpoint, text) for text in ("Rivers of Spain.", "A brass engine."))
     vectors = encoder.encode_blocks(here[:1])
-    width = checkpoint.model["term_dimension"]
+    known = checkpoint.model["term_dimension"]
+    words = slice(known, -checkpoint.model["sketch_dimension"])
     own, others = (encoder.encode_document(blocks, vectors) for blocks in (here, there))
     assert np.isclose(np.linalg.norm(own), 1, atol=1e-5)
-    assert np.allclose(own[width:], others[width:], atol=1e-6)
-    assert not np.allclose(own[:width], others[:width], atol=1e-2)
+    assert np.allclose(own[words], others[words], atol=1e-6)
+    assert not np.allclose(own[:known], others[:known], atol=1e-2)
 
 
 def test_a_changed_table_is_refused(copied: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.adapter import adapter_vocabulary, count_words
+from encoder.adapter import adapter_vocabulary
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.terms import Terms
+from encoder.terms import Terms, count_words
 from encoder.tokenizer import BlockTokenizer
 from index import adapt
 from index.adapt import MIN_DOCUMENTS, WEIGHT, count_corpus, fit_adapter, in_sample

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ from index.batches import (
     Source,
     draw_documents,
     draw_halves,
-    draw_labels,
     draw_links,
     draw_neighbours,
     draw_pairs,
@@ -21,6 +21,7 @@ from index.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
 from index.leaks import TRAIN
 from index.neighbours import find_neighbours
+from index.section_draws import draw_labels, draw_sections, matching_pairs
 from index.training_data import read_training_data
 from index.training_files import find_corpus_files
 
@@ -185,6 +186,40 @@ def test_groups_are_linked_within_and_not_between(sources: list[Source]) -> None
             for other, others in groups.items():
                 if other != label:
                     assert not others & set(corpus.linked(first).tolist())
+
+
+def test_pairs_can_say_what_belongs_together(sources: list[Source]) -> None:
+    linked = [matching_pairs(source.corpus) for source in sources]
+    assert not len(linked[1](0))
+    for seed in SEEDS:
+        drawn = draw_labels(sources[:1], 8, np.random.default_rng(seed), 1, linked[:1])
+        rows = [row_of(part) for part in drawn.documents]
+        assert drawn.labels.tolist() == [n // 2 for n in range(len(rows))]
+        for first, second in zip(rows[::2], rows[1::2], strict=True):
+            assert abs(first - second) == 1
+            assert min(first, second) % 2 == 1  # the pairs that match
+            assert second in linked[0](first)
+        assert all(part.sections == 1 for part in drawn.documents)
+
+
+def test_sections_are_documents_cut_and_need_no_label(sources: list[Source]) -> None:
+    own = replace(sources[1], section_starts={row: np.array([2]) for row in range(DOCUMENTS)})
+    for seed in SEEDS:
+        drawn = draw_sections([own], 9, 3, np.random.default_rng(seed))
+        require_training_rows(sources, drawn.documents)
+        assert 9 <= len(drawn.documents) <= 11
+        by_label: dict[int, list[Part]] = {}
+        for part, label in zip(drawn.documents, drawn.labels.tolist(), strict=True):
+            by_label.setdefault(label, []).append(part)
+        for parts in by_label.values():
+            assert len({part.row for part in parts}) == 1
+            blocks = own.blocks(parts[0].row)
+            assert np.concatenate([p.places for p in parts]).tolist() == list(range(blocks))
+            assert [(p.section, p.sections) for p in parts] == [
+                (number, len(parts)) for number in range(len(parts))
+            ]
+            if blocks > 2:  # cut where its own section begins
+                assert [int(part.places[0]) for part in parts] == [0, 2]
 
 
 def test_documents_of_all_corpora_none_twice(sources: list[Source]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,28 @@ from index.corpus_calibration import (
     write_corpus_calibration,
 )
 from index.errors import CorpusError, StoreError
+from index.fusion import FusionRule
+from index.observer import SilentObserver
 from index.random_pairs import measure_random_pairs
 
 FINGERPRINT = "a" * 64
+RULE = FusionRule(0.5)
 
 
 @pytest.fixture
 def calibration(vectors: Callable[..., Any]) -> CorpusCalibration:
     return CorpusCalibration(
-        FINGERPRINT, {"semantic": measure_random_pairs(vectors(120, seed=1), seed=5)}
+        FINGERPRINT, {"semantic": measure_random_pairs(vectors(120, seed=1), seed=5)}, 0.5
     )
 
 
 def test_a_directory_without_one_has_none(tmp_path: Path) -> None:
-    assert read_corpus_calibration(tmp_path, FINGERPRINT) is None
+    assert read_corpus_calibration(tmp_path, FINGERPRINT, RULE) is None
 
 
 def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration) -> None:
     write_corpus_calibration(tmp_path, calibration)
-    read = read_corpus_calibration(tmp_path, FINGERPRINT)
+    read = read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
     assert read == calibration
     assert read.version == calibration.version
     assert [path.name for path in tmp_path.iterdir()] == [CALIBRATION_FILE]
@@ -45,7 +49,7 @@ def test_one_of_another_checkpoint_is_refused(
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)
     with pytest.raises(StoreError, match="was made with checkpoint aaaaaaaaaaaa, not with bbbb"):
-        read_corpus_calibration(tmp_path, "b" * 64)
+        read_corpus_calibration(tmp_path, "b" * 64, RULE)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,8 @@ def test_one_of_another_checkpoint_is_refused(
         lambda content: {**content, "format": 9},
         lambda content: {**content, "kinds": {"semantic": {}}},
         lambda content: {**content, "version": "0"},
+        lambda content: {**content, "lexical_weight": 1.5},
+        lambda content: {**content, "lexical_weight": "much"},
         lambda content: [content],
     ],
 )
@@ -64,7 +70,7 @@ def test_a_damaged_one_is_refused(
     path = tmp_path / CALIBRATION_FILE
     path.write_text(json.dumps(damage(json.loads(path.read_text()))))
     with pytest.raises(StoreError, match=r"calibration\.json: "):
-        read_corpus_calibration(tmp_path, FINGERPRINT)
+        read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
 @pytest.mark.parametrize(
@@ -87,24 +93,44 @@ def test_a_distribution_that_is_none_is_refused(
     content["kinds"]["semantic"].update(change)
     path.write_text(json.dumps(content))
     with pytest.raises(StoreError, match="is no calibration"):
-        read_corpus_calibration(tmp_path, FINGERPRINT)
+        read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
 def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / CALIBRATION_FILE).mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
-        read_corpus_calibration(tmp_path, FINGERPRINT)
+        read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
-def test_the_vectors_of_a_store_are_measured(
+def test_one_of_another_fusion_rule_is_refused(
+    tmp_path: Path, calibration: CorpusCalibration
+) -> None:
+    write_corpus_calibration(tmp_path, calibration)
+    with pytest.raises(StoreError, match=r"weight of the lexical score of 0\.5, not of 0\.4"):
+        read_corpus_calibration(tmp_path, FINGERPRINT, FusionRule(0.4))
+    without = replace(calibration, lexical_weight=None)  # vectors alone were measured
+    write_corpus_calibration(tmp_path, without)
+    assert read_corpus_calibration(tmp_path, FINGERPRINT, FusionRule(0.4)) == without
+
+
+def test_a_store_is_measured_in_every_mode(
     open_store: Any, entry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
-    store.put([entry(str(number), f"text {number}") for number in range(130)])
+    texts = [f"text {number % 7} of {number % 11} and {number % 13}" for number in range(130)]
+    store.put([entry(str(number), text) for number, text in enumerate(texts)])
     _, stored = store.vectors(store.changes_since(0).added)
-    assert measure_store(store, seed=2) == measure_random_pairs(stored, seed=2)
+    measured = measure_store(store, RULE, SilentObserver(), seed=2)
+    assert set(measured) == {"semantic", "lexical", "hybrid"}
+    assert measured["semantic"] == measure_random_pairs(stored, seed=2)
+    assert measured["lexical"].scores[0] == 0.0
+    alone = measure_store(store, FusionRule(1.0), SilentObserver(), seed=2)
+    assert alone["hybrid"] == measured["lexical"]
+    vectors = measure_store(store, FusionRule(0.0), SilentObserver(), seed=2)
+    assert vectors["hybrid"].scores == pytest.approx(measured["semantic"].scores, abs=2e-6)
     monkeypatch.setattr(corpus_calibration, "MAX_DOCUMENTS", 110)
-    assert measure_store(store, seed=2).documents == 110
+    few = measure_store(store, RULE, SilentObserver(), seed=2)
+    assert {one.documents for one in few.values()} == {110}
     store.delete([str(number) for number in range(129)])
     with pytest.raises(CorpusError, match="1 documents are too few"):
-        measure_store(store)
+        measure_store(store, RULE, SilentObserver())

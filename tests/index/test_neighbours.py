@@ -6,7 +6,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from index.errors import CorpusError
 from index.lexical_anchors import tfidf_matrix
-from index.neighbours import find_neighbours
+from index.neighbours import find_neighbours, without_neighbours
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 
@@ -48,3 +48,9 @@ def test_texts_without_a_word_in_common(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no word"):
         find_neighbours(tmp_path / "n", ["river", "stone"])
     assert not (tmp_path / "n").exists()
+
+
+def test_texts_that_nobody_looked_at_share_nothing() -> None:
+    nothing = without_neighbours(3)
+    assert nothing.nearest.shape == (3, 0)
+    assert not nothing.between([0, 2]).any()

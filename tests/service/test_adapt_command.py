@@ -105,7 +105,7 @@ def test_index_match_and_calibrate(
     assert "0 encoded" in kept.err
     assert longmatch("calibrate").status == 0
     calibration = json.loads((tmp_path / "data" / CALIBRATION_FILE).read_text())
-    assert set(calibration["kinds"]) == {"adapted"}
+    assert set(calibration["kinds"]) == {"adapted", "lexical", "adapted hybrid"}
     adapter = read_corpus_adapter(tmp_path / "data", load_checkpoint(tiny_checkpoint))
     assert adapter is not None
     assert calibration["fingerprint"] == adapter.fingerprint
@@ -168,7 +168,7 @@ def test_evaluate_measures_the_adapted_vectors_beside(
     values = {name: system["nDCG@10"]["value"] for name, system in systems.items()}
     assert values["adapted"] > values["semantic"] + 0.2
     without = longmatch("evaluate", corpus, qrels, "--json")
-    assert set(json.loads(without.out)["retrieval"]["systems"]) == {"semantic"}
+    assert set(json.loads(without.out)["retrieval"]["systems"]) == {"semantic", "lexical", "hybrid"}
     chosen = longmatch("evaluate", corpus, qrels, "--adapt", "--reference", "adapted", "--json")
     assert json.loads(chosen.out)["retrieval"]["reference"] == "adapted"
 

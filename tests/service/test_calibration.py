@@ -31,7 +31,8 @@ from index.random_pairs import RandomPairs, Threshold
 from service.calibration import Bounds, Judge, judge_scores, open_judge, served_kinds
 from service.engine import open_engine
 from service.errors import InvalidInputError
-from service.matching import match
+from service.first_stage import Search
+from service.matching import Wanted, match
 from service.sources import StoredQuery
 
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
@@ -46,11 +47,11 @@ TABLE = RandomPairs(
 
 
 def of_checkpoint(fingerprint: str = "f") -> Calibration:
-    return Calibration(fingerprint, {"semantic": MAPS})
+    return Calibration(fingerprint, {"semantic": MAPS, "hybrid": MAPS})
 
 
 def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
-    return CorpusCalibration(fingerprint, {"semantic": TABLE})
+    return CorpusCalibration(fingerprint, {"semantic": TABLE, "hybrid": TABLE})
 
 
 NOTHING = Judge(None, None, None)
@@ -95,10 +96,11 @@ def test_a_measured_corpus_without_maps_has_rates_only() -> None:
 
 
 def test_another_kind_of_score_is_not_judged_by_this_one() -> None:
-    (worth,) = judge_scores(BY_RATE, "hybrid", [0.5])
+    (worth,) = judge_scores(BY_RATE, "lexical", [0.5])
     assert (worth.probability, worth.false_positive_rate) == (None, None)
-    assert served_kinds(NOTHING) == {"semantic": (None, None)}
-    assert served_kinds(BY_RATE) == {"semantic": (MAPS.by_false_positive_rate, TABLE)}
+    nothing, known = (None, None), (MAPS.by_false_positive_rate, TABLE)
+    assert served_kinds(NOTHING) == dict.fromkeys(("semantic", "lexical", "hybrid"), nothing)
+    assert served_kinds(BY_RATE) == {"semantic": known, "lexical": nothing, "hybrid": known}
 
 
 def with_judge(client: Any, judge: Judge) -> Any:
@@ -159,7 +161,11 @@ def test_a_bound_that_cannot_be_kept_is_refused(
     bounds = Bounds(**{field: 0.5})
     engine = client.app.state.engine
     with pytest.raises(InvalidInputError, match=f"#/{field}: "):
-        asyncio.run(match(engine, [StoredQuery("#/id", "ants")], top_k=1, bounds=bounds))
+        asyncio.run(
+            match(
+                engine, [StoredQuery("#/id", "ants")], Wanted(search=Search(top_k=1, bounds=bounds))
+            )
+        )
 
 
 @pytest.mark.parametrize("field", ["min_probability", "max_false_positive_rate"])
@@ -186,14 +192,14 @@ def test_the_service_opens_both_calibrations(
         f"{of_checkpoint(checkpoint.fingerprint).version}"
         f"+{of_corpus(checkpoint.fingerprint).version}"
     )
-    assert version["kinds"] == {
-        "semantic": {
-            "method": "platt",
-            "calibration_error": 0.02,
-            "documents": 400,
-            "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
-        }
+    known = {
+        "method": "platt",
+        "calibration_error": 0.02,
+        "documents": 400,
+        "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
     }
+    unknown = {"method": None, "calibration_error": None, "documents": None, "thresholds": []}
+    assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 
 
 def test_a_damaged_calibration_stops_the_start(

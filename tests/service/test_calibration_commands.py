@@ -17,6 +17,7 @@ from index.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
 from index.data_directory import open_data_directory
 from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
+from index.fusion import FusionRule, read_fusion, write_fusion
 from index.sqlite_store import Entry
 from service.cli import main
 
@@ -53,6 +54,11 @@ def vectors_of(count: int) -> Any:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
+def text_of(row: int) -> str:
+    """Return a text; those of rows 2n and 2n + 1 share most words."""
+    return f"pair{row // 2} both{row // 2} part{row % 5} and {row % 9} of {row % 11}"
+
+
 def store_vectors(data: Path, checkpoint: Path, count: int) -> None:
     opened = load_checkpoint(checkpoint)
     directory = open_data_directory(
@@ -60,7 +66,7 @@ def store_vectors(data: Path, checkpoint: Path, count: int) -> None:
     )
     directory.store.put(
         [
-            Entry(Document(str(row), f"text {row}"), vector, Receipt(2, 2, 1, 0))
+            Entry(Document(str(row), text_of(row)), vector, Receipt(2, 2, 1, 0))
             for row, vector in enumerate(vectors_of(count))
         ]
     )
@@ -86,6 +92,14 @@ def write_corpus(folder: Path, count: int = 200) -> tuple[Path, Path]:
     return folder / "pairs.jsonl", folder / "vectors.npz"
 
 
+def texts_of(folder: Path, count: int = 200) -> Path:
+    """Write the texts of `write_corpus`."""
+    path = folder / "corpus.jsonl"
+    rows = ({"id": str(row), "text": text_of(row)} for row in range(count))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
 @pytest.fixture
 def copy(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_checkpoint, tmp_path / "copy"))
@@ -102,13 +116,18 @@ def test_calibrate_writes_and_prints_the_threshold(
     assert report["documents"] == 250
     assert report["pairs"] == 250 * 249 // 2
     assert report["threshold"]["false_positive_rate"] == 0.01
-    assert report["threshold"] in report["thresholds"]
-    read = read_corpus_calibration(data, load_checkpoint(tiny_checkpoint).fingerprint)
+    assert report["kind"] == "hybrid"
+    assert report["threshold"] in report["kinds"]["hybrid"]
+    opened = load_checkpoint(tiny_checkpoint)
+    read = read_corpus_calibration(data, opened.fingerprint, read_fusion(opened))
     assert read is not None
-    assert read.kinds["semantic"].pairs == report["pairs"]
+    assert set(read.kinds) == set(report["kinds"]) == {"semantic", "lexical", "hybrid"}
+    assert {one.pairs for one in read.kinds.values()} == {report["pairs"]}
+    assert read.lexical_weight == read_fusion(opened).lexical
     status, out, err = longmatch("calibrate", "--data", data, "--false-positive-rate", 0.03)
     assert status == 0
     assert "3 %" in out
+    assert all(kind in out for kind in ("semantic", "lexical", "hybrid"))
     assert str(data / CALIBRATION_FILE) in err
     assert "is reached by 3.0% of them" in err
 
@@ -136,7 +155,8 @@ def test_a_match_shows_the_probability(longmatch: Run, copy: Path, tmp_path: Pat
     plain = longmatch("match", file, "--data", data, "--checkpoint", copy)
     assert "unknown" in plain[1]
     pairs, vectors = write_corpus(tmp_path / "papers")
-    assert longmatch("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)[0] == 0
+    arguments = ("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
+    assert longmatch(*arguments, "--texts", texts_of(pairs.parent), "--kind", "hybrid")[0] == 0
     judged = longmatch("match", file, "--data", data, "--checkpoint", copy, "--json")
     answer = json.loads(judged[1])
     calibration = read_calibration(load_checkpoint(copy))
@@ -182,7 +202,7 @@ def test_fit_calibration_encodes_a_corpus(longmatch: Run, copy: Path, tmp_path: 
         "fit-calibration", copy, "--pairs", pairs, "--corpus", corpus, "--json"
     )
     assert status == 0
-    assert json.loads(out)["fitted_on"][0]["pairs"] == 76
+    assert json.loads(out)["kinds"]["semantic"]["fitted_on"][0]["pairs"] == 76
 
 
 def test_an_old_calibration_of_other_weights_is_replaced(
@@ -240,3 +260,52 @@ def test_adapted_vectors_have_a_calibration_of_their_own(
     status, _, err = longmatch(*arguments, tmp_path, "--kind", "adapted")
     assert status == 2
     assert "takes vectors of `embed --adapt`" in " ".join(err.split())
+
+
+def test_several_kinds_are_fitted_in_one_call(longmatch: Run, copy: Path, tmp_path: Path) -> None:
+    pairs, vectors = write_corpus(tmp_path / "corpus")
+    arguments = ("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
+    words = ("--texts", texts_of(tmp_path / "corpus"), "--json")
+    kinds = ("--kind", "semantic", "--kind", "lexical", "--kind", "hybrid")
+    status, out, err = longmatch(*arguments, *words, *kinds)
+    assert status == 0, err
+    assert set(json.loads(out)["kinds"]) == {"semantic", "lexical", "hybrid"}
+    assert longmatch(*arguments, *words, "--kind", "adapted", "--kind", "adapted hybrid")[0] == 0
+    checkpoint = load_checkpoint(copy)
+    calibration = read_calibration(checkpoint)
+    assert calibration is not None
+    five = {"semantic", "lexical", "hybrid", "adapted", "adapted hybrid"}
+    assert set(calibration.kinds) == five
+    assert calibration.kinds["hybrid"] != calibration.kinds["semantic"]
+    write_fusion(checkpoint, read_fusion(checkpoint))  # the same rule: its calibrations hold
+    assert read_calibration(load_checkpoint(copy)) == calibration
+    write_fusion(load_checkpoint(copy), FusionRule(0.25))
+    kept = read_calibration(load_checkpoint(copy))
+    assert kept is not None
+    assert set(kept.kinds) == {"semantic", "lexical", "adapted"}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("hybrid",), "need the --texts of each --corpus"),
+        (("lexical",), "need the --texts of each --corpus"),
+        (("semantic", "adapted"), "fit them one by one"),
+        (("hybrid", "adapted hybrid"), "fit them one by one"),
+        (("fuzzy",), "one of semantic, lexical, hybrid, adapted, adapted hybrid"),
+    ],
+)
+def test_kinds_that_cannot_be_fitted_are_refused(
+    longmatch: Run, copy: Path, tmp_path: Path, kinds: tuple[str, ...], said: str
+) -> None:
+    pairs, vectors = write_corpus(tmp_path / "corpus")
+    arguments: list[object] = ["fit-calibration", copy, "--pairs", pairs, "--corpus", vectors]
+    for kind in kinds:
+        arguments += ["--kind", kind]
+    status, _, err = longmatch(*arguments)
+    assert status == 2
+    assert said in " ".join(err.replace("│", " ").split())
+    texts = texts_of(tmp_path / "corpus")
+    status, _, err = longmatch(*arguments[:6], "--texts", texts, "--texts", texts)
+    assert status == 2
+    assert "2 --texts for 1 --corpus" in err

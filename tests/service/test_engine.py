@@ -16,8 +16,9 @@ from index.errors import DataDirectoryInUseError, FingerprintMismatchError
 from service.encoding import PointedText
 from service.engine import Engine, close_engine, is_ready, open_engine
 from service.errors import SettingsError, ShuttingDownError
+from service.first_stage import Search
 from service.indexing import index_documents
-from service.matching import match
+from service.matching import Wanted, match
 from service.settings import Settings
 
 MakeSettings = Callable[..., Settings]
@@ -29,7 +30,9 @@ def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> N
     close_engine(engine)
     assert not is_ready(engine)
     with pytest.raises(ShuttingDownError):
-        asyncio.run(match(engine, [PointedText("#/text", "too late")], top_k=1))
+        asyncio.run(
+            match(engine, [PointedText("#/text", "too late")], Wanted(search=Search(top_k=1)))
+        )
 
 
 def test_what_was_stored_is_there_after_a_restart(make_settings: MakeSettings) -> None:
@@ -37,7 +40,9 @@ def test_what_was_stored_is_there_after_a_restart(make_settings: MakeSettings) -
     asyncio.run(index_documents(first, [Document("a", "Kept for good."), Document("b", "Too.")]))
     close_engine(first)
     second = open_engine(make_settings())
-    (found,) = asyncio.run(match(second, [PointedText("#/text", "Kept for good.")], top_k=1))
+    (found,) = asyncio.run(
+        match(second, [PointedText("#/text", "Kept for good.")], Wanted(search=Search(top_k=1)))
+    )
     documents = second.metrics.registry.get_sample_value("longmatch_index_documents")
     close_engine(second)
     assert [one.id for one in found.matches] == ["a"]

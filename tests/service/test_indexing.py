@@ -19,13 +19,14 @@ from service.errors import (
     InvalidInputError,
     RequestTooLargeError,
 )
+from service.first_stage import Search
 from service.indexing import (
     IndexedDocuments,
     delete_document,
     find_document,
     index_documents,
 )
-from service.matching import match
+from service.matching import Wanted, match
 from service.metrics import create_metrics
 from service.scheduler import EncodeScheduler
 from service.sources import StoredQuery
@@ -36,7 +37,9 @@ def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
 
 
 def best(engine: Engine, text: str) -> tuple[str, float]:
-    (found,) = asyncio.run(match(engine, [PointedText("#/text", text)], top_k=1))
+    (found,) = asyncio.run(
+        match(engine, [PointedText("#/text", text)], Wanted(search=Search(top_k=1)))
+    )
     return found.matches[0].id, found.matches[0].score
 
 
@@ -156,7 +159,7 @@ def test_a_deleted_document_is_gone_for_good(engine: Engine) -> None:
     for work in (
         delete_document(engine, "a"),
         find_document(engine, "a"),
-        match(engine, [StoredQuery("#/id", "a")], top_k=1),
+        match(engine, [StoredQuery("#/id", "a")], Wanted(search=Search(top_k=1))),
     ):
         with pytest.raises(DocumentNotFoundError, match="'a'"):
             asyncio.run(work)

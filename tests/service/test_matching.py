@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from index.document import Document
-from service.calibration import Bounds
+from service.calibration import NO_BOUNDS, Bounds
 from service.encoding import PointedText
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, InvalidInputError, OverloadedError
+from service.first_stage import Matches, Search
 from service.indexing import index_documents
-from service.matching import Matches, match
+from service.matching import Wanted, match
 from service.sources import Query, StoredQuery
 
 
@@ -24,8 +25,11 @@ def stored(document_id: str) -> StoredQuery:
     return StoredQuery("#/id", document_id)
 
 
-def ask(engine: Engine, *queries: Query, top_k: int = 10, **more: Any) -> list[Matches]:
-    return asyncio.run(match(engine, queries, top_k=top_k, **more))
+def ask(
+    engine: Engine, *queries: Query, top_k: int = 10, bounds: Bounds = NO_BOUNDS, **more: Any
+) -> list[Matches]:
+    wanted = Wanted(search=Search(top_k=top_k, bounds=bounds), **more)
+    return asyncio.run(match(engine, queries, wanted))
 
 
 def store(engine: Engine, documents: dict[str, str]) -> None:

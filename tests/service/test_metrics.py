@@ -14,6 +14,8 @@ EXPECTED = {
     "longmatch_encoded_tokens": ("counter", set()),
     "longmatch_encoded_blocks": ("counter", set()),
     "longmatch_cancelled": ("counter", set()),
+    "longmatch_reranked_pairs": ("counter", set()),
+    "longmatch_rerank_out_of_time": ("counter", set()),
     "longmatch_index_documents": ("gauge", set()),
     "longmatch_index_generation": ("gauge", set()),
     "longmatch_index_lists": ("gauge", set()),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from encoder.models.colde import Colde, ColdeConfig
 from encoder.models.smith import Smith, SmithConfig
 from encoder.training.batch import DocumentArrays
 
@@ -42,6 +43,37 @@ def tiny_model() -> Callable[..., Smith]:
                 dropout=dropout,
             )
         )
+
+    return make
+
+
+@pytest.fixture
+def tiny_colde_model() -> Callable[..., Colde]:
+    """Make a CoLDE with random weights, the same in every call."""
+
+    def make(dropout: float = 0.0) -> Colde:
+        torch.manual_seed(5)
+        model = Colde(
+            ColdeConfig(
+                vocabulary_size=50,
+                block_length=8,
+                max_blocks=8,
+                max_sections=3,
+                hidden_size=16,
+                intermediate_size=32,
+                attention_heads=2,
+                sentence_layers=2,
+                chunk_heads=2,
+                lstm_size=12,
+                dimension=12,
+                pooling="mean",
+                dropout=dropout,
+            )
+        )
+        with torch.no_grad():  # away from where sections and chunks are all alike
+            for parameter in model.document_encoder.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        return model
 
     return make
 

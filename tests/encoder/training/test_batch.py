@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from encoder.models.colde import Colde
 from encoder.models.smith import Smith
 from encoder.training.batch import DocumentArrays, block_vectors, collate, encode, split
 
@@ -84,3 +85,47 @@ def test_term_features_go_with_their_documents() -> None:
 def test_what_is_no_batch_is_refused(wrong: list[DocumentArrays]) -> None:
     with pytest.raises(ValueError, match="a batch takes"):
         collate(wrong)
+
+
+def sectioned(documents: list[DocumentArrays], *sizes: int) -> list[DocumentArrays]:
+    """Name rows as the sections of documents of so many sections each."""
+    numbers = [(number, size) for size in sizes for number in range(size)]
+    return [
+        replace(document, section=number, sections=size)
+        for document, (number, size) in zip(documents, numbers, strict=True)
+    ]
+
+
+def test_each_section_knows_its_successor(documents: list[DocumentArrays]) -> None:
+    assert collate(documents).sections is None
+    sections = collate(sectioned(documents, 2, 1, 3, 1, 2)).sections
+    assert sections is not None
+    assert sections.numbers.tolist() == [0, 1, 0, 0, 1, 2, 0, 0, 1]
+    assert sections.successors.tolist() == [1, 0, 2, 4, 5, 3, 6, 8, 7]
+
+
+def test_sections_of_a_document_stay_in_one_chunk(
+    tiny_colde_model: Callable[[], Colde], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_colde_model().eval()
+    batch = collate(sectioned(documents, 2, 1, 3, 1, 2))
+    chunks = split(batch, 2)
+    assert [len(chunk) for chunk in chunks] == [2, 1, 3, 1, 2]
+    assert [len(chunk) for chunk in split(batch, 4)] == [3, 4, 2]
+    with torch.no_grad():
+        whole = encode(model, batch)
+        parts = torch.cat([encode(model, chunk) for chunk in chunks])
+        alone = encode(model, collate(documents))
+    assert torch.allclose(whole, parts, atol=1e-6)
+    # Only a document that is not cut has the same vector without its sections.
+    same = [torch.allclose(a, b, atol=1e-5) for a, b in zip(whole, alone, strict=True)]
+    assert same == [False, False, True, False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("order", [[1, 0], [0], [0, 0]])
+def test_sections_that_do_not_follow_one_another_are_refused(
+    order: list[int], documents: list[DocumentArrays]
+) -> None:
+    rows = [replace(documents[row], section=row, sections=2) for row in order]
+    with pytest.raises(ValueError, match="sections"):
+        collate(rows)

@@ -7,7 +7,7 @@ import torch
 from encoder.archive_key import archive_key
 from encoder.block_archive import BlockArchiveWriter, read_block_archive
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.create import load_model
+from encoder.create import load_model, model_config
 from encoder.drawn import (
     Drawn,
     DrawnCandidates,
@@ -22,8 +22,9 @@ from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
-from encoder.training.batch import DocumentBatch
+from encoder.training.batch import DocumentBatch, encode
 from encoder.training.drawing import Reader, encode_parts, new_objective
+from encoder.training.errors import TrainingRecipeError
 from encoder.training.objectives import VectorTask, step_generator
 from encoder.training.output import read_vocabulary, write_trained
 from encoder.training.recipe_file import parse_training_recipe
@@ -78,10 +79,16 @@ def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoi
 
 PARTS = (Part(0, 0), Part(0, 1))
 ALL = (*PARTS, Part(0, 2))
+CUT = tuple(
+    Part(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
+    for row in (0, 1)
+    for number in (0, 1)
+)
 DRAWN: dict[str, Drawn] = {
     "pairs": DrawnPairs(PARTS, PARTS[::-1], np.array([True, False])),
     "links": DrawnCandidates(PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
     "supcon": DrawnLabels(ALL, np.array([0, 0, 1])),
+    "sections": DrawnLabels(CUT, np.array([0, 0, 1, 1])),
     "distil": DrawnRelations(ALL, np.eye(3, dtype=np.float32)),
     "sp": DrawnDocuments(ALL),
     "wp": DrawnDocuments(ALL),
@@ -151,3 +158,33 @@ def test_a_trained_model_is_a_checkpoint(
     (checkpoint_copy := tmp_path / "bad").mkdir()
     with pytest.raises(CheckpointError, match="cannot be read"):
         load_checkpoint(checkpoint_copy)
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        ({"kind": "sp"}, "masked sentence blocks need SMITH"),
+        ({"kind": "sections", "parts": 4}, "parts is above the 3 sections"),
+    ],
+)
+def test_what_colde_cannot_learn_is_said(
+    objective: dict[str, object], message: str, tiny_colde: Path, reader: Reader
+) -> None:
+    checkpoint = load_checkpoint(tiny_colde)
+    table = {"name": "r", "steps": 1, "documents": 3, "objective": [objective]}
+    recipe = parse_training_recipe(table).objectives[0]
+    vocabulary, config = read_vocabulary(checkpoint), model_config(checkpoint)
+    with pytest.raises(TrainingRecipeError, match=message):
+        new_objective(recipe, lambda _: DRAWN["sections"], reader, config, vocabulary, 0)
+
+
+def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> None:
+    batch = reader.batch(CUT, None)
+    assert batch.sections is not None
+    assert batch.sections.successors.tolist() == [1, 0, 3, 2]
+    model = load_model(load_checkpoint(tiny_colde))
+    with torch.no_grad():
+        cut = encode(model, batch)
+    alone = encode_parts(model, reader, [Part(0, 0, np.array([0, 1]))])
+    assert cut.shape == (4, 32)
+    assert np.abs(cut[0].numpy() - alone[0]).max() > 1e-4  # the other section is seen

@@ -167,7 +167,7 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
         (SMALL + 'temperature = "warm"', "objective 1: temperature must be a number"),
         (SMALL + "weight = -1", "objective 1: weight must be at least 0"),
         (SMALL + "weight = 0", "every objective has weight 0"),
-        (SMALL + "teacher = 1", "objective 1: unknown field teacher; supcon knows temperature"),
+        (SMALL + "teacher = 1", "objective 1: unknown field teacher; supcon knows groups, parts"),
         (SMALL + '[[objective]]\nkind = "supcon"', "two objectives have one name"),
         (SMALL.replace("supcon", "wp"), 'objective "wp" trains the sentence level, which is'),
         (SMALL + '[[objective]]\nkind = "drop"\nshare = 1', "objective 2: share must be above 0"),
@@ -187,3 +187,11 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainingRecipeError, match=r"none\.toml"):
         read_training_recipe(tmp_path / "none.toml")
+
+
+def test_sections_take_another_section(tmp_path: Path) -> None:
+    (path := tmp_path / "r.toml").write_text(SMALL.replace("supcon", "sections") + "parts = 1")
+    with pytest.raises(TrainingRecipeError, match="sections: parts must be at least 2"):
+        read_training_recipe(path)
+    path.write_text(SMALL + 'parts = 1\ngroups = "pairs"')
+    assert read_training_recipe(path).objectives[0].parameters["groups"] == "pairs"

@@ -16,6 +16,7 @@ from encoder.golden_texts import GOLDEN_TEXTS
 from encoder.models.smith import Smith
 from encoder.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
+from encoder.training.errors import TrainingRecipeError
 from encoder.training.output import write_trained
 from encoder.training.recipe import TrainingRecipe
 from encoder.training.recipe_file import parse_training_recipe
@@ -116,11 +117,31 @@ def test_only_the_named_documents_of_each_corpus_are_read(
     assert (channel.table.weights[unread] == rarest).all()
 
 
+@pytest.mark.parametrize("documents", [4, 5])
+def test_a_new_channel_takes_the_place_of_the_old_where_documents_suffice(
+    tiny_terms: Path, archive: BlockArchive, tmp_path: Path, documents: int
+) -> None:
+    start = load_checkpoint(tiny_terms)
+    asked = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "sketch": 5})
+    rows = [np.arange(documents)]
+    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
+    model, own = open_model(start, asked, channel), load_model(start)
+    if documents == 4:  # as many as the span has dimensions: too few
+        assert model.config == own.config
+        return
+    assert model.config.dimension == own.config.block_part + 6 + 5
+    assert channel.features(archive.blocks(1)).shape == (4 + 8 + 5,)
+    projection = "document_encoder.projection.weight"
+    assert torch.equal(model.state_dict()[projection], own.state_dict()[projection])
+    written = write_trained(model, channel, start, tmp_path / "written", "again")
+    assert open_term_channel(written).features(archive.blocks(1)).shape == (6 + 5,)
+
+
 def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path
 ) -> None:
     start = load_checkpoint(tiny_terms)
-    asked, kept = recipe(terms=TERMS), tmp_path / "terms.npz"
+    asked, kept = recipe(), tmp_path / "terms.npz"
     channel = read_or_fit_channel(start, asked, [archive], [np.arange(5)], kept)
     assert not kept.exists()
     own = open_term_channel(start)
@@ -134,3 +155,15 @@ def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
     before = encode(load_model(start), features.tolist(), features.tolist())
     after = encode(load_model(written), written_features.tolist(), written_features.tolist())
     assert torch.allclose(before, after, atol=1e-2)
+
+
+def test_colde_takes_no_term_channel(
+    tiny_colde: Path, archive: BlockArchive, tmp_path: Path
+) -> None:
+    start, asked = load_checkpoint(tiny_colde), recipe(terms=TERMS)
+    rows = [np.arange(len(archive))]
+    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
+    with pytest.raises(TrainingRecipeError, match="a colde has no term channel"):
+        open_model(start, asked, channel)
+    plain = open_model(start, recipe(dropout=0.3), open_term_channel(start))
+    assert plain.config.dropout == 0.3

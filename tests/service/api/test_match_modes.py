@@ -42,9 +42,13 @@ def test_hybrid_mode_joins_both_scores(library: Any, texts: dict[str, str]) -> N
     assert "queen" in [term["term"] for term in found[0]["terms"]]
 
 
-def test_semantic_mode_is_the_default_and_reads_no_words(library: Any) -> None:
+def test_hybrid_mode_is_the_default(library: Any) -> None:
     found = matches(library.post("/match", json={"id": "ants"}))
-    assert found == matches(library.post("/match", json={"id": "ants", "mode": "semantic"}))
+    assert found == matches(library.post("/match", json={"id": "ants", "mode": "hybrid"}))
+
+
+def test_semantic_mode_reads_no_words(library: Any) -> None:
+    found = matches(library.post("/match", json={"id": "ants", "mode": "semantic"}))
     for one in found:
         assert (one["lexical_score"], one["terms"]) == (None, [])
         assert one["score"] == one["semantic_score"]
@@ -53,7 +57,7 @@ def test_semantic_mode_is_the_default_and_reads_no_words(library: Any) -> None:
 def test_a_text_without_an_indexed_word(library: Any) -> None:
     text = {"text": "Zyzzyva quokka!"}
     assert matches(library.post("/match", json={**text, "mode": "lexical"})) == []
-    alone = matches(library.post("/match", json=text))
+    alone = matches(library.post("/match", json={**text, "mode": "semantic"}))
     found = matches(library.post("/match", json={**text, "mode": "hybrid"}))
     assert [one["id"] for one in found] == [one["id"] for one in alone]
 

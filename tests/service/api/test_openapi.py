@@ -10,8 +10,9 @@ from index.corpus_calibration import CorpusCalibration
 from index.random_pairs import RandomPairs, Threshold
 from service.api.app import create_app
 from service.api.compare_bodies import CompareRequest
+from service.api.match_bodies import MatchRequest
 from service.api.problems import PROBLEM_TYPES
-from service.api.schemas import IndexRequest, MatchRequest
+from service.api.schemas import IndexRequest
 from service.calibration import Judge
 from service.settings import Settings
 
@@ -126,7 +127,7 @@ def measured(client: Any) -> Any:
     threshold = Threshold(0.01, 0.5, 0.4, 0.6)
     pairs = RandomPairs(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
-    judge = Judge(None, CorpusCalibration("f", {"semantic": pairs}), "1")
+    judge = Judge(None, CorpusCalibration("f", {"hybrid": pairs}), "1")
     return type(client)(create_app(engine.settings, replace(engine, judge=judge)))
 
 

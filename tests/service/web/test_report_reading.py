@@ -210,7 +210,7 @@ def test_roles_and_names_are_told(show: Show) -> None:
         ("region", "Left & lamp"),
         ("region", "Right tower"),
         ("navigation", "Passages"),
-        ("button", "Next →"),
+        ("button", "Next passage"),
     ):
         assert expected in told, expected
     assert any(role == "image" and "Cosine of each section" in name for role, name in told)

@@ -1,0 +1,275 @@
+"""CoLDE: contrastive long document encoder (the CoLDE paper, section 3).
+
+A document is cut into sections and a section into chunks; a chunk is a sentence block here. The
+chunk level reads each chunk by itself, the section level the chunk vectors of a section.
+
+Everything here is one tower of the Siamese pair. The chunkwise attention is between the sections
+of one document: "the chunk that attends the most to other text chunks in the document" (3.2).
+Nothing of the other document enters, so a document has one vector, which can be stored. The two
+documents of a pair meet in the loss alone, and in cosines of documents, sections and chunks.
+
+Where this differs from the paper:
+
+* The embeddings of section and chunk are added to the chunk vectors, where the paper adds them to
+  each token before BERT. A chunk vector then hangs on its text alone: it can be cached by content,
+  and an edit of a document costs only the chunks it changed. The embedding of the token's place
+  stays where it was.
+* A section is the mean over the states of the Bi-LSTM, where the paper does not say which states
+  it takes. The last ones would be little more than the end of a section of a thousand chunks.
+* The last section of a document attends to the first one, which the paper leaves open. A document
+  that is not cut is a section whose successor is itself: so it is encoded outside of training.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from encoder.models.block_encoder import BlockEncoder, Pooling, check_pooling
+from encoder.models.layers import attention_bias, initialise_as_bert, masked_mean
+
+Aggregate = Literal["lstm", "mean", "lstm_and_mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColdeConfig:
+    """Sizes and choices of one CoLDE encoder. The defaults are the paper's (section 4.1.2).
+
+    Attributes:
+        vocabulary_size: rows of the token embedding.
+        block_length: tokens of a chunk, special tokens included.
+        max_blocks: chunks of a section that have an embedding; of a whole document when serving.
+        max_sections: sections of a document that have an embedding.
+        hidden_size: width of the chunk level and of a chunk vector (H).
+        intermediate_size: width of the feed-forward layers.
+        attention_heads: heads of the chunk level.
+        sentence_layers: layers of the chunk level.
+        chunk_heads: heads of the chunkwise attention.
+        lstm_size: width of the Bi-LSTM's output, half of it for each direction.
+        dimension: width of a section vector and of the document vector.
+        pooling: a chunk is represented by its first token ("cls", the paper) or by the mean of its
+            tokens ("mean", what most sentence encoders were trained with).
+        aggregate: a section is read by attention and Bi-LSTM ("lstm", the paper), is the mean of
+            its chunk vectors ("mean", the paper's ablation 4.5.2), or both side by side
+            ("lstm_and_mean", which can begin as the mean).
+        dropout: share of activations dropped in training.
+        layer_norm_epsilon: BERT's.
+    """
+
+    vocabulary_size: int = 30_522
+    block_length: int = 512
+    max_blocks: int = 64
+    max_sections: int = 5
+    hidden_size: int = 768
+    intermediate_size: int = 3_072
+    attention_heads: int = 12
+    sentence_layers: int = 12
+    chunk_heads: int = 4
+    lstm_size: int = 512
+    dimension: int = 256
+    pooling: Pooling = "cls"
+    aggregate: Aggregate = "lstm"
+    dropout: float = 0.1
+    layer_norm_epsilon: float = 1e-12
+
+    term_features: ClassVar[int] = 0  # CoLDE has no term channel
+
+    def __post_init__(self) -> None:
+        check_pooling(self.pooling)
+        if self.aggregate not in get_args(Aggregate):
+            raise ValueError(f"aggregate must be one of {get_args(Aggregate)}")
+        if self.hidden_size % self.chunk_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is no multiple of {self.chunk_heads} chunk_heads"
+            )
+        if self.lstm_size % 2:
+            raise ValueError(f"lstm_size must be even, not {self.lstm_size}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Where the rows of a batch of sections belong.
+
+    Attributes:
+        numbers: [D] the number of each section in its document, from 0 on.
+        successors: [D] the row of the section that follows it in its document; of the first one
+            after the last.
+    """
+
+    numbers: Tensor
+    successors: Tensor
+
+
+class ChunkAttention(nn.Module):
+    """Multi-headed chunkwise attention (section 3.2): chunks of a section ask those of the next."""
+
+    def __init__(self, hidden_size: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(hidden_size, hidden_size)
+        self.key = nn.Linear(hidden_size, hidden_size)
+        self.value = nn.Linear(hidden_size, hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+
+    def weights(self, chunks: Tensor, successors: Tensor, mask: Tensor) -> Tensor:
+        """Say how much each chunk attends to each chunk of the successor.
+
+        Args:
+            chunks: [D, S, H] chunks of each section.
+            successors: [D, S, H] those of its successor.
+            mask: [D, S] of the successors, 1 for a chunk and 0 for padding.
+
+        Returns:
+            [D, A, S, S], every row of which sums to 1.
+        """
+        query, key = self._split(self.query(chunks)), self._split(self.key(successors))
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        return torch.softmax(scores + attention_bias(mask, scores.dtype), dim=-1)
+
+    def forward(self, chunks: Tensor, successors: Tensor, mask: Tensor) -> Tensor:
+        """Attend; as `weights`, returns [D, S, H]."""
+        context = self.weights(chunks, successors, mask) @ self._split(self.value(successors))
+        output: Tensor = self.output(context.transpose(1, 2).flatten(-2))
+        return output
+
+    def _split(self, states: Tensor) -> Tensor:
+        heads: Tensor = states.reshape(*states.shape[:2], self.heads, -1)
+        return heads.transpose(1, 2)  # [D, A, S, H/A]
+
+
+class BiLstm(nn.Module):
+    """A bidirectional LSTM whose way back begins at the last chunk, not in the padding."""
+
+    def __init__(self, input_size: int, output_size: int) -> None:
+        super().__init__()
+        self.forwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
+        self.backwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Read states [D, S, H], padding last under mask [D, S] -> [D, S, output_size]."""
+        lengths = mask.long().sum(1, keepdim=True)  # [D, 1]
+        places = torch.arange(states.shape[1], device=states.device)[None]  # [1, S]
+        turned = torch.where(
+            places < lengths, lengths - 1 - places, places
+        )  # [D, S], undoes itself
+        there = self.forwards(states)[0]
+        back = _at(self.backwards(_at(states, turned))[0], turned)
+        return torch.cat([there, back], dim=-1)
+
+
+class SectionEncoder(nn.Module):
+    """The section level: chunk vectors of a section -> its vector (sections 3.1 and 3.2)."""
+
+    def __init__(self, config: ColdeConfig) -> None:
+        super().__init__()
+        self.config = config
+        features = config.hidden_size
+        if config.aggregate != "mean":
+            self.section_embedding = nn.Embedding(config.max_sections, config.hidden_size)
+            self.chunk_embedding = nn.Embedding(config.max_blocks, config.hidden_size)
+            self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+            self.attention = ChunkAttention(config.hidden_size, config.chunk_heads)
+            self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+            self.lstm = BiLstm(config.hidden_size, config.lstm_size)
+            features = config.lstm_size + (features if config.aggregate != "lstm" else 0)
+        self.dropout = nn.Dropout(config.dropout)
+        self.projection = nn.Linear(features, config.dimension)
+
+    def embed(self, chunk_vectors: Tensor, sections: Sections | None = None) -> Tensor:
+        """Add the embeddings of section and chunk (section 3.1): [D, S, H] -> [D, S, H]."""
+        places = torch.arange(chunk_vectors.shape[1], device=chunk_vectors.device)
+        embedded = chunk_vectors + self.chunk_embedding(places)
+        if sections is None:
+            embedded = embedded + self.section_embedding.weight[0]
+        else:
+            embedded = embedded + self.section_embedding(sections.numbers)[:, None]
+        states: Tensor = self.dropout(self.embedding_norm(embedded))
+        return states
+
+    def forward(
+        self, block_vectors: Tensor, block_mask: Tensor, sections: Sections | None = None
+    ) -> Tensor:
+        """Encode sections, or documents that are not cut.
+
+        Args:
+            block_vectors: [D, S, H] chunk vectors of each section, whatever in the padding.
+            block_mask: [D, S], 1 for a chunk and 0 for padding, which comes last; no row is empty.
+            sections: where the rows belong; None for whole documents.
+
+        Returns:
+            [D, dimension] section or document vectors of unit norm.
+        """
+        parts = []
+        if self.config.aggregate != "lstm":
+            parts.append(masked_mean(block_vectors, block_mask))
+        if self.config.aggregate != "mean":
+            parts.append(self._read(block_vectors, block_mask, sections))
+        projected = self.projection(self.dropout(torch.cat(parts, dim=-1)))
+        return F.normalize(projected, dim=-1)
+
+    def _read(self, vectors: Tensor, mask: Tensor, sections: Sections | None) -> Tensor:
+        chunks = self.embed(vectors, sections)
+        followers, follower_mask = chunks, mask
+        if sections is not None:
+            followers, follower_mask = chunks[sections.successors], mask[sections.successors]
+        attended = self.dropout(self.attention(chunks, followers, follower_mask))
+        states = self.lstm(self.attention_norm(chunks + attended), mask)  # [D, S, lstm_size]
+        return masked_mean(states, mask)
+
+
+class Colde(nn.Module):
+    """One tower of the Siamese pair: both levels, end to end."""
+
+    def __init__(self, config: ColdeConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.block_encoder = BlockEncoder(config)
+        self.document_encoder = SectionEncoder(config)
+        self.apply(initialise_as_bert)
+        if config.aggregate != "mean":
+            # A chunk or section that training never sees adds nothing, however long the document.
+            nn.init.zeros_(self.document_encoder.section_embedding.weight)
+            nn.init.zeros_(self.document_encoder.chunk_embedding.weight)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, sections: Sections | None = None
+    ) -> Tensor:
+        """Encode sections, or documents that are not cut, from their tokens.
+
+        Args:
+            input_ids: [D, S, T] token ids, special tokens included.
+            attention_mask: [D, S, T]; a chunk without a single token is padding.
+            sections: as in `SectionEncoder.forward`.
+
+        Returns:
+            [D, dimension] vectors of unit norm.
+        """
+        documents, blocks, _ = input_ids.shape
+        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
+        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
+        result: Tensor = self.document_encoder(vectors, attention_mask.amax(-1), sections)
+        return result
+
+
+def begin_as_mean(encoder: SectionEncoder) -> None:
+    """Set the section level so that its output is the normalised mean of the chunk vectors.
+
+    Raises:
+        ValueError: the aggregate has no mean in it, or the sizes differ.
+    """
+    config = encoder.config
+    if config.aggregate == "lstm":
+        raise ValueError("aggregate='lstm' cannot begin as the mean of the chunks")
+    if config.dimension != config.hidden_size:
+        raise ValueError("beginning as the mean takes hidden_size dimensions")
+    with torch.no_grad():
+        encoder.projection.weight.zero_()
+        encoder.projection.bias.zero_()
+        encoder.projection.weight[:, : config.hidden_size] = torch.eye(config.hidden_size)
+
+
+def _at(states: Tensor, places: Tensor) -> Tensor:
+    """Return the states [D, S, H] at places [D, S]."""
+    return states.gather(1, places[:, :, None].expand_as(states))

@@ -1,0 +1,149 @@
+"""Fitting the rule of a reranker on validation queries of several corpora together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.calibration import FittedMap
+from encoder.rerank_rule import Mixture
+from index.calibrate import MIN_OF_A_CLASS, Sample, fit_map
+from index.errors import CorpusError
+from index.qrels import Qrels
+from index.rerank_systems import PairJudge, first_candidates
+from index.systems import System
+from index.vector_index import Float32, Int64
+
+Float64 = NDArray[np.float64]
+
+WEIGHTS = tuple(step / 20 for step in range(21))
+SCALES = (0.25, 0.5, 1.0, 2.0)
+_DEPTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The first C candidates of each of Q queries, with what both stages say of them.
+
+    Attributes:
+        relevance: Float64[Q, C].
+        first_stage: Float64[Q, C].
+        logits: Float64[Q, C].
+        ideal: Float64[Q], the discounted gain of the best order of all relevant documents.
+    """
+
+    relevance: Float64
+    first_stage: Float64
+    logits: Float64
+    ideal: Float64
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureFit:
+    """A fitted mixture and what it was chosen from.
+
+    Attributes:
+        mixture: of the highest mean.
+        ndcg: Float64[corpora, scales, weights], nDCG@10 of each.
+    """
+
+    mixture: Mixture
+    ndcg: Float64
+
+
+def judge_candidates(
+    system: System, judge: PairJudge, ids: Sequence[str], rows: Int64, qrels: Qrels, number: int
+) -> Candidates:
+    """Let a reranker read the first candidates of queries that are documents of the corpus.
+
+    Args:
+        system: the first stage.
+        judge: the second.
+        ids: N ids of the documents.
+        rows: Int64[Q], queries with at least one relevant document.
+        qrels: judgements.
+        number: of candidates.
+    """
+    best = first_candidates(system, rows, number)
+    scores = system.score(rows)
+    edges = [(row, other) for row, some in zip(rows.tolist(), best, strict=True) for other in some]
+    judged = [qrels[ids[row]] for row in rows.tolist()]
+    relevance = [
+        [max(0, of.get(ids[other], 0)) for other in some]
+        for of, some in zip(judged, best, strict=True)
+    ]
+    gains = [sorted((max(0, one) for one in of.values()), reverse=True) for of in judged]
+    return Candidates(
+        relevance=np.array(relevance, dtype=np.float64),
+        first_stage=np.take_along_axis(scores, np.array(best), axis=1).astype(np.float64),
+        logits=judge(edges).reshape(len(rows), -1).astype(np.float64),
+        ideal=np.array([_discounted(np.array(one, dtype=np.float64)[None])[0] for one in gains]),
+    )
+
+
+def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
+    """Choose weight and scale whose mean nDCG@10 over the corpora is highest.
+
+    Every corpus counts alike. A mean over three neighbouring weights decides rather than one.
+
+    Raises:
+        ValueError: there is no corpus.
+    """
+    if not corpora:
+        raise ValueError("there is no corpus to fit the rule on")
+    ndcg = np.array(
+        [
+            [[float(ndcg_of(one, Mixture(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
+            for one in corpora
+        ]
+    )
+    mean = np.pad(ndcg.mean(0), ((0, 0), (1, 1)), mode="edge")
+    smooth = (mean[:, :-2] + mean[:, 1:-1] + mean[:, 2:]) / 3
+    scale, weight = np.unravel_index(int(np.argmax(smooth)), smooth.shape)
+    return MixtureFit(Mixture(WEIGHTS[weight], SCALES[scale]), ndcg)
+
+
+def ndcg_of(candidates: Candidates, mixture: Mixture) -> Float64:
+    """Return nDCG@10 Float64[Q] of candidates in the order of a mixture."""
+    probabilities = 0.5 * (1.0 + np.tanh(0.5 * mixture.scale * candidates.logits))
+    scores = (1.0 - mixture.weight) * candidates.first_stage + mixture.weight * probabilities
+    order = np.argsort(-scores, axis=1, kind="stable")
+    gains = _discounted(np.take_along_axis(candidates.relevance, order, axis=1))
+    return gains / candidates.ideal
+
+
+def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -> FittedMap:
+    """Fit the map from reranked score to match probability, each corpus with the same weight.
+
+    Args:
+        corpora: scores Float32[P] and labels Int64[P] of labelled pairs; of several corpora, a
+            whole one is left out at a time to measure the error.
+        seed: of the folds of a single one.
+
+    Raises:
+        CorpusError: too few pairs of a label, or higher scores do not mean more matches.
+    """
+    for _, labels in corpora:
+        if min(int(labels.sum()), int((1 - labels).sum())) < MIN_OF_A_CLASS:
+            raise CorpusError(f"fewer than {MIN_OF_A_CLASS} pairs with one of the labels")
+    counts = [len(labels) for _, labels in corpora]
+    total = sum(counts)
+    folds = np.repeat(np.arange(len(corpora)), counts)
+    if len(corpora) == 1:
+        folds = np.random.default_rng(seed).permutation(total) % 5
+    return fit_map(
+        Sample(
+            inputs=np.concatenate([scores for scores, _ in corpora]).astype(np.float64),
+            labels=np.concatenate([labels for _, labels in corpora]),
+            weights=np.repeat([total / len(corpora) / count for count in counts], counts),
+            folds=folds,
+        )
+    )
+
+
+def _discounted(gains: Float64) -> Float64:
+    """Return the discounted cumulative gain [Q] of gains [Q, C] at depth 10 (gain / log2 rank)."""
+    top = gains[:, :_DEPTH]
+    discounted: Float64 = (top / np.log2(np.arange(2, top.shape[1] + 2))).sum(axis=1)
+    return discounted

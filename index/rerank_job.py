@@ -1,0 +1,125 @@
+"""The job of `longmatch train-reranker`: corpora with links in, a trained reranker out."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from encoder.noise_filter import Float32
+from encoder.pair_table import PairTable
+from encoder.rerank_rule import Mixture
+from encoder.reranker_checkpoint import RerankerCheckpoint
+from index.observer import Observer
+from index.rerank_data import (
+    RerankCorpus,
+    prepare_rerank_data,
+    read_rerank_corpus,
+    rerank_fingerprint,
+)
+from index.training_files import RerankJob, TimeLimit, read_recipe
+from index.training_report import RUN, TrainingReport, make_report, output_of
+
+if TYPE_CHECKING:
+    from encoder.models.match_ignition import MatchIgnition
+    from encoder.training.observer import TrainingObserver
+
+FIGURE = "nDCG@10 of validation queries, their first lexical candidates reranked"
+_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+
+
+def train_reranker(
+    job: RerankJob, observer: Observer, training_observer: "TrainingObserver"
+) -> RerankerCheckpoint:
+    """Train a reranker, or go on with training, and write it with its graphs.
+
+    Raises:
+        CorpusError: the data has not what a reranker learns from, or an extra is not installed.
+        TrainingRecipeError: the recipe is none of a reranker.
+        ParityError: a graph does not compute what the model computes.
+    """
+    from encoder.create_reranker import load_reranker_model
+    from encoder.training.drawing import training_device
+    from encoder.training.loop import TrainingPlan, train
+    from encoder.training.rerank_objective import judge_pairs, rerank_objective
+
+    recipe = read_recipe(job)
+    objective = recipe.objectives[0]
+    corpora = [read_rerank_corpus(files, recipe.seed) for files in job.files]
+    candidates = int(objective.number("candidates"))
+    data = prepare_rerank_data(corpora, job.start, candidates, job.work, observer)
+    model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
+    out_of_time = TimeLimit(job.seconds)
+    plan = TrainingPlan(
+        recipe=recipe,
+        objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
+        validate=lambda trained: validation_figure(
+            data.validation, judge_pairs(trained, data.validation, job.start)
+        ),
+        data_fingerprint=rerank_fingerprint(corpora, job.start),
+        stop=out_of_time,
+    )
+    train(model, plan, job.work / RUN, training_observer)
+    facts = _facts(corpora, data.training)
+    report = make_report(job, recipe, FIGURE, facts, out_of_time=out_of_time.over)
+    return _write(job, model.cpu(), report)
+
+
+def validation_figure(table: PairTable, logits: Float32) -> float:
+    """Return nDCG@10 of the candidates of queries, in the best of a few mixtures.
+
+    The mean of the corpora, each counting alike. Relevant documents that are not among the
+    candidates are not asked for.
+
+    Args:
+        table: candidates; the group of a pair is its query, and a hundred thousand groups a corpus.
+        logits: Float32[P] of the pairs.
+    """
+    figures = []
+    for weight in _WEIGHTS:
+        mixture = Mixture(weight, 1.0)
+        scores = np.array(
+            [
+                mixture.score(first, logit)
+                for first, logit in zip(table.scores.tolist(), logits.tolist(), strict=True)
+            ]
+        )
+        by_corpus: dict[int, list[float]] = {}
+        for group in np.unique(table.groups).tolist():
+            rows = np.flatnonzero(table.groups == group)
+            if table.labels[rows].any():
+                gain = _ndcg(table.labels[rows[np.argsort(-scores[rows], kind="stable")]])
+                by_corpus.setdefault(group // 100_000, []).append(gain)
+        figures.append(float(np.mean([np.mean(values) for values in by_corpus.values()])))
+    return max(figures)
+
+
+def _ndcg(relevance: Float32, depth: int = 10) -> float:
+    """Return nDCG of candidates in their order; their relevance is the gain."""
+    discounts = 1.0 / np.log2(np.arange(2, depth + 2))
+    found = relevance[:depth]
+    best = np.sort(relevance)[::-1][:depth]
+    return float(found @ discounts[: len(found)] / (best @ discounts[: len(best)]))
+
+
+def _facts(corpora: Sequence[RerankCorpus], table: PairTable) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "corpus": corpus.files.corpus.name,
+            "documents": len(corpus.ids),
+            "pairs": int((table.groups == number).sum()),
+            "matches": int(table.labels[table.groups == number].sum()),
+        }
+        for number, corpus in enumerate(corpora)
+    ]
+
+
+def _write(job: RerankJob, model: "MatchIgnition", report: TrainingReport) -> RerankerCheckpoint:
+    """Write the reranker, its graphs, its curve and the report: all of it or nothing."""
+    from encoder.create_reranker import write_trained_reranker
+    from encoder.export_reranker import export_reranker
+    from encoder.reranker_checkpoint import load_reranker_checkpoint
+
+    with output_of(job, report) as directory:
+        checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
+        export_reranker(checkpoint, job.precisions)
+    return load_reranker_checkpoint(job.output)

@@ -1,0 +1,183 @@
+"""`longmatch fit-calibration`: match probabilities for a checkpoint, from labelled pairs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from encoder.calibration import (
+    SEMANTIC,
+    Calibration,
+    FittedMap,
+    KindCalibration,
+    read_calibration,
+    write_calibration,
+)
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.errors import CheckpointError
+from index.calibrate import ScoredPairs, fit_kind
+from index.corpus import read_texts
+from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.fusion import read_fusion
+from index.lexical_pairs import rows_of_texts
+from index.mode_pairs import Channels
+from index.modes import Mode
+from index.scored_pairs import score_labelled_pairs
+from service.calibration import score_kind
+from service.commands.common import (
+    PrecisionOption,
+    ProviderOption,
+    ThreadsOption,
+    console,
+    load,
+    print_json,
+)
+from service.console import observing
+
+_MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
+_OF_PLAIN = {score_kind(mode, adapted=False): mode for mode in _MODES}
+_OF_ADAPTED = {score_kind(mode, adapted=True): mode for mode in _MODES}
+
+
+def fit_calibration(
+    checkpoint: Annotated[Path, typer.Argument(help="The checkpoint directory to write into.")],
+    pairs: Annotated[
+        list[Path],
+        typer.Option(help="Labelled pairs, JSON Lines; may be given again, with its --corpus."),
+    ],
+    corpus: Annotated[
+        list[Path],
+        typer.Option(
+            help="The corpus of these pairs, or its vectors as `longmatch embed` wrote them (.npz)."
+        ),
+    ],
+    texts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The corpus again where --corpus holds vectors and the kind needs words."
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str],
+        typer.Option(
+            help="semantic, lexical, hybrid, adapted or 'adapted hybrid'; may be given again. The "
+            "adapted ones take vectors of `embed --adapt`."
+        ),
+    ] = [SEMANTIC],  # noqa: B006 (Typer copies it)
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Fit match probabilities on labelled pairs and write them into a checkpoint.
+
+    The first --pairs goes with the first --corpus, and so on; each corpus counts the same. Use
+    pairs that the checkpoint was not trained on.
+    """
+    modes = _modes_of(kind, corpus)
+    needs_words = set(modes.values()) != {"semantic"}
+    places = _check_places(pairs, corpus, texts, needs_words=needs_words)
+    opened = load_checkpoint(checkpoint)
+    rule = read_fusion(opened)
+    scored: list[dict[Mode, ScoredPairs]] = []
+    for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
+        embedded = _vectors(corpus_path, opened, precision, provider, threads)
+        words = rows_of_texts(read_texts(texts_path, embedded.ids)) if needs_words else None
+        channels = Channels(embedded.vectors, words, rule)
+        with observing(console) as observer:
+            scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, observer, seed))
+    fitted = {
+        name: fit_kind([one[mode] for one in scored], seed=seed) for name, mode in modes.items()
+    }
+    calibration = Calibration(opened.fingerprint, {**_other_kinds(opened), **fitted})
+    write_calibration(opened, calibration)
+    if as_json:
+        kinds = {name: asdict(one) for name, one in fitted.items()}
+        print_json({"version": calibration.version, "kinds": kinds})
+        return
+    _print_maps(fitted)
+    console.print(f"{checkpoint}: calibration {calibration.version}")
+
+
+def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:
+    """Return the mode of each kind of score."""
+    every = {**_OF_PLAIN, **_OF_ADAPTED}
+    for kind in kinds:
+        if kind not in every:
+            raise typer.BadParameter(f"--kind {kind!r}: must be one of {', '.join(every)}")
+    known = next((one for one in (_OF_PLAIN, _OF_ADAPTED) if one.keys() >= set(kinds)), None)
+    if known is None:
+        raise typer.BadParameter(
+            f"--kind {', '.join(kinds)}: vectors are adapted or are not: fit them one by one"
+        )
+    adapted = known is _OF_ADAPTED
+    if adapted and any(path.suffix.lower() != ".npz" for path in corpora):
+        raise typer.BadParameter(f"--kind {kinds[0]} takes vectors of `embed --adapt` as --corpus")
+    return {kind: known[kind] for kind in kinds}
+
+
+def _check_places(
+    pairs: Sequence[Path],
+    corpora: Sequence[Path],
+    texts: Sequence[Path] | None,
+    *,
+    needs_words: bool,
+) -> Sequence[Path]:
+    """Return where the texts of each corpus are."""
+    if len(pairs) != len(corpora):
+        raise typer.BadParameter(
+            f"{len(pairs)} --pairs for {len(corpora)} --corpus: each file of pairs needs its corpus"
+        )
+    if texts and len(texts) != len(corpora):
+        raise typer.BadParameter(f"{len(texts)} --texts for {len(corpora)} --corpus")
+    if needs_words and not texts and any(path.suffix.lower() == ".npz" for path in corpora):
+        raise typer.BadParameter(
+            "vectors have no words: lexical and hybrid kinds need the --texts of each --corpus"
+        )
+    return texts or corpora
+
+
+def _vectors(
+    path: Path,
+    checkpoint: Checkpoint,
+    precision: str | None,
+    provider: list[str] | None,
+    threads: int | None,
+) -> EmbeddedCorpus:
+    if path.suffix.lower() == ".npz":
+        return read_embedded_corpus(path)
+    loaded = load(checkpoint.directory, precision, provider, threads)
+    with observing(console) as observer:
+        return embed_corpus(path, loaded.tokenizer, loaded.encoder, observer)
+
+
+def _other_kinds(checkpoint: Checkpoint) -> dict[str, KindCalibration]:
+    try:
+        before = read_calibration(checkpoint)
+    except CheckpointError as error:
+        console.print(f"the old calibration is not kept: {error}")
+        return {}
+    return {} if before is None else dict(before.kinds)
+
+
+def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
+    table = Table(
+        "kind", "probability from", "method", "log loss", "ECE", "of a perfect one", box=None
+    )
+    for kind, fitted in kinds.items():
+        maps: Sequence[tuple[str, FittedMap]] = (
+            ("score", fitted.by_score),
+            ("false positive rate", fitted.by_false_positive_rate),
+        )
+        for name, one in maps:
+            for method, error in one.errors.items():
+                chosen = " (chosen)" if method == one.method else ""
+                figures = (error.log_loss, error.equal_mass, error.equal_mass_of_perfect)
+                row = (name, method + chosen, *(f"{figure:.4f}" for figure in figures))
+                table.add_row(kind, *row)
+    Console().print(table)

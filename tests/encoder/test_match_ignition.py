@@ -1,0 +1,150 @@
+"""Match-Ignition's cross-encoder: which words it drops, and that nothing else changes."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoder.models import match_ignition
+from encoder.models.match_ignition import (
+    DAMPING,
+    MatchIgnition,
+    MatchIgnitionConfig,
+    kept_length,
+    page_rank,
+)
+
+CONFIG = MatchIgnitionConfig(
+    vocabulary_size=50,
+    length=64,
+    hidden_size=16,
+    intermediate_size=32,
+    attention_heads=4,
+    layers=3,
+    reduction=0.2,
+)
+
+
+def pair(words: int, padded: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return one pair of so many tokens, and padding behind it."""
+    generator = torch.Generator().manual_seed(words)
+    length = words + padded
+    ids = torch.randint(5, 50, (1, length), generator=generator)
+    types, special = torch.zeros(2, 1, length, dtype=torch.int64)
+    half = words // 2
+    types[:, half + 1 : words] = 1
+    special[:, 0], special[:, half], special[:, words - 1], special[:, words:] = 2, 1, 1, -1
+    return ids, types, special
+
+
+@pytest.fixture
+def model() -> MatchIgnition:
+    torch.manual_seed(3)
+    made = MatchIgnition(CONFIG)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made.eval()
+
+
+@pytest.mark.parametrize(
+    ("reduction", "lengths"),
+    [
+        (0.1, [400, 360, 324, 291, 262, 236, 212, 191, 172, 154, 139, 125]),  # the paper, 3.2.3
+        (0.0, [400] * 12),
+    ],
+)
+def test_lengths_are_those_of_the_paper(reduction: float, lengths: list[int]) -> None:
+    config = MatchIgnitionConfig(reduction=reduction)
+    found = [400, *(kept_length(400, config.kept_share(layer)) for layer in range(1, 12))]
+    # a share in whole thousandths differs from the paper's by a word at most
+    assert all(abs(a - b) <= 1 for a, b in zip(found, lengths, strict=True))
+
+
+def test_page_rank_is_that_of_equation_8() -> None:
+    generator = torch.Generator().manual_seed(0)
+    attention = torch.softmax(2 * torch.randn(2, 6, 6, generator=generator), -1)
+    mask = torch.ones(2, 6)
+    ranks = page_rank(attention, mask, 200)
+    for number in range(2):
+        expected = DAMPING * attention[number].T @ ranks[number] + (1 - DAMPING) / 6
+        torch.testing.assert_close(ranks[number], expected)
+    torch.testing.assert_close(ranks.sum(1), torch.ones(2))
+
+
+@pytest.mark.parametrize("importance", ["pagerank", "attention", "norm"])
+@torch.no_grad()
+def test_a_pair_hangs_on_neither_padding_nor_its_batch(
+    model: MatchIgnition, importance: str
+) -> None:
+    model.cross_encoder.config = replace(CONFIG, importance=importance)
+    alone = torch.cat([model(*pair(words)) for words in (20, 33)])
+    short, long = pair(20, padded=13), pair(33)
+    together = model(*(torch.cat(both) for both in zip(short, long, strict=True)))
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_nothing_is_dropped_without_reduction(model: MatchIgnition) -> None:
+    model.cross_encoder.config = replace(CONFIG, reduction=0.0)
+    whole = [model(*pair(30))]
+    for importance in ("attention", "norm", "random"):
+        model.cross_encoder.config = replace(CONFIG, reduction=0.0, importance=importance)
+        whole.append(model(*pair(30)))
+    assert all(torch.equal(a, b) for a, b in pairwise(whole))
+
+
+@torch.no_grad()
+def test_the_least_important_words_go_and_special_tokens_stay(
+    model: MatchIgnition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    keep = match_ignition._most_important
+
+    def watch(scores: Tensor, special: Tensor, kept: int) -> Tensor:
+        order = keep(scores, special, kept)
+        seen.append((scores[0], special[0], order[0]))
+        return order
+
+    monkeypatch.setattr(match_ignition, "_most_important", watch)
+    model(*pair(40))
+    assert [len(order) for _, _, order in seen] == [32, 25]
+    for scores, special, order in seen:
+        assert special[order[:3]].tolist() == [2, 1, 1]  # [CLS] first
+        dropped = sorted(set(range(len(scores))) - set(order.tolist()))
+        assert scores[dropped].max() <= scores[order[3:]].min()
+
+
+@torch.no_grad()
+def test_chance_drops_other_words_each_time(model: MatchIgnition) -> None:
+    model.cross_encoder.config = replace(CONFIG, importance="random")
+    torch.manual_seed(1)
+    assert model(*pair(60)) != model(*pair(60))
+
+
+def test_gradients_reach_every_weight(model: MatchIgnition) -> None:
+    model(*pair(40)).sum().backward()
+    silent = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is None or not parameter.grad.abs().sum() > 0
+    ]
+    assert silent == []
+
+
+def test_half_precision_drops_what_full_precision_drops(model: MatchIgnition) -> None:
+    with torch.no_grad():
+        whole = model(*pair(50))
+        with torch.autocast("cpu", torch.bfloat16):
+            half = model(*pair(50))
+    torch.testing.assert_close(half.float(), whole, atol=0.2, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"attention_heads": 5}, {"reduction": 1.0}, {"importance": "luck"}, {"layers": 0}],
+)
+def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[-1]):
+        replace(CONFIG, **wrong)
