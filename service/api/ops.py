@@ -49,7 +49,7 @@ VERSION = {
     "calibration": {
         "version": "5f1c8ae20b7d+c03e77d1a964",
         "kinds": {
-            "semantic": {
+            "hybrid": {
                 "method": "platt",
                 "calibration_error": 0.021,
                 "documents": 3418,

@@ -36,7 +36,9 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
     """Return a client of an application with random documents, calibrated in every mode."""
     client = make_shared_client()
     documents = [{"id": f"d{n}", "text": text} for n, text in enumerate(draw_texts(STORED, 1))]
-    assert client.post("/index", json={"documents": documents}).status_code == 200
+    for start in range(0, STORED, 10):
+        body = {"documents": documents[start : start + 10]}
+        assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
     kinds = measure_store(engine.data.store, engine.fusion, SilentObserver())
     calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical)
