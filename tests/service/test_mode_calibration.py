@@ -96,6 +96,15 @@ def test_the_default_mode_has_a_probability_and_keeps_its_bounds(calibrated: Any
         client.app.state.engine = engine
 
 
+def test_a_text_without_indexed_words_is_judged_by_its_vector(calibrated: Any) -> None:
+    body = {"text": "Zyzzyva quokka!", "top_k": 5}
+    found = calibrated.post("/match", json=body).json()["matches"]
+    semantic = calibrated.post("/match", json={**body, "mode": "semantic"}).json()["matches"]
+    assert len(found) == 5
+    for one, other in zip(found, semantic, strict=True):
+        assert one["false_positive_rate"] == pytest.approx(other["false_positive_rate"], rel=1e-3)
+
+
 def test_the_version_names_every_mode(calibrated: Any, tmp_path: Path) -> None:
     kinds = calibrated.get("/version").json()["calibration"]["kinds"]
     assert set(kinds) == set(MODES)
