@@ -7,6 +7,8 @@ from typing import Any
 from benchmarks.ablation_data import NDCG, PAIR_MEASURES
 from benchmarks.common import markdown_table
 
+_MEASURE = "accuracy, test pairs"
+
 
 def table(record: dict[str, Any]) -> str:
     """Lay out the record of a run: quality, shuffled sections (figure 8), lengths (figure 7)."""
@@ -24,20 +26,31 @@ def table(record: dict[str, Any]) -> str:
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """Draw the paper's figures 7 and 8.
+    """Draw the paper's figure 7, and beside it its figure 8 under the name with `-shuffled`.
 
     Raises:
         CorpusError: the extra `evaluate` is not installed.
         OSError: the file cannot be written.
     """
-    from index.plots import plot_by_tokens_read
+    from index.plots import plot_by_length, plot_by_tokens_read
+    from index.significance import Estimate
 
     read = record["settings"]["tokens_read"]
     curves = {
         row: {read[length]: figures["accuracy"] for length, figures in one.items()}
         for row, one in record["results"]["lengths"].items()
     }
-    plot_by_tokens_read(path, curves, "accuracy, test pairs")
+    plot_by_tokens_read(path, curves, _MEASURE)
+    quality = record["results"]["quality"]
+    groups = {
+        row: {
+            reading: Estimate(*[value] * 3) for reading, value in quality[row]["shuffled"].items()
+        }
+        for row in curves
+        if row in quality
+    }
+    beside = path.with_name(f"{path.stem}-shuffled{path.suffix}")
+    plot_by_length(beside, groups, _MEASURE, "what changes places")
 
 
 def _quality(rows: Mapping[str, Any], corpora: list[str]) -> str:

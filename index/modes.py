@@ -52,9 +52,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FoundByWords:
-    """An answer, best first, and the seconds that the lexical index and the vectors took."""
+    """An answer, best first.
+
+    Attributes:
+        found: the documents.
+        scored_as: the mode whose scores these are.
+        lexical_seconds: that the lexical index took.
+        search_seconds: that the vectors took.
+    """
 
     found: tuple[Found, ...]
+    scored_as: Mode
     lexical_seconds: float
     search_seconds: float
 
@@ -85,14 +93,15 @@ def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
     lexical = scores[np.isin(ids, living)]
     found = _best(data, query, asked, k, (living, lexical, semantic, lexical))
     explained = time.perf_counter()
-    return FoundByWords(found, searched - started + explained - scored, scored - searched)
+    lexical_seconds = searched - started + explained - scored
+    return FoundByWords(found, "lexical", lexical_seconds, scored - searched)
 
 
 def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -> FoundByWords:
     """Find the k best documents by both channels.
 
     The candidates of each channel get the exact score of the other. A text without any indexed
-    word is ranked by its vector alone, with a lexical score of 0.
+    word that tells documents apart is ranked, and scored, by its vector alone.
 
     Raises:
         StoreError: the store cannot be read.
@@ -109,10 +118,12 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
     missing = ~np.isin(living, of_words)
     lexical[missing] = data.store.lexical.score(query, living[missing])
     lexical[~missing] = scores[np.isin(of_words, living)]
-    fused = fuse(rule, semantic, lexical)
+    scored_as: Mode = "hybrid" if query.terms else "semantic"
+    fused = fuse(rule, semantic, lexical) if query.terms else semantic
     found = _best(data, query, asked, k, (living, fused, semantic, lexical))
     explained = time.perf_counter()
-    return FoundByWords(found, searched - started + explained - scored, scored - searched)
+    lexical_seconds = searched - started + explained - scored
+    return FoundByWords(found, scored_as, lexical_seconds, scored - searched)
 
 
 def _search_words(data: DataDirectory, asked: Asked, k: int) -> tuple[LexicalQuery, Int64, Float32]:

@@ -42,13 +42,19 @@ def plot_by_tokens_read(
     _finish(figure, path)
 
 
-def plot_by_length(path: Path, systems: Mapping[str, Mapping[str, Estimate]], measure: str) -> None:
-    """Draw quality by length of the document, with intervals.
+def plot_by_length(
+    path: Path,
+    systems: Mapping[str, Mapping[str, Estimate]],
+    measure: str,
+    buckets_are: str = "tokens of the document",
+) -> None:
+    """Draw quality by length of the document, or by another bucket, with intervals.
 
     Args:
         path: of the SVG file.
-        systems: for each system the estimate in each length bucket, in order.
+        systems: for each system the estimate in each bucket, in order.
         measure: its name.
+        buckets_are: what the buckets are, for people.
 
     Raises:
         CorpusError: the extra `evaluate` is not installed.
@@ -65,7 +71,7 @@ def plot_by_length(path: Path, systems: Mapping[str, Mapping[str, Estimate]], me
         above = [max(estimate.high - estimate.value, 0.0) for estimate in one.values()]
         axes.bar(places, values, width, yerr=(below, above), label=name, error_kw={"lw": 0.8})
     axes.set_xticks(range(len(buckets)), buckets)
-    axes.set(xlabel="tokens of the document", ylabel=measure)
+    axes.set(xlabel=buckets_are, ylabel=measure)
     _finish(figure, path)
 
 

@@ -40,7 +40,8 @@ class CorpusFiles:
 Start = TypeVar("Start", Checkpoint, RerankerCheckpoint)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# No slots: Python 3.11 cannot make an instance of a frozen generic one by its alias.
+@dataclass(frozen=True, kw_only=True)
 class TrainingJob(Generic[Start]):
     """What to train, on what, and where to.
 

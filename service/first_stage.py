@@ -177,7 +177,7 @@ def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
         for one in answer.found
         if one.vector_id in documents and one.score >= least
     ]
-    judged = _judged(engine.judge, search.mode, matches, search.bounds)
+    judged = _judged(engine.judge, answer.scored_as, matches, search.bounds)
     return Matches(judged, query.receipt, {**query.seconds, **seconds}, generation)
 
 

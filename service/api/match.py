@@ -35,9 +35,9 @@ REQUESTS = {
         "summary": "Several at once",
         "value": {"queries": [{"text": "Bees dance. …"}, {"id": "articles/ants"}], "top_k": 3},
     },
-    "hybrid": {
-        "summary": "By vectors and words together",
-        "value": {"text": "The waggle dance of Apis mellifera. …", "mode": "hybrid"},
+    "lexical": {
+        "summary": "By words alone, not by vectors and words together",
+        "value": {"text": "The waggle dance of Apis mellifera. …", "mode": "lexical"},
     },
     "sure": {
         "summary": "Only what is likely to match",
@@ -51,7 +51,6 @@ REQUESTS = {
         "summary": "The best first: read the first 50 candidates together with the document",
         "value": {
             "text": "Ant colonies find short paths. …",
-            "mode": "hybrid",
             "rerank": {"candidates": 50, "budget_ms": 2000},
         },
     },

@@ -99,9 +99,9 @@ def match(
     judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
     asked = Asked(text, loaded.encoder.encode([blocks]).document_vectors[0])
     with opened(data, loaded.encoder, read_only=True) as directory:
-        found = _find(directory, loaded.checkpoint, asked, top_k, mode)
+        found, scored_as = _find(directory, loaded.checkpoint, asked, top_k, mode)
         documents = directory.store.get([one.vector_id for one in found])
-    worths = judge_scores(judge, mode, [one.score for one in found])
+    worths = judge_scores(judge, scored_as, [one.score for one in found])
     matches = [
         {**_described(one, documents[one.vector_id]), **asdict(worth)}
         for one, worth in zip(found, worths, strict=True)
@@ -165,12 +165,15 @@ def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
 
 def _find(
     directory: DataDirectory, checkpoint: Checkpoint, asked: Asked, top_k: int, mode: Mode
-) -> tuple[Found, ...]:
+) -> tuple[tuple[Found, ...], Mode]:
+    """Return the documents and the mode whose scores theirs are."""
+    if mode == "semantic":
+        return search_semantic(directory, asked, top_k), mode
     if mode == "lexical":
-        return search_lexical(directory, asked, top_k).found
-    if mode == "hybrid":
-        return search_hybrid(directory, asked, top_k, read_fusion(checkpoint)).found
-    return search_semantic(directory, asked, top_k)
+        answer = search_lexical(directory, asked, top_k)
+    else:
+        answer = search_hybrid(directory, asked, top_k, read_fusion(checkpoint))
+    return answer.found, answer.scored_as
 
 
 def _described(found: Found, document: DocumentSummary) -> dict[str, Any]:

@@ -155,7 +155,8 @@ def test_a_record_prints_and_draws(bench: Bench, tmp_path: Path) -> None:
     assert "| 28 (2 blocks) |" in text
     assert text.count("0.750") >= 1
     draw(record, tmp_path / "figure.svg")
-    assert "<svg" in (tmp_path / "figure.svg").read_text()
+    for name in ("figure.svg", "figure-shuffled.svg"):
+        assert "<svg" in (tmp_path / name).read_text()
 
 
 def test_what_is_kept_lies_beside_the_ablations() -> None:

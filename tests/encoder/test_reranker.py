@@ -50,7 +50,7 @@ def test_graphs_judge_as_the_model_does(tiny_reranker: Path, precision: str) -> 
     checkpoint = load_reranker_checkpoint(tiny_reranker)
     reranker = OnnxReranker(checkpoint, precision=precision)
     reranker.warm_up()
-    texts = [reranker.read(text) for text in GOLDEN_TEXTS[:4]]
+    texts = [reranker.read(text) for text in GOLDEN_TEXTS]
     pairs = [reranker.pair(a, b) for a in texts for b in texts]
     assert len({len(pair) for pair in pairs}) > 3
     expected = judge_with_model(load_reranker_model(checkpoint), pairs)
@@ -73,7 +73,7 @@ def test_int8_is_preferred_and_unknown_precisions_are_named(tiny_reranker: Path)
 def test_the_golden_pairs_are_of_many_lengths(tiny_reranker: Path) -> None:
     golden = read_golden_pairs(load_reranker_checkpoint(tiny_reranker))
     lengths = [len(pair) for pair in golden.pairs]
-    assert min(lengths) < 20
+    assert min(lengths) < 24
     assert max(lengths) == 48
 
 

@@ -62,7 +62,7 @@ def test_neighbours_improve(checkpoint: Checkpoint) -> None:
     texts, vectors = texts_of(60), unit_rows(60, 32)
     adapted = adapt_vectors(vectors, texts, 60, checkpoint, QUIET)
     assert of_one_topic(vectors) < 0.6
-    assert of_one_topic(adapted) > 0.95
+    assert of_one_topic(adapted) > 0.85
     np.testing.assert_allclose(np.linalg.norm(adapted, axis=1), 1.0, atol=1e-5)
     np.testing.assert_allclose(adapted[:, :32], (1 - WEIGHT) ** 0.5 * vectors, atol=1e-6)
 
@@ -183,7 +183,7 @@ def test_another_script(checkpoint: Checkpoint) -> None:
     words = ["река", "камень", "музыка", "зима", "письмо", "лес"]
     texts = [f"{words[n % 6]} и {words[(n + 1) % 6]}." for n in range(24)]
     adapted = adapt_vectors(unit_rows(24, 8), texts, 24, checkpoint, QUIET)[:, 8:]
-    assert adapted[0] @ adapted[6] > adapted[0] @ adapted[3] + 0.3
+    assert adapted[0] @ adapted[6] > adapted[0] @ adapted[3] + 0.6 * WEIGHT
 
 
 def test_a_corpus_is_counted_without_what_cannot_be_read(

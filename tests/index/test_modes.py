@@ -109,9 +109,9 @@ def test_a_text_without_an_indexed_word(data: DataDirectory, text: str) -> None:
     found = hybrid(data, asked, 5)
     nearest = search_semantic(data, asked, 5)
     assert [one.vector_id for one in found] == [one.vector_id for one in nearest]
-    # Without words the lexical score is 0, so that the scores of a mode are of one kind.
-    scores = [(1 - RULE.lexical) * one.score for one in nearest]
-    assert [one.score for one in found] == pytest.approx(scores, abs=1e-6)
+    assert [one.score for one in found] == pytest.approx([one.score for one in nearest], abs=1e-6)
+    assert search_hybrid(data, asked, 5, RULE).scored_as == "semantic"
+    assert search_hybrid(data, QUERY, 5, RULE).scored_as == "hybrid"
 
 
 @pytest.mark.parametrize("search", [lexical, hybrid])

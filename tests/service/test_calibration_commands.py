@@ -156,7 +156,8 @@ def test_a_match_shows_the_probability(longmatch: Run, copy: Path, tmp_path: Pat
     assert "unknown" in plain[1]
     pairs, vectors = write_corpus(tmp_path / "papers")
     arguments = ("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
-    assert longmatch(*arguments, "--texts", texts_of(pairs.parent), "--kind", "hybrid")[0] == 0
+    words = ("--texts", texts_of(pairs.parent), "--kind", "hybrid", "--kind", "semantic")
+    assert longmatch(*arguments, *words)[0] == 0
     judged = longmatch("match", file, "--data", data, "--checkpoint", copy, "--json")
     answer = json.loads(judged[1])
     calibration = read_calibration(load_checkpoint(copy))

@@ -36,7 +36,9 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
     """Return a client of an application with random documents, calibrated in every mode."""
     client = make_shared_client()
     documents = [{"id": f"d{n}", "text": text} for n, text in enumerate(draw_texts(STORED, 1))]
-    assert client.post("/index", json={"documents": documents}).status_code == 200
+    for start in range(0, STORED, 10):
+        body = {"documents": documents[start : start + 10]}
+        assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
     kinds = measure_store(engine.data.store, engine.fusion, SilentObserver())
     calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical)
@@ -92,6 +94,15 @@ def test_the_default_mode_has_a_probability_and_keeps_its_bounds(calibrated: Any
         assert client.post("/match", json=semantic).status_code == 422
     finally:
         client.app.state.engine = engine
+
+
+def test_a_text_without_indexed_words_is_judged_by_its_vector(calibrated: Any) -> None:
+    body = {"text": "Zyzzyva quokka!", "top_k": 5}
+    found = calibrated.post("/match", json=body).json()["matches"]
+    semantic = calibrated.post("/match", json={**body, "mode": "semantic"}).json()["matches"]
+    assert len(found) == 5
+    for one, other in zip(found, semantic, strict=True):
+        assert one["false_positive_rate"] == pytest.approx(other["false_positive_rate"], rel=1e-3)
 
 
 def test_the_version_names_every_mode(calibrated: Any, tmp_path: Path) -> None:

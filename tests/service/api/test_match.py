@@ -33,7 +33,7 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     best = answer["matches"][0]
     assert best.keys() == {
         "id", "score", "title", "metadata", "semantic_score", "lexical_score", "terms",
-        "probability", "false_positive_rate", "explanation",
+        "probability", "false_positive_rate", "explanation", "first_stage_score",
     }  # fmt: skip
     assert best["title"] == "Bees"
     assert best["metadata"] == {"letters": 4}
@@ -41,7 +41,9 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     receipt = answer["receipt"]
     assert receipt.keys() == {"tokens", "tokens_read", "blocks", "blocks_left_out"}
     assert receipt["tokens"] == receipt["tokens_read"] > 0
-    assert answer["timings"].keys() == {"tokenize", "queue", "encode", "search", "fetch"}
+    assert answer["timings"].keys() == {
+        "tokenize", "queue", "encode", "lexical", "search", "fetch",
+    }  # fmt: skip
     assert all(milliseconds >= 0 for milliseconds in answer["timings"].values())
     assert answer["checkpoint"] == "tiny"
     assert answer["generation"] >= 0
