@@ -60,8 +60,7 @@ def test_training_says_what_is_missing(
     monkeypatch.chdir(tmp_path)
     given = [*arguments, "--start", tiny_reranker, "-o", "out"]
     assert run(monkeypatch, "train-reranker", *given) == 2
-    said = capsys.readouterr().err
-    assert message in said, said
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
