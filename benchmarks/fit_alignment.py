@@ -47,7 +47,7 @@ GRID: dict[str, tuple[float, ...]] = {
     "paraphrase_cosine": (0.7, 0.75, 0.8, 0.85, 0.9, 0.95),
     "verbatim_share": (0.7, 0.8, 0.85, 0.9, 0.95),
     "copied_share": (0.25, 0.3, 0.35, 0.4),
-    "topic_score": (0.4, 0.45, 0.5, 0.55, 0.6),
+    "topic_score": (0.3, 0.35, 0.4, 0.45, 0.5),
 }
 WHOLE_NUMBERS = ("shingle", "least_words", "gap", "sentence_shared")
 _NONE = Background(0.0, 0.0)

@@ -37,7 +37,7 @@ class AlignmentRule:
     paraphrase_cosine: float = 0.85
     background: Background = _OF_SHORT_TEXTS
     copied_share: float = 0.4
-    topic_score: float = 0.5
+    topic_score: float = 0.45
 
 
 ALIGNMENT_RULE = AlignmentRule()

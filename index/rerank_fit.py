@@ -18,7 +18,8 @@ from index.vector_index import Float32, Int64
 Float64 = NDArray[np.float64]
 
 WEIGHTS = tuple(step / 20 for step in range(21))
-SCALES = (0.25, 0.5, 1.0, 2.0)
+SCALES = (0.125, 0.25, 0.5, 1.0)
+_ROUNDING = 1e-9
 _DEPTH = 10
 
 
@@ -83,9 +84,11 @@ def judge_candidates(
 
 
 def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
-    """Choose weight and scale whose mean nDCG@10 over the corpora is highest.
+    """Choose weight and scale whose mean nDCG@10 over the corpora is highest, and none loses by.
 
-    Every corpus counts alike. A mean over three neighbouring weights decides rather than one.
+    Every corpus counts alike, and in none may the mixture find less than the first stage alone: a
+    reranker that knows one corpus well must not spoil another. A mean over three neighbouring
+    weights decides rather than one.
 
     Raises:
         ValueError: there is no corpus.
@@ -98,8 +101,11 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
             for one in corpora
         ]
     )
-    mean = np.pad(ndcg.mean(0), ((0, 0), (1, 1)), mode="edge")
-    smooth = (mean[:, :-2] + mean[:, 1:-1] + mean[:, 2:]) / 3
+    wide = np.pad(ndcg, ((0, 0), (0, 0), (1, 1)), mode="edge")
+    level = (wide[..., :-2] + wide[..., 1:-1] + wide[..., 2:]) / 3
+    level[..., 0] = ndcg[..., 0]  # weight 0 is the first stage, whatever its neighbours are
+    loses = (level < ndcg[..., :1] - _ROUNDING).any(0)
+    smooth = np.where(loses, -np.inf, level.mean(0))
     scale, weight = np.unravel_index(int(np.argmax(smooth)), smooth.shape)
     return MixtureFit(Mixture(WEIGHTS[weight], SCALES[scale]), ndcg)
 

@@ -68,7 +68,7 @@ class RerankBody(Body):
     candidates: Annotated[int, Field(ge=1)] = Field(
         description="How many of them; at most `max_rerank_candidates` (see /version)."
     )
-    budget_ms: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = optional(
+    budget_ms: Annotated[float, Field(ge=1e-3, allow_inf_nan=False)] | None = optional(
         "Milliseconds that it may take for each query. Out of time, the matches are those of the "
         "first stage, and `rerank.reranked` is false."
     )

@@ -1,12 +1,13 @@
 """What runs the service asks of it: /livez /readyz /metrics /version, and what its errors mean."""
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from fastapi import APIRouter, Path
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
+from index.modes import Mode
 from service.api.deps import EngineDep, OpenEngineDep
 from service.api.openapi import json_example, problem_responses
 from service.api.ops_schemas import (
@@ -49,7 +50,7 @@ VERSION = {
     "calibration": {
         "version": "5f1c8ae20b7d+c03e77d1a964",
         "kinds": {
-            "hybrid": {
+            kind: {
                 "method": "platt",
                 "calibration_error": 0.021,
                 "documents": 3418,
@@ -57,6 +58,7 @@ VERSION = {
                     {"false_positive_rate": 0.01, "score": 0.508, "low": 0.5, "high": 0.514}
                 ],
             }
+            for kind in get_args(Mode)
         },
     },
     "limits": {

@@ -1,6 +1,7 @@
 """Reranking as a system, and its rule fitted on validation queries."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,18 @@ def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: Sy
     assert reached > ndcg_of(candidates, Mixture(0.0, 1.0)).mean() + 0.1
     with pytest.raises(ValueError, match="no corpus"):
         fit_mixture([])
+
+
+def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System) -> None:
+    judge = PairJudge(TopicReranker(), texts)
+    gains = judge_candidates(system, judge, IDS, ROWS, qrels_of(texts), 10)
+    loses = replace(gains, logits=-gains.logits)
+    assert fit_mixture([gains]).mixture.weight > 0.0
+    both = fit_mixture([gains, loses])
+    for one in (gains, loses):
+        before = ndcg_of(one, Mixture(0.0, 1.0)).mean()
+        assert ndcg_of(one, both.mixture).mean() >= before - 0.01
+    assert both.mixture.weight < fit_mixture([gains]).mixture.weight
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.4, 0.9])

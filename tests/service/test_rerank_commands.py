@@ -44,7 +44,7 @@ def test_a_reranker_is_made_of_a_recipe(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["rerank", "--corpus", "."], "train-reranker takes links|links"),
+        (["rerank", "--corpus", "."], "takes links"),
         (["nothing", "--corpus", "."], "nothing"),
     ],
 )
@@ -60,7 +60,7 @@ def test_training_says_what_is_missing(
     monkeypatch.chdir(tmp_path)
     given = [*arguments, "--start", tiny_reranker, "-o", "out"]
     assert run(monkeypatch, "train-reranker", *given) == 2
-    assert any(part in capsys.readouterr().err for part in message.split("|"))
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
