@@ -131,6 +131,8 @@ def start_longmatch() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             env=environment(checkpoint),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            # A test run in the background of a shell ignores Ctrl-C, and its children would.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         started.append(process)
         return process
