@@ -65,6 +65,7 @@ class Matches:
         receipt: what was read of the query's document.
         seconds: time of each stage.
         generation: of the index that was searched.
+        scored_as: the mode whose scores those of the first stage are.
         rerank: what became of the second stage, where one was asked for.
     """
 
@@ -72,6 +73,7 @@ class Matches:
     receipt: Receipt
     seconds: Mapping[Stage, float]
     generation: int
+    scored_as: Mode
     rerank: RerankReceipt | None = None
 
 
@@ -142,7 +144,7 @@ def _find_by_vectors(engine: Engine, sought: Sequence[Sought], search: Search) -
     _observe(engine, seconds)
     judged = [_judged(engine.judge, "semantic", usable, bounds) for usable in matches]
     return [
-        Matches(usable, query.receipt, {**query.seconds, **seconds}, generation)
+        Matches(usable, query.receipt, {**query.seconds, **seconds}, generation, "semantic")
         for usable, query in zip(judged, sought, strict=True)
     ]
 
@@ -178,7 +180,8 @@ def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
         if one.vector_id in documents and one.score >= least
     ]
     judged = _judged(engine.judge, answer.scored_as, matches, search.bounds)
-    return Matches(judged, query.receipt, {**query.seconds, **seconds}, generation)
+    taken = {**query.seconds, **seconds}
+    return Matches(judged, query.receipt, taken, generation, answer.scored_as)
 
 
 def _observe(engine: Engine, seconds: Mapping[Stage, float]) -> None:

@@ -51,23 +51,23 @@ async def find_reranked(
         raise ValueError("there is no reranker")
     wanted = max(search.top_k, min(rerank.candidates, engine.settings.max_top_k))
     found = await find(engine, sought, Search(top_k=wanted, mode=search.mode))
-    scores = _Scores(engine, engine.reranking, search.mode)
     reranked = [
-        await _rerank(engine, scores, query, matches, rerank)
+        await _rerank(engine, engine.reranking, query, matches, rerank)
         for query, matches in zip(sought, found, strict=True)
     ]
     return [replace(one, matches=_cut(one.matches, search)) for one in reranked]
 
 
 async def _rerank(
-    engine: Engine, scores: "_Scores", query: Sought, found: Matches, rerank: Rerank
+    engine: Engine, pool: RerankPool, query: Sought, found: Matches, rerank: Rerank
 ) -> Matches:
     """Read the first matches of a query and put them in their new order, if there is time."""
     first = found.matches[: rerank.candidates]
     texts = await run_in(engine.readers, _texts, engine.data, first)
     first = tuple(one for one in first if one.id in texts)  # others were deleted since
     seconds = rerank.seconds or engine.settings.rerank_seconds
-    judged = await scores.pool.judge(query.text, [texts[one.id] for one in first], seconds)
+    judged = await pool.judge(query.text, [texts[one.id] for one in first], seconds)
+    scores = _Scores(engine, pool, found.scored_as)
     ordered = found.matches
     if complete := len(judged.logits) == len(first):
         ordered = (*scores.order(first, judged.logits), *ordered[rerank.candidates :])
@@ -75,7 +75,7 @@ async def _rerank(
         reranked=complete,
         candidates=len(first),
         rescored=len(judged.logits),
-        reranker=scores.pool.reranker.name,
+        reranker=pool.reranker.name,
         calibration=scores.version,
     )
     taken = {**found.seconds, "rerank": judged.seconds}
@@ -87,7 +87,6 @@ class _Scores:
 
     def __init__(self, engine: Engine, pool: RerankPool, mode: Mode) -> None:
         rule = pool.reranker.rule
-        self.pool = pool
         self._mixture = rule.mixture(mode)
         self._map = probability_map_of(engine, mode)
         self.version = None if self._map is None else rule.version

@@ -1,11 +1,13 @@
 """`rerank` of POST /match as a client sees it."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from encoder.rerank_rule import Mixture, RerankRule, write_rerank_rule
 from encoder.reranker import OnnxReranker
 from encoder.reranker_checkpoint import load_reranker_checkpoint
 
@@ -82,6 +84,33 @@ def test_out_of_time_gives_the_order_of_the_first_stage(reranking: Any) -> None:
     assert after["rerank"]["reranked"] is False
     assert after["rerank"]["rescored"] < after["rerank"]["candidates"] == 4
     assert "longmatch_rerank_out_of_time_total 1.0" in reranking.get("/metrics").text
+
+
+def test_the_last_order_is_explained(reranking: Any) -> None:
+    question = {"id": "ants", "rerank": 20, "explain": {"matches": 2, "passages": 3}}
+    alone = answer(reranking.post("/match", json={"id": "ants", "rerank": 20}))
+    both = answer(reranking.post("/match", json=question))
+    assert [one["id"] for one in both["matches"]] == [one["id"] for one in alone["matches"]]
+    explained = [one["explanation"] is not None for one in both["matches"]]
+    assert explained == [True, True] + [False] * (len(explained) - 2)
+    assert both["rerank"]["reranked"] is True
+    assert {"rerank", "explain"} <= set(both["timings"])
+
+
+def test_scores_of_vectors_alone_are_mixed_as_such(
+    make_client: MakeClient, tiny_reranker: Path, texts: dict[str, str], tmp_path: Path
+) -> None:
+    directory = Path(shutil.copytree(tiny_reranker, tmp_path / "fitted"))
+    mixtures = {"semantic": Mixture(0.0, 1.0), "hybrid": Mixture(1.0, 1.0)}
+    write_rerank_rule(load_reranker_checkpoint(directory), RerankRule(mixtures=mixtures))
+    client = make_client(reranker=directory)
+    documents = [{"id": name, "text": text} for name, text in texts.items()]
+    assert client.post("/index", json={"documents": documents}).status_code == 200
+    for text, by_vectors in [("Zxqv.", True), (texts["bees"], False)]:  # no word is indexed; all
+        question = {"text": text, "mode": "hybrid", "rerank": 20}
+        found = answer(client.post("/match", json=question))["matches"]
+        unchanged = [one["score"] == one["first_stage_score"] for one in found]
+        assert unchanged == [by_vectors] * len(texts)
 
 
 def test_several_queries_at_once(reranking: Any, texts: dict[str, str]) -> None:
