@@ -32,7 +32,7 @@ from index.calibration_error import (
     error_of_perfect,
     reliability,
 )
-from index.corpus import read_texts
+from index.corpus import read_documents
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.fusion import read_fusion
@@ -233,7 +233,8 @@ def _channels(
     folder: Path, vectors: Path | None, checkpoint: Checkpoint
 ) -> tuple[tuple[str, ...], Channels]:
     embedded = _embed(folder, vectors, checkpoint)
-    words = rows_of_texts(read_texts(folder, embedded.ids))
+    documents = read_documents(folder, embedded.ids)
+    words = rows_of_texts([one.text for one in documents], [one.title for one in documents])
     return embedded.ids, Channels(embedded.vectors, words, read_fusion(checkpoint))
 
 

@@ -17,8 +17,7 @@ import numpy as np
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.corpus import read_corpus
-from index.document import Document
+from index.corpus import read_documents
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.fusion import write_fusion
 from index.fusion_fit import FusionCorpus, FusionFit, fit_fusion
@@ -58,7 +57,7 @@ def read(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCo
         embedded = read_embedded_corpus(vectors / f"{folder.name}.npz")
     else:
         embedded = encode(corpus, checkpoint)
-    texts = {one.id: one.text for one in read_corpus(corpus) if isinstance(one, Document)}
+    documents = read_documents(corpus, embedded.ids)
     splits, qrels = read_splits(folder / "splits.tsv"), read_qrels(folder / "qrels.tsv")
     rows = [
         row
@@ -75,7 +74,7 @@ def read(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCo
     return FusionCorpus(
         question=question,
         semantic=vector_system("semantic", checkpoint.name, embedded.vectors),
-        lexical=lexical_system([texts[name] for name in embedded.ids]),
+        lexical=lexical_system([one.text for one in documents], [one.title for one in documents]),
     )
 
 

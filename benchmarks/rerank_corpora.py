@@ -8,7 +8,7 @@ import numpy as np
 
 from encoder.checkpoint import Checkpoint
 from encoder.reranker import OnnxReranker
-from index.corpus import read_texts
+from index.corpus import read_documents
 from index.embed import EmbeddedCorpus, read_embedded_corpus
 from index.fusion import read_fusion
 from index.mode_systems import hybrid_system, lexical_system
@@ -61,9 +61,10 @@ class JudgedCorpus:
 def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> JudgedCorpus:
     """Read a corpus and its vectors, as `longmatch embed` wrote them."""
     embedded = read_embedded_corpus(vectors)
-    texts = read_texts(folder / "corpus.jsonl.gz", embedded.ids)
+    documents = read_documents(folder / "corpus.jsonl.gz", embedded.ids)
+    texts = [document.text for document in documents]
     semantic = vector_system("semantic", checkpoint.name, embedded.vectors)
-    lexical = remembered(lexical_system(texts))
+    lexical = remembered(lexical_system(texts, [one.title for one in documents]))
     hybrid = hybrid_system(semantic, lexical, read_fusion(checkpoint))
     systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
     return JudgedCorpus(folder, embedded, texts, read_qrels(folder / "qrels.tsv"), systems)

@@ -73,6 +73,7 @@ def build_index(
         StoreError: the store cannot be written; what was committed before stays.
         SnapshotError: all is stored, but the index could not be published.
     """
+    changes = data.store.lexical.changes
     observer.started("encoding", count_documents(corpus))
     counts = Counter[str]()
     for batch in batches(told(read_corpus(corpus), observer)):
@@ -87,6 +88,8 @@ def build_index(
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
+    if data.store.lexical.changes != changes:
+        data.store.recount_titles(observer)
     _publish(data.index, observer)
     return BuildReport(
         encoded=counts["encoded"],

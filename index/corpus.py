@@ -93,7 +93,16 @@ def read_texts(corpus: Path, ids: Sequence[str]) -> list[str]:
     Raises:
         CorpusError: the corpus cannot be read, or has no document of such an id.
     """
-    found = {item.id: item.text for item in read_corpus(corpus) if isinstance(item, Document)}
+    return [document.text for document in read_documents(corpus, ids)]
+
+
+def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
+    """Read these documents, in the order of the ids.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or has no document of such an id.
+    """
+    found = {item.id: item for item in read_corpus(corpus) if isinstance(item, Document)}
     missing = [document_id for document_id in ids if document_id not in found]
     if missing:
         raise CorpusError(f"{corpus}: has no document {missing[0]!r}, which the vectors have")

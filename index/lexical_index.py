@@ -27,19 +27,21 @@ from index.lexical_query import (
     weigh_query,
 )
 from index.lexical_tables import DocumentTerms, read_document_terms
-from index.lexical_terms import count_terms
 from index.observer import Observer
 from index.sqlite_connections import SQLiteConnections
+from index.title_terms import Titles, count_terms_and_titles, known_titles
 from index.vector_index import Float32, Int64
 
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
-MAX_DRIFT = 0.01  # share of the documents that may change before all frequencies are read again
+MAX_DRIFT = 0.01  # share of the documents that may change before all of them are read again
 
 _FOUND_TERMS = """
 SELECT term, term_id, documents FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
 _ALL_FREQUENCIES = """
 SELECT term_id, documents FROM terms WHERE documents >= 2"""
+_TITLES = """
+SELECT title FROM documents"""
 _STATISTICS = """
 SELECT documents, changes FROM term_statistics"""
 _OF_A_TERM = "SELECT rowid AS vector_id, ? AS weight FROM postings WHERE postings MATCH ?"
@@ -74,19 +76,44 @@ class LexicalIndex:
         self._path = path
         self._refreshing = threading.Lock()
         self._frequencies = _Frequencies(np.zeros(0, dtype=np.float32), -1)
+        self._reading_titles = threading.Lock()
+        self._titles = known_titles(())
+        self._titles_of = -1  # changes of the store as of which they were read
 
-    def read(self, text: str, *, stored: bool = False) -> LexicalQuery:
+    @property
+    def changes(self) -> int:
+        """How many documents were ever added, removed or counted anew."""
+        with self._connections.reading() as connection:
+            return _statistics(connection)[1]
+
+    def titles(self, connection: sqlite3.Connection) -> Titles:
+        """Return the titles of the stored documents, read again when too many changed.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        number, changes = _statistics(connection)
+        with self._reading_titles:
+            if self._titles_of < 0 or abs(changes - self._titles_of) > MAX_DRIFT * number:
+                self._titles = known_titles(row[0] for row in connection.execute(_TITLES))
+                self._titles_of = changes
+            return self._titles
+
+    def read(self, text: str, *, title: str = "", stored: bool = False) -> LexicalQuery:
         """Reduce a text to those of its terms that stored documents have.
 
         Args:
             text: any text; one without such a term gives a query that finds nothing.
+            title: of the text, if it has one.
             stored: the text is that of a stored document, so that a term which one document has
                 is shared by none.
 
         Raises:
             StoreError: the file cannot be read.
         """
-        counts = count_terms(text)
+        with self._connections.reading() as connection:
+            titles = self.titles(connection)
+        counts = count_terms_and_titles(text, titles, title)
         with self._connections.reading() as connection:
             rows = connection.execute(_FOUND_TERMS, (json.dumps(list(counts)),)).fetchall()
             number, _ = _statistics(connection)

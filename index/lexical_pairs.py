@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from index.lexical_query import inverse_document_frequencies, sums_between
 from index.lexical_tables import MAX_COUNT, DocumentTerms
-from index.lexical_terms import count_terms
 from index.observer import Observer
+from index.title_terms import count_corpus
 from index.vector_index import Float32, Int64
 
 
@@ -70,13 +70,17 @@ def take_rows(rows: TermRows, chosen: Int64) -> TermRows:
     return TermRows(rows.term_ids[places], rows.weights[places], ends)
 
 
-def rows_of_texts(texts: Iterable[str]) -> TermRows:
-    """Weigh the terms of texts as a store that held all of them, and nothing else, would."""
+def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
+    """Weigh the terms of texts as a store that held all of them, and nothing else, would.
+
+    Args:
+        texts: of the documents.
+        titles: of the documents; without any, words alone are weighed.
+    """
     term_id_of: dict[str, int] = {}
     documents: list[DocumentTerms] = []
     having = Counter[int]()
-    for text in texts:
-        counted = count_terms(text)
+    for counted in count_corpus(texts, titles):
         term_ids = [term_id_of.setdefault(term, len(term_id_of)) for term in counted]
         having.update(term_ids)
         counts = np.minimum(list(counted.values()), MAX_COUNT)

@@ -59,6 +59,8 @@ _TERM_IDS = """
 SELECT term, term_id FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
 _INSERT_DOCUMENT_TERMS = """
 INSERT INTO document_terms (vector_id, terms) VALUES (?, ?)"""
+_REMOVE_DOCUMENT_TERMS = """
+DELETE FROM document_terms WHERE vector_id = ?"""
 _INSERT_POSTINGS = """
 INSERT INTO postings (rowid, term_ids) VALUES (?, ?)"""
 _REMOVE_POSTINGS = """
@@ -75,12 +77,12 @@ def insert_terms(
 ) -> None:
     """Insert the terms of new documents, given as vector ids and counts of terms."""
     documents = Counter(term for _, counts in counted for term in counts)
-    term_ids = _term_ids(connection, documents)
+    term_ids = find_term_ids(connection, documents)
     new = [(term, n) for term, n in documents.items() if term not in term_ids]
     known = [(documents[term], term_id) for term, term_id in term_ids.items()]
     connection.executemany(_COUNT_TERM, known)
     connection.executemany(_INSERT_TERM, new)
-    term_ids |= _term_ids(connection, (term for term, _ in new))
+    term_ids |= find_term_ids(connection, (term for term, _ in new))
     for vector_id, counts in counted:
         rows = sorted((term_ids[term], min(n, MAX_COUNT)) for term, n in counts.items())
         connection.execute(_INSERT_DOCUMENT_TERMS, (vector_id, _pack(rows)))
@@ -88,8 +90,16 @@ def insert_terms(
     connection.execute(_COUNT_CHANGE, (len(counted), len(counted)))
 
 
+def replace_terms(
+    connection: sqlite3.Connection, counted: Sequence[tuple[int, Mapping[str, int]]]
+) -> None:
+    """Replace the terms of stored documents, given as vector ids and counts of terms."""
+    remove_terms(connection, [vector_id for vector_id, _ in counted])
+    insert_terms(connection, counted)
+
+
 def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
-    """Remove the terms of documents that are about to be deleted."""
+    """Remove the terms of documents."""
     documents = Counter[int]()
     removed = read_document_terms(connection, vector_ids)
     for vector_id, (term_ids, _) in removed.items():
@@ -97,6 +107,7 @@ def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> N
         connection.execute(_REMOVE_POSTINGS, (vector_id, _postings(term_ids.tolist())))
     connection.executemany(_COUNT_TERM, [(-n, term_id) for term_id, n in documents.items()])
     connection.executemany(_DROP_TERM, [(term_id,) for term_id in documents])
+    connection.executemany(_REMOVE_DOCUMENT_TERMS, [(one,) for one in removed])
     connection.execute(_COUNT_CHANGE, (-len(removed), len(removed)))
 
 
@@ -113,7 +124,8 @@ def read_document_terms(
     return {vector_id: _unpack(terms) for vector_id, terms in rows}
 
 
-def _term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:
+def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:
+    """Return the ids of these terms; unknown ones are absent."""
     # Sorted, since that is the order of the index on the terms.
     return dict(connection.execute(_TERM_IDS, (json.dumps(sorted(terms)),)))
 

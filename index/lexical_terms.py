@@ -9,10 +9,10 @@ MAX_TERM_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a br
 _WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 
 
-def count_terms(text: str) -> Counter[str]:
-    """Count the terms of a text: its words in lower case and without diacritics.
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in their order, in lower case and without diacritics.
 
-    Numbers are terms, since they are what vectors lose. Words are not stemmed and none is left
+    Numbers are words, since they are what vectors lose. Words are not stemmed and none is left
     out for being common: on validation stemming found less, and weights by document frequency
     did what a list of stop words does.
     """
@@ -20,4 +20,9 @@ def count_terms(text: str) -> Counter[str]:
     if not lowered.isascii():
         decomposed = unicodedata.normalize("NFKD", lowered)
         lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return Counter(w for w in _WORD.findall(lowered) if len(w) <= MAX_TERM_CHARACTERS)
+    return [w for w in _WORD.findall(lowered) if len(w) <= MAX_TERM_CHARACTERS]
+
+
+def count_terms(text: str) -> Counter[str]:
+    """Count the words of a text."""
+    return Counter(words_of(text))

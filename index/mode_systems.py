@@ -7,20 +7,23 @@ import numpy as np
 from index.errors import CorpusError
 from index.fusion import FusionRule, fuse
 from index.lexical_query import inverse_document_frequencies
-from index.lexical_terms import count_terms
 from index.systems import System
+from index.title_terms import count_corpus
 from index.vector_index import Float32, Int64
 
 LEXICAL, HYBRID = "lexical", "hybrid"
 
 
-def lexical_system(texts: Sequence[str], documents: int | None = None) -> System:
+def lexical_system(
+    texts: Sequence[str], titles: Sequence[str] = (), documents: int | None = None
+) -> System:
     """Make the score of lexical mode, of every document rather than of candidates.
 
     A word that one document has counts for nothing, as when the query is a stored document.
 
     Args:
         texts: of the documents, then of queries that are none.
+        titles: of all of them; without any, words alone are compared.
         documents: how many of the texts are documents; all when not given.
 
     Raises:
@@ -37,8 +40,7 @@ def lexical_system(texts: Sequence[str], documents: int | None = None) -> System
     places: list[int] = []
     counts: list[int] = []
     ends = [0]
-    for text in texts:
-        counted = count_terms(text)
+    for counted in count_corpus(texts, titles, number):
         places += [columns.setdefault(term, len(columns)) for term in counted]
         counts += counted.values()
         ends.append(len(places))
@@ -61,7 +63,9 @@ def lexical_system(texts: Sequence[str], documents: int | None = None) -> System
         sums = unit[sources].multiply(unit[targets]).sum(axis=1)
         return np.asarray(sums, dtype=np.float32).ravel()
 
-    return System(LEXICAL, "cosine of sqrt(count) * idf, whole text", score, score_pairs)
+    return System(
+        LEXICAL, "cosine of sqrt(count) * idf, words and titles named", score, score_pairs
+    )
 
 
 def hybrid_system(semantic: System, lexical: System, rule: FusionRule) -> System:

@@ -24,11 +24,13 @@ class Asked:
         text: the whole text.
         vector: Float32[dimension] of unit norm.
         itself: its own vector id, where it is a stored document; it is left out of the answer.
+        title: of the text, if it has one.
     """
 
     text: str
     vector: Float32
     itself: int = NO_VECTOR
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
 
 def _search_words(data: DataDirectory, asked: Asked, k: int) -> tuple[LexicalQuery, Int64, Float32]:
     """Return the query, ids Int64[N], ascending, of what it found, and their scores Float32[N]."""
-    query = data.store.lexical.read(asked.text, stored=asked.itself != NO_VECTOR)
+    stored = asked.itself != NO_VECTOR
+    query = data.store.lexical.read(asked.text, title=asked.title, stored=stored)
     found = data.store.lexical.search(query, max(k + 1, CANDIDATES))
     order = np.argsort(found.vector_ids)
     return query, found.vector_ids[order], found.scores[order]

@@ -6,6 +6,8 @@ Longmatch does to such a store in between can then do no harm.
 
 Format 2 has no block vectors: their table is made, and stays empty for the documents that are
 there. They can be explained all the same, at the cost of encoding them then.
+
+Format 3 counts words alone: the titles that each text names are looked for.
 """
 
 import logging
@@ -14,9 +16,16 @@ from pathlib import Path
 
 from index.lexical_tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical_terms import count_terms
+from index.observer import SilentObserver
 from index.sqlite_blocks import BLOCKS_SCHEMA
 from index.sqlite_connections import SQLiteConnections
-from index.sqlite_schema import EARLIER_VERSIONS, SCHEMA_VERSION, VERSION_WITHOUT_WORDS
+from index.sqlite_schema import (
+    EARLIER_VERSIONS,
+    SCHEMA_VERSION,
+    VERSION_WITHOUT_TITLES,
+    VERSION_WITHOUT_WORDS,
+)
+from index.title_recount import recount_titles
 
 _DOCUMENTS_A_TRANSACTION = 256
 _NEXT_TEXTS = """
@@ -37,9 +46,12 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
         return
     if version == VERSION_WITHOUT_WORDS:
         _make_lexical_index(connections, path)
+    _log.info("%s: looking for the titles that texts name", path)
+    recount_titles(connections, SilentObserver())
     with connections.writing() as connection:
-        connection.execute("DROP TABLE IF EXISTS block_vectors")
-        connection.execute(BLOCKS_SCHEMA)
+        if version != VERSION_WITHOUT_TITLES:
+            connection.execute("DROP TABLE IF EXISTS block_vectors")
+            connection.execute(BLOCKS_SCHEMA)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
 

@@ -10,10 +10,11 @@ from index.errors import FingerprintMismatchError, StoreError
 from index.lexical_tables import LEXICAL_SCHEMA
 from index.sqlite_blocks import BLOCKS_SCHEMA
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+VERSION_WITHOUT_TITLES = 3  # the format before titles were terms
 VERSION_WITHOUT_BLOCKS = 2  # the format before the block vectors
 VERSION_WITHOUT_WORDS = 1  # the format before the lexical index
-EARLIER_VERSIONS = (VERSION_WITHOUT_WORDS, VERSION_WITHOUT_BLOCKS)
+EARLIER_VERSIONS = (VERSION_WITHOUT_WORDS, VERSION_WITHOUT_BLOCKS, VERSION_WITHOUT_TITLES)
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.

@@ -96,12 +96,16 @@ def insert_vector(
     connection.execute(_INSERT_VECTOR, (vector_id, sequence, vector.astype("<f4").tobytes()))
 
 
-def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> None:
-    """Replace title and metadata of a stored document."""
+def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
+    """Replace title and metadata of a stored document; say whether it has another title now."""
+    (before,) = connection.execute(
+        "SELECT title FROM documents WHERE vector_id = ?", (vector_id,)
+    ).fetchone()
     connection.execute(
         "UPDATE documents SET title = ?, metadata = ? WHERE vector_id = ?",
         (document.title, metadata_json(document.metadata), vector_id),
     )
+    return bool(before != document.title)
 
 
 def remove_documents(

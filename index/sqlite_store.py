@@ -13,8 +13,8 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DocumentError, StoreError
 from index.lexical_index import LexicalIndex
-from index.lexical_tables import insert_terms
-from index.lexical_terms import count_terms
+from index.lexical_tables import insert_terms, replace_terms
+from index.observer import Observer
 from index.sqlite_blocks import (
     BLOCKS_BY_VECTOR_ID,
     BlockVectors,
@@ -24,6 +24,8 @@ from index.sqlite_blocks import (
 from index.sqlite_connections import SQLiteConnections
 from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
+from index.title_recount import recount_titles
+from index.title_terms import count_terms_and_titles
 from index.vector_index import Float32, Int64
 
 UNIT_NORM_TOLERANCE = 1e-3
@@ -120,13 +122,16 @@ class SQLiteDocumentStore:
         ids = sql.document_id_list(entry.document.id for entry in entries)
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
+            titles = self.lexical.titles(connection)
             changed: list[Entry] = []
             for entry in entries:
-                vector_id, content_hash = known.get(entry.document.id, (None, None))
-                if content_hash == entry.document.content_hash:
-                    sql.update_description(connection, vector_id, entry.document)
-                else:
+                document = entry.document
+                vector_id, content_hash = known.get(document.id, (None, None))
+                if content_hash != document.content_hash:
                     changed.append(entry)
+                elif sql.update_description(connection, vector_id, document):
+                    terms = count_terms_and_titles(document.text, titles, document.title)
+                    replace_terms(connection, [(vector_id, terms)])
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
@@ -136,8 +141,9 @@ class SQLiteDocumentStore:
                 sql.insert_vector(connection, added[-1], sequence, entry.vector)
                 if entry.blocks is not None:
                     insert_block_vectors(connection, added[-1], entry.blocks)
-            texts = (entry.document.text for entry in changed)
-            insert_terms(connection, list(zip(added, map(count_terms, texts), strict=True)))
+            documents = (entry.document for entry in changed)
+            counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
+            insert_terms(connection, list(zip(added, counted, strict=True)))
         return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -226,6 +232,17 @@ class SQLiteDocumentStore:
             added = connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
         return Change(present, np.sort(_int64(added)), np.sort(_int64(removed)))
+
+    def recount_titles(self, observer: Observer) -> None:
+        """Look again for the titles that each text names: those of later documents, too.
+
+        Raises:
+            StoreError: the file cannot be read or written; a later call goes on.
+        """
+        try:
+            recount_titles(self._connections, observer)
+        except ValueError as error:
+            raise StoreError(f"{self.path}: {error}") from error
 
     @property
     def sequence(self) -> int:

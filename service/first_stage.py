@@ -87,6 +87,7 @@ class Sought:
     seconds: Mapping[Stage, float]
     itself: int = NO_VECTOR
     blocks: BlockVectors | None = None
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,7 @@ def _find_by_vectors(engine: Engine, sought: Sequence[Sought], search: Search) -
 def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
     """Search by words, or by words and vectors, and fetch."""
     generation = engine.data.index.generation
-    asked = Asked(query.text, query.vector, query.itself)
+    asked = Asked(query.text, query.vector, query.itself, query.title)
     if search.mode == "lexical":
         answer = search_lexical(engine.data, asked, search.top_k)
     else:

@@ -20,10 +20,10 @@ from encoder.calibration import (
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.errors import CheckpointError
 from index.calibrate import ScoredPairs, fit_kind
-from index.corpus import read_texts
+from index.corpus import read_documents
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.fusion import read_fusion
-from index.lexical_pairs import rows_of_texts
+from index.lexical_pairs import TermRows, rows_of_texts
 from index.mode_pairs import Channels
 from index.modes import Mode
 from index.scored_pairs import score_labelled_pairs
@@ -87,7 +87,7 @@ def fit_calibration(
     scored: list[dict[Mode, ScoredPairs]] = []
     for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
         embedded = _vectors(corpus_path, opened, precision, provider, threads)
-        words = rows_of_texts(read_texts(texts_path, embedded.ids)) if needs_words else None
+        words = _words(texts_path, embedded.ids) if needs_words else None
         channels = Channels(embedded.vectors, words, rule)
         with observing(console) as observer:
             scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, observer, seed))
@@ -102,6 +102,11 @@ def fit_calibration(
         return
     _print_maps(fitted)
     console.print(f"{checkpoint}: calibration {calibration.version}")
+
+
+def _words(corpus: Path, ids: Sequence[str]) -> TermRows:
+    documents = read_documents(corpus, ids)
+    return rows_of_texts([one.text for one in documents], [one.title for one in documents])
 
 
 def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:

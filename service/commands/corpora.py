@@ -94,10 +94,11 @@ def match(
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
     loaded = load(checkpoint, precision, provider, threads, data)
-    text = read_document(file).text
-    blocks = loaded.tokenizer(text)
+    document = read_document(file)
+    blocks = loaded.tokenizer(document.text)
     judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
-    asked = Asked(text, loaded.encoder.encode([blocks]).document_vectors[0])
+    vector = loaded.encoder.encode([blocks]).document_vectors[0]
+    asked = Asked(document.text, vector, title=document.title)
     with opened(data, loaded.encoder, read_only=True) as directory:
         found, scored_as = _find(directory, loaded.checkpoint, asked, top_k, mode)
         documents = directory.store.get([one.vector_id for one in found])

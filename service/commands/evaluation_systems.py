@@ -12,7 +12,8 @@ from encoder.reranker import OnnxReranker
 from index.adapted_vectors import adapt_vectors
 from index.anchors import LEXICAL, block_anchors, lexical_anchors
 from index.block_anchors import CorpusBlocks
-from index.corpus import read_texts
+from index.corpus import read_documents
+from index.document import Document
 from index.embed import EmbeddedCorpus
 from index.fusion import read_fusion
 from index.mode_systems import HYBRID, hybrid_system, lexical_system
@@ -89,7 +90,8 @@ def own_systems(
     number = len(known.corpus.ids)
     semantic = vector_system(SEMANTIC, settings, known.all_vectors, number)
     yield semantic
-    texts = _all_texts(known, files) if mode != SEMANTIC or adapting else []
+    documents = _all_documents(known, files) if mode != SEMANTIC or adapting else []
+    texts = [document.text for document in documents]
     bases = {"hybrid": semantic}
     if adapting:
         vectors = adapt_vectors(known.all_vectors, texts, number, checkpoint, adapting)
@@ -98,7 +100,7 @@ def own_systems(
         )
         yield bases[ADAPTED_HYBRID]
     if mode != SEMANTIC:
-        lexical = lexical_system(texts, number)
+        lexical = lexical_system(texts, [document.title for document in documents], number)
         yield lexical
         if mode == "hybrid":
             rule = read_fusion(checkpoint)
@@ -140,11 +142,15 @@ def anchor_systems(
         yield from block_anchors(names, blocks)
 
 
-def _all_texts(known: Known, files: Sequence[Path]) -> list[str]:
-    texts = read_texts(files[0], known.corpus.ids)
+def _all_documents(known: Known, files: Sequence[Path]) -> list[Document]:
+    documents = read_documents(files[0], known.corpus.ids)
     for queries in files[1:]:
-        texts += read_texts(queries, known.queries.ids)
-    return texts
+        documents += read_documents(queries, known.queries.ids)
+    return documents
+
+
+def _all_texts(known: Known, files: Sequence[Path]) -> list[str]:
+    return [document.text for document in _all_documents(known, files)]
 
 
 def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieval:

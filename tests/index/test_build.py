@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class RecordingObserver:
     def __init__(self) -> None:
         self.refusals: list[RefusedInput] = []
         self.steps: list[tuple[str, int | None]] = []
-        self.documents = 0
+        self.documents = Counter[str]()  # of each step
         self.tokens = 0
 
     def refused(self, refused: RefusedInput) -> None:
@@ -43,7 +44,7 @@ class RecordingObserver:
         self.steps.append((step, total))
 
     def advanced(self, *, documents: int, tokens: int) -> None:
-        self.documents += documents
+        self.documents[self.steps[-1][0]] += documents
         self.tokens += tokens
 
 
@@ -170,7 +171,7 @@ def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
     ]
     assert set(job.stored("a", "b", "c")) == {"a", "c"}
     assert observer.steps[0] == ("encoding", 5)
-    assert observer.documents == 5
+    assert observer.documents == {"encoding": 5, "looking for titles": 2}
 
 
 def test_a_corpus_of_many_batches(job: Job) -> None:

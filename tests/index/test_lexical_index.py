@@ -20,10 +20,12 @@ from index.errors import StoreError
 from index.lexical_query import LexicalQuery
 from index.lexical_terms import count_terms
 from index.sqlite_store import Entry, SQLiteDocumentStore
+from index.title_terms import count_terms_and_titles, known_titles
 
 MakeEntry = Callable[..., Entry]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
+NO_TITLES = known_titles(())
 TEXTS = {
     "ants": "Ants live in colonies of the forest. Workers carry leaves, and ants dig the soil.",
     "bees": "Bees live in hives of the forest. Workers carry nectar, and bees dance.",
@@ -54,8 +56,8 @@ def find(store: SQLiteDocumentStore, text: str, k: int = 10) -> dict[str, float]
 def assert_says_what_the_texts_say(path: Path) -> None:
     """Compare every table of the index with the texts that are stored."""
     with closing(sqlite3.connect(path)) as connection:
-        texts = dict(connection.execute("SELECT vector_id, text FROM documents"))
-        counts = {vector_id: count_terms(text) for vector_id, text in texts.items()}
+        texts = connection.execute("SELECT vector_id, text, title FROM documents").fetchall()
+        counts = {n: count_terms_and_titles(text, NO_TITLES, title) for n, text, title in texts}
         documents = Counter(term for one in counts.values() for term in one)
         assert dict(connection.execute("SELECT term, documents FROM terms")) == documents
         term_ids = dict(connection.execute("SELECT term, term_id FROM terms"))

@@ -1,0 +1,124 @@
+"""Titles as terms of the lexical index: which documents of the corpus a text names.
+
+Who writes "as in World War II" names the document of that title, and two texts that name the same
+documents are near each other even where no other word is shared. So the title of each stored
+document is a term like a word, written in quotes; the texts that name it have it, and so has the
+document itself. No list of names and no link is needed, only the titles.
+
+A title that a text names weighs as a word that occurs `NAMED` times, however often it is named, and
+the title of a document weighs for itself as one that occurs `OWN` times: fitted on the validation
+queries of three corpora (docs/experiments.md).
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.lexical_terms import words_of
+
+NAMED = 25
+OWN = 36
+MAX_TITLE_WORDS = 12
+QUOTE = '"'  # no word has one
+
+_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word of a title is multiplied away
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The titles that are looked for.
+
+    Attributes:
+        hashes: UInt64[T] of their words, ascending.
+        lengths: how many words they have.
+    """
+
+    hashes: NDArray[np.uint64]
+    lengths: tuple[int, ...]
+
+
+def title_words(title: str) -> list[str]:
+    """Return the words of a title; none where it is too long to be named whole."""
+    words = words_of(title)
+    return words if len(words) <= MAX_TITLE_WORDS else []
+
+
+def title_term(words: Sequence[str]) -> str:
+    """Return the term of a title of at least one word."""
+    return f"{QUOTE}{' '.join(words)}{QUOTE}"
+
+
+def known_titles(titles: Iterable[str]) -> Titles:
+    """Make ready the titles of a corpus, to be found in texts."""
+    of_length: dict[int, set[int]] = {}
+    for title in titles:
+        if words := title_words(title):
+            hashed = _hash_runs(_hash_words(words), len(words))
+            of_length.setdefault(len(words), set()).update(hashed.tolist())
+    hashes = np.fromiter(chain.from_iterable(of_length.values()), np.uint64)
+    return Titles(np.unique(hashes), tuple(sorted(of_length)))
+
+
+def count_terms_and_titles(text: str, titles: Titles, own: str = "") -> Counter[str]:
+    """Count the words of a text and the titles that it names.
+
+    Args:
+        text: any text.
+        titles: those of the corpus.
+        own: the title of the text itself.
+    """
+    words = words_of(text)
+    counted = Counter(words)
+    counted.update(dict.fromkeys(_named(words, titles), NAMED))
+    if own_words := title_words(own):
+        counted[title_term(own_words)] = OWN
+    return counted
+
+
+def count_corpus(
+    texts: Iterable[str], titles: Sequence[str], documents: int | None = None
+) -> Iterator[Counter[str]]:
+    """Count the terms of the texts of a whole corpus.
+
+    Args:
+        texts: of the documents, then of queries that are none.
+        titles: of the documents and queries; without any, words alone are counted.
+        documents: how many of the texts are documents; all when not given.
+    """
+    known = known_titles(titles[:documents])
+    for text, title in zip(texts, chain(titles, repeat("")), strict=False):
+        yield count_terms_and_titles(text, known, title)
+
+
+def _named(words: Sequence[str], titles: Titles) -> Iterator[str]:
+    hashed = _hash_words(words)
+    for length in titles.lengths:
+        if length > len(words):
+            return
+        runs = _hash_runs(hashed, length)
+        places = np.minimum(np.searchsorted(titles.hashes, runs), len(titles.hashes) - 1)
+        for start in np.flatnonzero(titles.hashes[places] == runs).tolist():
+            yield title_term(words[start : start + length])
+
+
+def _hash_words(words: Sequence[str]) -> NDArray[np.uint64]:
+    return np.fromiter(map(_hash_word, words), np.uint64, len(words))
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash_word(word: str) -> int:
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+
+
+def _hash_runs(hashed: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
+    """Hash each run of `length` words UInt64[W] to UInt64[W - length + 1]."""
+    runs = np.full(len(hashed) - length + 1, length, dtype=np.uint64)
+    for place in range(length):
+        runs = runs * _BASE + hashed[place : place + len(runs)]
+    return runs
