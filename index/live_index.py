@@ -53,6 +53,7 @@ class _Served:
     generation: int
     training: Training
     nprobe: int
+    published: int  # the sequence that the snapshot of this generation holds
 
 
 class LiveIndex:
@@ -71,7 +72,7 @@ class LiveIndex:
         self._updates = threading.Lock()  # held while the index changes or is replaced
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
         empty = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
-        self._served = _Served(empty, 0, Training(0, 0), 1)
+        self._served = _Served(empty, 0, Training(0, 0), 1, 0)
 
     @property
     def dimension(self) -> int:
@@ -165,6 +166,15 @@ class LiveIndex:
             removed=len(since.removed),
         )
 
+    def unpublished(self) -> int:
+        """Count the vectors that a restart would have to add or remove after loading the snapshot.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        since = self._store.changes_since(self._served.published)
+        return len(since.added) + len(since.removed)
+
     def apply(self, change: Change) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added.
 
@@ -192,12 +202,12 @@ class LiveIndex:
         """
         with self._publishing:
             candidate = build_candidate(self._store, DEFAULT_TARGET)
-            generation = self.generation
+            manifest = None
             try:
                 if not self._read_only:
-                    generation = self._publish_candidate(candidate).generation
+                    manifest = self._publish_candidate(candidate)
             finally:
-                self._swap_in(candidate, generation)
+                self._swap_in(candidate, manifest)
 
     def retrain(self, target: float, stop: Stop = never) -> Retrained:
         """Build a new generation beside this one, prove it, and only then publish it, swap it in.
@@ -221,8 +231,7 @@ class LiveIndex:
             old_recall = candidate.held_out.recall(old.index, old.nprobe)
             swapped = candidate.recall >= min(target, old_recall)
             if swapped:
-                manifest = self._publish_candidate(candidate)
-                self._swap_in(candidate, manifest.generation)
+                self._swap_in(candidate, self._publish_candidate(candidate))
         index = candidate.index
         return Retrained(swapped, candidate.recall, old_recall, index.nlist, candidate.nprobe)
 
@@ -238,7 +247,9 @@ class LiveIndex:
             served = self._served
             manifest = self._publish(served.index, served.training, served.nprobe, self._updates)
             with self._updates:
-                self._served = replace(self._served, generation=manifest.generation)
+                self._served = replace(
+                    self._served, generation=manifest.generation, published=manifest.sequence
+                )
 
     def _load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay what the store did since.
@@ -269,13 +280,16 @@ class LiveIndex:
         if self._read_only:
             raise StoreError(f"{self._root}: opened for reading only")
 
-    def _swap_in(self, candidate: Candidate, generation: int) -> None:
-        _catch_up(candidate.index, self._store, candidate.index.sequence)
+    def _swap_in(self, candidate: Candidate, manifest: Manifest | None) -> None:
+        """Serve a candidate as what it was published as; where it was not, as the present one."""
+        index, training, nprobe = candidate.index, candidate.training, candidate.nprobe
+        _catch_up(index, self._store, index.sequence)
         with self._updates:
-            _catch_up(candidate.index, self._store, candidate.index.sequence)
-            self._served = _Served(
-                candidate.index, generation, candidate.training, candidate.nprobe
-            )
+            _catch_up(index, self._store, index.sequence)
+            generation, published = self._served.generation, self._served.published
+            if manifest is not None:
+                generation, published = manifest.generation, manifest.sequence
+            self._served = _Served(index, generation, training, nprobe, published)
 
     def _publish_candidate(self, candidate: Candidate) -> Manifest:
         # Nobody else knows it, so there is no change to wait for.
@@ -344,7 +358,7 @@ def _served_from(manifest: Manifest, index: FaissIndex) -> _Served:
         manifest.vectors if manifest.trained_vectors is None else manifest.trained_vectors,
     )
     nprobe = least if manifest.nprobe is None else min(max(least, manifest.nprobe), most)
-    return _Served(index, manifest.generation, training, nprobe)
+    return _Served(index, manifest.generation, training, nprobe, manifest.sequence)
 
 
 def _catch_up(index: FaissIndex, store: SQLiteDocumentStore, sequence: int) -> int:

@@ -1,7 +1,7 @@
 """How many of the exact neighbours an index finds, and how many lists that takes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -89,3 +89,24 @@ def choose_nprobe(nlist: int, target: float, recall: Callable[[int], float]) -> 
         if reached >= target or larger == nprobe:
             return nprobe, reached
         nprobe = larger
+
+
+def adapted_nprobe(recalls: Sequence[float], nprobe: int, nlist: int, target: float) -> int:
+    """Return how many lists to visit, after the recall of these searches was measured.
+
+    More as soon as their mean is under the target. Fewer only when it is, by two standard errors,
+    over the middle between target and 1: in between nothing changes, so that nprobe does not swing.
+
+    Args:
+        recalls: recall of searches with `nprobe`, at least two.
+        nprobe: as it is.
+        nlist: lists of the index.
+        target: mean recall to hold.
+    """
+    mean = float(np.mean(recalls))
+    if mean < target:
+        return more_lists(nprobe, nlist)
+    error = float(np.std(recalls, ddof=1)) / math.sqrt(len(recalls))
+    if mean - 2 * error > (1 + target) / 2:
+        return fewer_lists(nprobe, nlist)
+    return nprobe
