@@ -95,18 +95,16 @@ def measure_drift(sizes: Int64, training: Training, *, added: int, removed: int)
 
 
 def drift_reasons(
-    drift: Drift, limits: DriftLimits, *, attempted_at: float | None = None
+    drift: Drift, limits: DriftLimits, *, attempted_at: float = 0.0
 ) -> tuple[str, ...]:
     """Return why the lists should be trained again, each in a few words; none where they suit.
 
     Args:
         drift: as measured.
         limits: from where on.
-        attempted_at: the `changed` of the last attempt on the same lists; None for no attempt.
+        attempted_at: the `changed` of the last attempt on the same lists.
     """
-    if drift.changed < (attempted_at or 0.0) + limits.changed and not (
-        drift.outgrown and attempted_at is None
-    ):
+    if drift.changed < attempted_at + limits.changed:
         return ()
     reasons = ["too few or too many lists"] if drift.outgrown else []
     if drift.nlist == 1:  # one list suits any vectors, while they are few

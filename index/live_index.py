@@ -21,7 +21,7 @@ from index.snapshot import (
     read_current_snapshot,
 )
 from index.sqlite_store import Change, SQLiteDocumentStore
-from index.vector_index import Float32, SearchResult
+from index.vector_index import Float32, Int64, SearchResult
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +103,10 @@ class LiveIndex:
     def training(self) -> Training:
         """What the lists were trained for."""
         return self._served.training
+
+    def list_sizes(self) -> Int64:
+        """Return how many vectors each list keeps, Int64[nlist]."""
+        return self._served.index.list_sizes()
 
     @property
     def outgrown(self) -> bool:

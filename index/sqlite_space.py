@@ -45,8 +45,10 @@ def reclaim(connections: SQLiteConnections, pages: int) -> Space:
     if pages > 0:
         with connections.writing() as connection:
             if connection.execute("PRAGMA auto_vacuum").fetchone() == (_INCREMENTAL,):
-                # Each row is one page; it is given back when the row is read.
-                connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+                # Without a number of pages it would still be one: Python takes only one step of a
+                # statement that gives no columns.
+                for _ in range(pages):
+                    connection.execute("PRAGMA incremental_vacuum(1)")
     with connections.reading() as connection:
         counted = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]

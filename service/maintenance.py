@@ -79,7 +79,7 @@ class Maintenance:
         drift = index.measure_drift()
         _record_drift(drift, index, self._metrics)
         last = self._refused
-        attempted_at = last.changed if last and last.training == index.training else None
+        attempted_at = last.changed if last and last.training == index.training else 0.0
         reasons = drift_reasons(drift, self._limits, attempted_at=attempted_at)
         if reasons:
             self._refused = _Attempt(index.training, drift.changed)
