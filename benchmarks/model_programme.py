@@ -58,6 +58,7 @@ class ModelProgramme:
         self._numbers = np.random.default_rng(seed)
         self._names = [f"d{number}" for number in range(ONE_LIST_BELOW + 1_000)]
         self._rows = np.zeros((len(self._names), DIMENSION), dtype=np.float32)
+        self._alive = np.zeros(len(self._names), dtype=np.bool_)
         self._versions: dict[str, int] = {}
         self._next_version = 1
         self._data = open_numbered(path)
@@ -110,7 +111,7 @@ class ModelProgramme:
     def _match(self) -> None:
         query = random_unit_vector(self._numbers)
         if self._random.random() < 0.5:
-            query = vector_of(*self._random.choice(list(self._versions.items())))
+            query = self._rows[int(self._present()[0][1:])]
         index = self._data.index
         k = self._random.randint(1, 12)
         exact = self._random.random() < 0.5
@@ -121,8 +122,7 @@ class ModelProgramme:
         documents = self._data.store.get([one for one in ids if one != NO_VECTOR])
         names = [documents[one].id for one in ids if one in documents]
         _equal(len(names), k, "matches, each of a document that lives")
-        living = np.array([int(name[1:]) for name in self._versions])
-        best = np.sort(self._rows[living] @ query)[: -k - 1 : -1]
+        best = np.sort(self._rows[self._alive] @ query)[: -k - 1 : -1]
         own = np.array([self._rows[int(name[1:])] @ query for name in names])
         _equal(bool(np.allclose(scores, own, atol=1e-5)), True, "scores are those of the documents")
         if exact:
@@ -151,7 +151,9 @@ class ModelProgramme:
         _equal(len(change.removed), len(set(names) & set(self._versions)), "deleted")
         self._data.index.apply(change)
         for name in names:
-            self._versions.pop(name, None)
+            if name in self._versions:
+                del self._versions[name]
+                self._alive[int(name[1:])] = False
 
     def _restart(self) -> None:
         self._data.close()
@@ -161,13 +163,17 @@ class ModelProgramme:
     def _remember(self, name: str, version: int) -> None:
         self._versions[name] = version
         self._rows[int(name[1:])] = vector_of(name, version)
+        self._alive[int(name[1:])] = True
 
     def _present(self) -> list[str]:
-        return self._random.sample(list(self._versions), self._random.randint(1, 4))
+        return self._draw(np.flatnonzero(self._alive).tolist())
 
     def _absent(self) -> list[str]:
-        absent = [name for name in self._names if name not in self._versions]
-        return self._random.sample(absent, min(len(absent), self._random.randint(1, 4)))
+        return self._draw(np.flatnonzero(~self._alive).tolist())
+
+    def _draw(self, rows: list[int]) -> list[str]:
+        chosen = self._random.sample(rows, min(len(rows), self._random.randint(1, 4)))
+        return [self._names[row] for row in chosen]
 
 
 def run_model(path: Path, operations: int, seed: int) -> ModelReport:
