@@ -7,6 +7,7 @@
     * FingerprintMismatchError   data made by another checkpoint
     * DataDirectoryInUseError    another process owns the data directory
   * SnapshotError          a snapshot file is missing, changed or of another format
+  * RetrainingStoppedError     a new index generation was given up, because the process ends
 """
 
 
@@ -49,3 +50,7 @@ class DataDirectoryInUseError(StoreError):
 
 class SnapshotError(IndexingError):
     """A published index generation is incomplete or changed."""
+
+
+class RetrainingStoppedError(IndexingError):
+    """A new index generation was given up, because the process ends; the old one stays."""

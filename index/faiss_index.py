@@ -25,6 +25,7 @@ from index.vector_index import NO_VECTOR, Bool, Float32, Int64, SearchResult
 
 ONE_LIST_BELOW = 5_000
 SAMPLE_PER_LIST = 64
+EXACT_SLICE = 32_768  # vectors that an exact search compares while changes wait
 PARALLEL_FROM = 1_024  # vectors to add or to train with
 TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
@@ -61,6 +62,7 @@ class FaissIndex:
         """Wrap a trained index; use `train_faiss_index` or `load_faiss_index`."""
         self._index = index
         self._ids = _ids_in_lists(index)
+        self._sequence = 0
         self._lock = ReadersWriterLock()
 
     @property
@@ -72,6 +74,16 @@ class FaissIndex:
     def nlist(self) -> int:
         """How many lists, or cells, the vectors are kept in."""
         return int(self._index.nlist)
+
+    @property
+    def sequence(self) -> int:
+        """What the last `change` said that it reaches; 0 before the first."""
+        return self._sequence
+
+    def list_sizes(self) -> Int64:
+        """Return how many vectors each list keeps, Int64[nlist]; all are alive."""
+        with self._lock.reading():
+            return _list_sizes(self._index)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -88,27 +100,56 @@ class FaissIndex:
             ValueError: a wrong shape, a vector that is not finite, an id below 0, given twice or
                 already there (to replace a vector, remove it first).
         """
-        vectors = _checked_vectors(vectors, self.dimension)
-        ids = np.ascontiguousarray(ids, dtype=np.int64)
-        new = set(ids.tolist())
-        if ids.shape != (len(vectors),):
-            raise ValueError(f"{len(vectors)} vectors need as many ids, not shape {ids.shape}")
-        if len(new) < len(ids) or min(new, default=0) < 0:
-            raise ValueError("vector ids must be different and not below 0")
-        with _openmp_threads_for(len(ids)), self._lock.writing():
-            if known := self._ids & new:
-                raise ValueError(f"vector id {min(known)} is already there")
-            self._index.add_with_ids(vectors, ids)
-            self._ids |= new
+        with self._changing(ids, vectors) as (ids, vectors):
+            self._add(ids, vectors)
 
     def remove(self, ids: Int64) -> int:
         """Remove the vectors of ids Int64[N] and return how many of them were there."""
         with self._lock.writing():
-            known = self._ids.intersection(ids.tolist())
-            # The hash table of the lists accepts this selector only.
-            chosen = np.fromiter(known, np.int64, len(known))
-            removed = int(self._index.remove_ids(faiss.IDSelectorArray(chosen)))
-            self._ids -= known
+            return self._remove(ids)
+
+    def change(self, ids: Int64, vectors: Float32, removed: Int64, sequence: int) -> None:
+        """Add and remove at once: no search sees a part of it, or another sequence than it holds.
+
+        Args:
+            ids: to add, Int64[N].
+            vectors: to add, Float32[N, dimension].
+            removed: ids to remove, Int64[M]; those that are not there are ignored.
+            sequence: of the store that is reached by it.
+
+        Raises:
+            ValueError: as `add`; nothing was changed.
+        """
+        with self._changing(ids, vectors) as (ids, vectors):
+            self._add(ids, vectors)
+            self._remove(removed)
+            self._sequence = sequence
+
+    @contextmanager
+    def _changing(self, ids: Int64, vectors: Float32) -> Iterator[tuple[Int64, Float32]]:
+        """Check what is to be added, and hold the lock alone."""
+        vectors = _checked_vectors(vectors, self.dimension)
+        ids = np.ascontiguousarray(ids, dtype=np.int64)
+        if ids.shape != (len(vectors),):
+            raise ValueError(f"{len(vectors)} vectors need as many ids, not shape {ids.shape}")
+        if len(np.unique(ids)) < len(ids) or ids.min(initial=0) < 0:
+            raise ValueError("vector ids must be different and not below 0")
+        with _openmp_threads_for(len(ids)), self._lock.writing():
+            yield ids, vectors
+
+    def _add(self, ids: Int64, vectors: Float32) -> None:
+        new = set(ids.tolist())
+        if known := self._ids & new:
+            raise ValueError(f"vector id {min(known)} is already there")
+        self._index.add_with_ids(vectors, ids)
+        self._ids |= new
+
+    def _remove(self, ids: Int64) -> int:
+        known = self._ids.intersection(ids.tolist())
+        # The hash table of the lists accepts this selector only.
+        chosen = np.fromiter(known, np.int64, len(known))
+        removed = int(self._index.remove_ids(faiss.IDSelectorArray(chosen)))
+        self._ids -= known
         return removed
 
     def search(self, vectors: Float32, k: int, *, nprobe: int | None = None) -> SearchResult:
@@ -130,9 +171,34 @@ class FaissIndex:
         # Parameters of this call: nprobe set on the index would be shared by all threads.
         parameters = faiss.SearchParametersIVF(nprobe=nprobe)
         with _openmp_threads_for(added=0), self._lock.reading():
+            sequence = self._sequence
             scores, ids = self._index.search(vectors, k, params=parameters)
         scores[ids == NO_VECTOR] = -np.inf
-        return SearchResult(ids, scores)
+        return SearchResult(ids, scores, sequence)
+
+    def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
+        """Score the k nearest vectors of one query exactly, a slice of the lists at a time.
+
+        Changes, and the searches that come after them, wait for `EXACT_SLICE` vectors and not for
+        all.
+
+        Args:
+            vector: Float32[dimension], unit norm.
+            k: how many.
+
+        Returns:
+            Float32[k], best first, -inf where there are fewer; the sequence of the last slice: it
+            is that of the whole search if the index had it when the search began.
+        """
+        query = _checked_vectors(vector[np.newaxis], self.dimension)
+        best = np.full(k, -np.inf, dtype=np.float32)
+        sequence = self._sequence
+        for lists in _slices(self.list_sizes()):
+            with _openmp_threads_for(added=0), self._lock.reading():
+                sequence = self._sequence
+                found = _search_lists(self._index, query, lists, k)
+            best = np.sort(np.concatenate([best, found]))[: -k - 1 : -1]
+        return best, sequence
 
     def save(self, path: Path) -> None:
         """Write the index to one new file.
@@ -208,6 +274,31 @@ def _checked_vectors(vectors: Float32, dimension: int) -> Float32:
     if not np.isfinite(checked).all():
         raise ValueError("a vector has a value that is not finite")
     return checked
+
+
+def _list_sizes(index: faiss.IndexIVFFlat) -> Int64:
+    sizes = (index.invlists.list_size(number) for number in range(index.nlist))
+    return np.fromiter(sizes, np.int64, index.nlist)
+
+
+def _slices(sizes: Int64) -> list[Int64]:
+    """Divide the lists into runs of about `EXACT_SLICE` vectors."""
+    run_of_list = (np.cumsum(sizes) - sizes) // EXACT_SLICE
+    starts = np.flatnonzero(np.diff(run_of_list)) + 1
+    return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))
+
+
+def _search_lists(index: faiss.IndexIVFFlat, query: Float32, lists: Int64, k: int) -> Float32:
+    """Return the scores Float32[k] of the nearest vectors of these lists, -inf for none."""
+    scores = np.empty((1, k), dtype=np.float32)
+    ids = np.empty((1, k), dtype=np.int64)
+    centroid_scores = np.zeros(len(lists), dtype=np.float32)
+    arrays = (faiss.swig_ptr(one) for one in (lists, centroid_scores, scores, ids))
+    parameters = faiss.SearchParametersIVF(nprobe=len(lists))
+    index.search_preassigned_c(1, faiss.swig_ptr(query), k, *arrays, False, parameters)
+    scores[ids == NO_VECTOR] = -np.inf
+    found: Float32 = scores[0]
+    return found
 
 
 def _ids_in_lists(index: faiss.IndexIVFFlat) -> set[int]:

@@ -2,31 +2,58 @@
 
 import logging
 import threading
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from index.drift import Drift, Training, measure_drift, needs_training
 from index.errors import SnapshotError, StoreError
-from index.faiss_index import SAMPLE_PER_LIST, FaissIndex, choose_nlist, train_faiss_index
-from index.snapshot import CURRENT, SavedIndex, publish_snapshot, read_current_snapshot
+from index.faiss_index import FaissIndex, train_faiss_index
+from index.generation import ADD_CHUNK, DEFAULT_TARGET, Candidate, Stop, build_candidate, never
+from index.recall import nprobe_bounds
+from index.snapshot import (
+    CURRENT,
+    Manifest,
+    SavedIndex,
+    publish_snapshot,
+    read_current_snapshot,
+)
 from index.sqlite_store import Change, SQLiteDocumentStore
 from index.vector_index import Float32, Int64, SearchResult
-
-ADD_CHUNK = 1_024  # vectors that searches wait for at most
-OUTGROWN_BY = 4
-SAMPLE_SEED = 1
 
 _log = logging.getLogger(__name__)
 
 
-def needs_training(nlist: int, count: int) -> bool:
-    """Say whether `count` vectors have outgrown, or no longer fill, an index of `nlist` lists.
+@dataclass(frozen=True, slots=True)
+class Retrained:
+    """What became of a new generation.
 
-    Lists grow with their vectors, so nothing is wrong with an index that is a little off; at
-    `OUTGROWN_BY` times too few or too many lists a query scans or compares needlessly much.
+    Attributes:
+        swapped: whether it is searched now; else the old one is, as before.
+        recall: recall@10 of the new one on held-out vectors, against exact search.
+        old_recall: that of the old one on the same vectors.
+        nlist: lists of the new one.
+        nprobe: lists that a query of the new one visits.
     """
-    wanted = choose_nlist(count)
-    return max(wanted, nlist) >= OUTGROWN_BY * min(wanted, nlist)
+
+    swapped: bool
+    recall: float
+    old_recall: float
+    nlist: int
+    nprobe: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What is searched: one generation, never changed but replaced, so that its parts agree."""
+
+    index: FaissIndex
+    generation: int
+    training: Training
+    nprobe: int
+    published: int  # the sequence that the snapshot of this generation holds
 
 
 class LiveIndex:
@@ -42,11 +69,10 @@ class LiveIndex:
         self._store = store
         self._root = root
         self._read_only = read_only
-        self._updates = threading.Lock()  # held while the index changes or is written
+        self._updates = threading.Lock()  # held while the index changes or is replaced
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
-        self._index = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
-        self._sequence = 0
-        self._generation = 0
+        empty = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
+        self._served = _Served(empty, 0, Training(0, 0), 1, 0)
 
     @property
     def dimension(self) -> int:
@@ -56,36 +82,102 @@ class LiveIndex:
     @property
     def nlist(self) -> int:
         """How many lists the vectors are kept in."""
-        return self._index.nlist
+        return self._served.index.nlist
+
+    @property
+    def nprobe(self) -> int:
+        """How many lists a query visits when the caller does not say."""
+        return self._served.nprobe
 
     @property
     def sequence(self) -> int:
         """The store's sequence that the index holds."""
-        return self._sequence
+        return self._served.index.sequence
 
     @property
     def generation(self) -> int:
         """The snapshot last published or loaded; 0 for none."""
-        return self._generation
+        return self._served.generation
+
+    @property
+    def training(self) -> Training:
+        """What the lists were trained for."""
+        return self._served.training
+
+    def list_sizes(self) -> Int64:
+        """Return how many vectors each list keeps, Int64[nlist]."""
+        return self._served.index.list_sizes()
 
     @property
     def outgrown(self) -> bool:
         """Whether the number of vectors calls for a `rebuild`."""
-        index = self._index
+        index = self._served.index
         return needs_training(index.nlist, len(index))
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self._served.index)
 
     def search(self, vectors: Float32, k: int, *, nprobe: int | None = None) -> SearchResult:
         """Find the k nearest vectors for each query Float32[Q, dimension].
 
         Waits for the addition of `ADD_CHUNK` vectors at most, never for a rebuild or a publish.
 
+        Returns:
+            What was found in the generation it names, and in the state of the store that it names:
+            all that the store held at this sequence, and nothing that it did not hold. While more
+            than `ADD_CHUNK` vectors are added at once, some of them may be found early.
+
         Raises:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
         """
-        return self._index.search(vectors, k, nprobe=nprobe)
+        served = self._served
+        found = served.index.search(vectors, k, nprobe=served.nprobe if nprobe is None else nprobe)
+        return replace(found, generation=served.generation)
+
+    def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
+        """Score the k nearest vectors of one query exactly; see `FaissIndex.exact_scores`."""
+        return self._served.index.exact_scores(vector, k)
+
+    def set_nprobe(self, nprobe: int, *, generation: int) -> bool:
+        """Let queries visit another number of lists, within `nprobe_bounds`.
+
+        Args:
+            nprobe: how many.
+            generation: that it was found out for; of another one nothing is changed.
+
+        Returns:
+            Whether it was set.
+        """
+        with self._updates:
+            least, most = nprobe_bounds(self.nlist)
+            if self.generation != generation or not least <= nprobe <= most:
+                return False
+            self._served = replace(self._served, nprobe=nprobe)
+            return True
+
+    def measure_drift(self) -> Drift:
+        """Measure how far the lists have drifted from the vectors they were trained for.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        served = self._served
+        since = self._store.changes_since(served.training.sequence)
+        return measure_drift(
+            served.index.list_sizes(),
+            served.training,
+            added=len(since.added),
+            removed=len(since.removed),
+        )
+
+    def unpublished(self) -> int:
+        """Count the vectors that a restart would have to add or remove after loading the snapshot.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        since = self._store.changes_since(self._served.published)
+        return len(since.added) + len(since.removed)
 
     def apply(self, change: Change) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added.
@@ -93,7 +185,7 @@ class LiveIndex:
         Raises:
             StoreError: the store cannot be read; a later call makes good for it.
         """
-        if change.sequence > self._sequence:
+        if change.sequence > self.sequence:
             self.catch_up()
 
     def catch_up(self) -> None:
@@ -103,26 +195,49 @@ class LiveIndex:
             StoreError: the store cannot be read; a later call makes good for it.
         """
         with self._updates:
-            self._sequence = _catch_up(self._index, self._store, self._sequence)
+            _catch_up(self._served.index, self._store, self.sequence)
 
     def rebuild(self) -> None:
-        """Build a new index beside this one from the store's vectors, swap it in, publish it.
+        """Build a new index beside this one from the store's vectors, publish it, swap it in.
 
         Raises:
             StoreError: the store cannot be read; the old index stays.
             SnapshotError: the new index is in use, but could not be published.
         """
         with self._publishing:
-            ids = self._store.changes_since(0).added
-            index = _train(ids, self._store)
-            sequence = _catch_up(index, self._store, 0)
-            with self._updates:
-                sequence = _catch_up(index, self._store, sequence)
-                # The index first: who sees the new sequence must search the new index.
-                self._index = index
-                self._sequence = sequence
-            if not self._read_only:
-                self._publish()
+            candidate = build_candidate(self._store, DEFAULT_TARGET)
+            manifest = None
+            try:
+                if not self._read_only:
+                    manifest = self._publish_candidate(candidate)
+            finally:
+                self._swap_in(candidate, manifest)
+
+    def retrain(self, target: float, stop: Stop = never) -> Retrained:
+        """Build a new generation beside this one, prove it, and only then publish it, swap it in.
+
+        It is refused when its recall@10 of held-out vectors is under the target and under that of
+        the old one. Searches and changes go on meanwhile.
+
+        Args:
+            target: recall@10 that it is to reach.
+            stop: asked often; true gives up.
+
+        Raises:
+            StoreError: the store cannot be read, or was opened for reading only.
+            SnapshotError: the new generation could not be published; the old one stays.
+            RetrainingStoppedError: `stop` said so; the old one stays.
+        """
+        self._check_writable()
+        with self._publishing:
+            candidate = build_candidate(self._store, target, stop)
+            old = self._served
+            old_recall = candidate.held_out.recall(old.index, old.nprobe)
+            swapped = candidate.recall >= min(target, old_recall)
+            if swapped:
+                self._swap_in(candidate, self._publish_candidate(candidate))
+        index = candidate.index
+        return Retrained(swapped, candidate.recall, old_recall, index.nlist, candidate.nprobe)
 
     def publish(self) -> None:
         """Publish the index as a new snapshot; changes wait while it is written, searches do not.
@@ -131,10 +246,14 @@ class LiveIndex:
             StoreError: the data directory was opened for reading only.
             SnapshotError: it could not be written; the old snapshot stays current.
         """
-        if self._read_only:
-            raise StoreError(f"{self._root}: opened for reading only")
+        self._check_writable()
         with self._publishing:
-            self._publish()
+            served = self._served
+            manifest = self._publish(served.index, served.training, served.nprobe, self._updates)
+            with self._updates:
+                self._served = replace(
+                    self._served, generation=manifest.generation, published=manifest.sequence
+                )
 
     def _load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay what the store did since.
@@ -159,21 +278,52 @@ class LiveIndex:
         if store.sequence == sequence and len(index) != count:
             raise SnapshotError(f"{self._root}: the snapshot is of another document store")
         with self._updates:
-            self._index = index
-            self._sequence = sequence
-            self._generation = manifest.generation
+            self._served = _served_from(manifest, index)
 
-    def _publish(self) -> None:
-        store = self._store
-        manifest = publish_snapshot(
-            self._root, self._save, fingerprint=store.fingerprint, dimension=store.dimension
-        )
-        self._generation = manifest.generation
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise StoreError(f"{self._root}: opened for reading only")
 
-    def _save(self, path: Path) -> SavedIndex:
+    def _swap_in(self, candidate: Candidate, manifest: Manifest | None) -> None:
+        """Serve a candidate as what it was published as; where it was not, as the present one."""
+        index, training, nprobe = candidate.index, candidate.training, candidate.nprobe
+        _catch_up(index, self._store, index.sequence)
         with self._updates:
-            self._index.save(path)
-            return SavedIndex(self._sequence, self._index.nlist, len(self._index))
+            _catch_up(index, self._store, index.sequence)
+            generation, published = self._served.generation, self._served.published
+            if manifest is not None:
+                generation, published = manifest.generation, manifest.sequence
+            self._served = _Served(index, generation, training, nprobe, published)
+
+    def _publish_candidate(self, candidate: Candidate) -> Manifest:
+        # Nobody else knows it, so there is no change to wait for.
+        return self._publish(candidate.index, candidate.training, candidate.nprobe, nullcontext())
+
+    def _publish(
+        self,
+        index: FaissIndex,
+        training: Training,
+        nprobe: int,
+        unchanged: AbstractContextManager[object],
+    ) -> Manifest:
+        """Publish an index; `unchanged` is held while it is written."""
+
+        def save(path: Path) -> SavedIndex:
+            with unchanged:
+                index.save(path)
+                return SavedIndex(
+                    sequence=index.sequence,
+                    nlist=index.nlist,
+                    vectors=len(index),
+                    trained_sequence=training.sequence,
+                    trained_vectors=training.vectors,
+                    nprobe=nprobe,
+                )
+
+        store = self._store
+        return publish_snapshot(
+            self._root, save, fingerprint=store.fingerprint, dimension=store.dimension
+        )
 
 
 def open_live_index(
@@ -204,26 +354,29 @@ def open_live_index(
     return live
 
 
+def _served_from(manifest: Manifest, index: FaissIndex) -> _Served:
+    """Return what to serve of a snapshot; earlier releases did not write all of its manifest."""
+    least, most = nprobe_bounds(index.nlist)
+    training = Training(
+        manifest.sequence if manifest.trained_sequence is None else manifest.trained_sequence,
+        manifest.vectors if manifest.trained_vectors is None else manifest.trained_vectors,
+    )
+    nprobe = least if manifest.nprobe is None else min(max(least, manifest.nprobe), most)
+    return _Served(index, manifest.generation, training, nprobe, manifest.sequence)
+
+
 def _catch_up(index: FaissIndex, store: SQLiteDocumentStore, sequence: int) -> int:
     """Bring an index of `sequence` to the store's present sequence, and return that.
 
-    May be repeated after a failure half way: what is there already is not added twice. A vector
-    that is deleted while this runs is either not read, or removed by the next change.
+    May be repeated after a failure half way: what is there already is not added twice. The last
+    `ADD_CHUNK` vectors, mostly all, come together with what is removed. A vector that is deleted
+    while a longer change runs is either not read, or removed by the next change.
     """
-    change = store.changes_since(sequence)
-    missing = change.added[~index.contains(change.added)]
+    change, ids, vectors = store.read_changes(sequence, ADD_CHUNK)
+    early = change.added[: len(change.added) - len(ids)]
+    missing = early[~index.contains(early)]
     for start in range(0, len(missing), ADD_CHUNK):
         index.add(*store.vectors(missing[start : start + ADD_CHUNK]))
-    index.remove(change.removed)
+    new = ~index.contains(ids)
+    index.change(ids[new], vectors[new], change.removed, change.sequence)
     return change.sequence
-
-
-def _train(vector_ids: Int64, store: SQLiteDocumentStore) -> FaissIndex:
-    """Make an empty index that suits the vectors of these ids Int64[N]."""
-    nlist = choose_nlist(len(vector_ids))
-    wanted = nlist * SAMPLE_PER_LIST if nlist > 1 else 0
-    if wanted < len(vector_ids):
-        random = np.random.default_rng(SAMPLE_SEED)
-        vector_ids = random.choice(vector_ids, wanted, replace=False)
-    _, sample = store.vectors(vector_ids)
-    return train_faiss_index(sample, nlist)

@@ -61,12 +61,16 @@ class FoundByWords:
         scored_as: the mode whose scores these are.
         lexical_seconds: that the lexical index took.
         search_seconds: that the vectors took.
+        generation: of the index that was searched; its words are those of the store.
+        sequence: of the store that the index held.
     """
 
     found: tuple[Found, ...]
     scored_as: Mode
     lexical_seconds: float
     search_seconds: float
+    generation: int
+    sequence: int
 
 
 def search_semantic(data: DataDirectory, asked: Asked, k: int) -> tuple[Found, ...]:
@@ -87,6 +91,7 @@ def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
     Raises:
         StoreError: the store cannot be read.
     """
+    generation, sequence = data.index.generation, data.index.sequence
     started = time.perf_counter()
     query, ids, scores = _search_words(data, asked, k)
     searched = time.perf_counter()
@@ -96,7 +101,8 @@ def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
     found = _best(data, query, asked, k, (living, lexical, semantic, lexical))
     explained = time.perf_counter()
     lexical_seconds = searched - started + explained - scored
-    return FoundByWords(found, "lexical", lexical_seconds, scored - searched)
+    seconds = lexical_seconds, scored - searched
+    return FoundByWords(found, "lexical", *seconds, generation, sequence)
 
 
 def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -> FoundByWords:
@@ -112,7 +118,8 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
     started = time.perf_counter()
     query, of_words, scores = _search_words(data, asked, k)
     searched = time.perf_counter()
-    nearest = data.index.search(asked.vector[np.newaxis], max(k + 1, CANDIDATES)).ids[0]
+    by_vector = data.index.search(asked.vector[np.newaxis], max(k + 1, CANDIDATES))
+    nearest = by_vector.ids[0]
     ids = np.union1d(of_words, nearest[nearest != NO_VECTOR])
     living, semantic = _semantic_scores(data, asked, ids)
     scored = time.perf_counter()
@@ -125,7 +132,8 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
     found = _best(data, query, asked, k, (living, fused, semantic, lexical))
     explained = time.perf_counter()
     lexical_seconds = searched - started + explained - scored
-    return FoundByWords(found, scored_as, lexical_seconds, scored - searched)
+    seconds = lexical_seconds, scored - searched
+    return FoundByWords(found, scored_as, *seconds, by_vector.generation, by_vector.sequence)
 
 
 def _search_words(data: DataDirectory, asked: Asked, k: int) -> tuple[LexicalQuery, Int64, Float32]:

@@ -35,11 +35,18 @@ _UNFINISHED = ".publishing-"
 
 @dataclass(frozen=True, slots=True)
 class SavedIndex:
-    """What is in an index file: the store's changes up to `sequence`, as `vectors` in `nlist`."""
+    """What is in an index file: the store's changes up to `sequence`, as `vectors` in `nlist`.
+
+    The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
+    queries visit `nprobe` of them; a format 1 manifest of an earlier release does not say so.
+    """
 
     sequence: int
     nlist: int
     vectors: int
+    trained_sequence: int | None = None
+    trained_vectors: int | None = None
+    nprobe: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,9 @@ class Manifest:
     sha256: str
     size: int
     created: str
+    trained_sequence: int | None = None
+    trained_vectors: int | None = None
+    nprobe: int | None = None
 
 
 def publish_snapshot(
@@ -90,6 +100,9 @@ def publish_snapshot(
             sha256=_sha256(unfinished / INDEX_FILE),
             size=(unfinished / INDEX_FILE).stat().st_size,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            trained_sequence=saved.trained_sequence,
+            trained_vectors=saved.trained_vectors,
+            nprobe=saved.nprobe,
         )
         text = json.dumps(asdict(manifest), indent=2) + "\n"
         (unfinished / MANIFEST_FILE).write_text(text, encoding="utf-8")

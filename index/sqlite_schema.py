@@ -83,6 +83,7 @@ def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
 
 def _create(path: Path, fingerprint: str, dimension: int) -> None:
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only possible in an empty file
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":  # some network file systems
             raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")

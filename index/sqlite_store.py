@@ -24,6 +24,7 @@ from index.sqlite_blocks import (
 from index.sqlite_connections import SQLiteConnections
 from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
+from index.sqlite_space import Space, reclaim
 from index.title_recount import recount_titles
 from index.title_terms import count_terms_and_titles
 from index.vector_index import Float32, Int64
@@ -225,13 +226,36 @@ class SQLiteDocumentStore:
             ValueError: `sequence` is below 0 or ahead of the store.
             StoreError: the file cannot be read.
         """
+        return self.read_changes(sequence, 0)[0]
+
+    def read_changes(self, sequence: int, last: int) -> tuple[Change, Int64, Float32]:
+        """Return `changes_since` and, of the same state, the `last` vectors that were added.
+
+        Returns:
+            The change; the highest ids of those it added, Int64[N], N <= last; their vectors
+            Float32[N, dimension].
+
+        Raises:
+            ValueError: `sequence` is below 0 or ahead of the store.
+            StoreError: the file cannot be read, or a vector in it is damaged.
+        """
         with self._connections.reading() as connection:
             present = sql.read_sequence(connection)
             if not 0 <= sequence <= present:
                 raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
-            added = connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()
+            added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
-        return Change(present, np.sort(_int64(added)), np.sort(_int64(removed)))
+            wanted = sql.vector_id_list(added[max(0, len(added) - last) :].tolist())
+            rows = connection.execute(sql.VECTORS, (wanted,)).fetchall()
+        return (Change(present, added, np.sort(_int64(removed))), *self._arrays(rows))
+
+    def reclaim(self, pages: int) -> Space:
+        """Give up to `pages` free pages of the file back to the disk; see `sqlite_space.reclaim`.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        return reclaim(self._connections, pages)
 
     def recount_titles(self, observer: Observer) -> None:
         """Look again for the titles that each text names: those of later documents, too.

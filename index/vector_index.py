@@ -21,10 +21,14 @@ class SearchResult:
     Attributes:
         ids: Int64[Q, k], vector ids; `NO_VECTOR` where fewer than k were found.
         scores: Float32[Q, k], cosines; -inf where fewer than k were found.
+        sequence: of the store that the index held while it was searched; 0 where it keeps none.
+        generation: of the index that was searched; 0 where it has none.
     """
 
     ids: Int64
     scores: Float32
+    sequence: int = 0
+    generation: int = 0
 
 
 class VectorIndex(Protocol):

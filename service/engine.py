@@ -14,7 +14,9 @@ from index.fusion import FusionRule, read_fusion
 from service.admission import Admission
 from service.calibration import Judge, open_judge
 from service.errors import SettingsError
+from service.maintenance import Maintenance, record_index_metrics
 from service.metrics import Metrics, create_metrics
+from service.recall_watch import RecallWatch
 from service.reranking import RerankPool, open_rerank_pool
 from service.scheduler import EncodeScheduler
 from service.settings import Settings
@@ -41,6 +43,8 @@ class Engine:
         writer: the one thread that changes store and index, so that the index meets the changes
             in the order of the store.
         metrics: where everything is counted.
+        recall_watch: the thread that measures recall and adapts nprobe.
+        maintenance: the thread that keeps the index good.
     """
 
     settings: Settings
@@ -56,6 +60,8 @@ class Engine:
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
+    recall_watch: RecallWatch
+    maintenance: Maintenance
 
 
 def open_engine(settings: Settings) -> Engine:
@@ -94,22 +100,29 @@ def open_engine(settings: Settings) -> Engine:
             readers=ThreadPoolExecutor(READER_THREADS, "reader"),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
+            recall_watch=RecallWatch(data.index, metrics, settings),
+            maintenance=Maintenance(data, metrics, settings),
         )
         metrics.build_info.labels(
             installed_version(), checkpoint.name, encoder.precision, encoder.provider
         ).set(1)
         record_index(engine)
+        engine.recall_watch.start()
+        engine.maintenance.start()
         opened.pop_all()
     return engine
 
 
 def close_engine(engine: Engine) -> None:
     """Stop the workers, let writes end, and close the data; who still waits gets an error."""
+    engine.maintenance.stop()  # a training that runs gives up while the rest closes
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
     engine.readers.shutdown()
     engine.writer.shutdown()
+    engine.recall_watch.close()
+    engine.maintenance.close()
     engine.data.close()
 
 
@@ -120,10 +133,7 @@ def is_ready(engine: Engine) -> bool:
 
 def record_index(engine: Engine) -> None:
     """Set the metrics that describe the index."""
-    index = engine.data.index
-    engine.metrics.index_documents.set(len(index))
-    engine.metrics.index_generation.set(index.generation)
-    engine.metrics.index_lists.set(index.nlist)
+    record_index_metrics(engine.data.index, engine.metrics)
 
 
 def installed_version() -> str:

@@ -65,6 +65,8 @@ class Matches:
         receipt: what was read of the query's document.
         seconds: time of each stage.
         generation: of the index that was searched.
+        sequence: of the store that the index held: every change up to it is in the answer; what
+            was deleted later is left out.
         scored_as: the mode whose scores those of the first stage are.
         rerank: what became of the second stage, where one was asked for.
     """
@@ -73,6 +75,7 @@ class Matches:
     receipt: Receipt
     seconds: Mapping[Stage, float]
     generation: int
+    sequence: int
     scored_as: Mode
     rerank: RerankReceipt | None = None
 
@@ -123,7 +126,6 @@ def _find_by_vectors(engine: Engine, sought: Sequence[Sought], search: Search) -
     searching = fetching = 0.0
     wanted = top_k + 1
     while True:
-        generation = index.generation
         started = time.perf_counter()
         found = index.search(vectors, wanted)
         searched = time.perf_counter()
@@ -143,21 +145,30 @@ def _find_by_vectors(engine: Engine, sought: Sequence[Sought], search: Search) -
         wanted *= _WIDER
     seconds: dict[Stage, float] = {"search": searching, "fetch": fetching}
     _observe(engine, seconds)
+    for query in sought:
+        engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
     judged = [_judged(engine.judge, "semantic", usable, bounds) for usable in matches]
     return [
-        Matches(usable, query.receipt, {**query.seconds, **seconds}, generation, "semantic")
+        Matches(
+            usable,
+            query.receipt,
+            {**query.seconds, **seconds},
+            found.generation,
+            found.sequence,
+            "semantic",
+        )
         for usable, query in zip(judged, sought, strict=True)
     ]
 
 
 def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
     """Search by words, or by words and vectors, and fetch."""
-    generation = engine.data.index.generation
     asked = Asked(query.text, query.vector, query.itself, query.title)
     if search.mode == "lexical":
         answer = search_lexical(engine.data, asked, search.top_k)
     else:
         answer = search_hybrid(engine.data, asked, search.top_k, engine.fusion)
+        engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
     started = time.perf_counter()
     documents = engine.data.store.get([one.vector_id for one in answer.found])
     seconds: dict[Stage, float] = {
@@ -182,7 +193,9 @@ def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
     ]
     judged = _judged(engine.judge, answer.scored_as, matches, search.bounds)
     taken = {**query.seconds, **seconds}
-    return Matches(judged, query.receipt, taken, generation, answer.scored_as)
+    return Matches(
+        judged, query.receipt, taken, answer.generation, answer.sequence, answer.scored_as
+    )
 
 
 def _observe(engine: Engine, seconds: Mapping[Stage, float]) -> None:

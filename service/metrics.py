@@ -46,6 +46,15 @@ class Metrics:
     index_documents: Gauge
     index_generation: Gauge
     index_lists: Gauge
+    index_list_imbalance: Gauge
+    index_empty_lists: Gauge
+    index_changed: Gauge
+    index_unpublished: Gauge
+    index_retrainings: Counter
+    nprobe: Gauge
+    recall: Gauge
+    recall_samples: Counter
+    store_free: Gauge
     ready: Gauge
     build_info: Gauge
 
@@ -89,6 +98,33 @@ def create_metrics() -> Metrics:
         index_documents=gauge("index_documents", "Documents in the index."),
         index_generation=gauge("index_generation", "Generation of the index."),
         index_lists=gauge("index_lists", "Inverted lists of the index; one is a full scan."),
+        index_list_imbalance=gauge(
+            "index_list_imbalance",
+            "Mean time of a search of the lists by that of lists of equal size; 1 is the best.",
+        ),
+        index_empty_lists=gauge("index_empty_lists_ratio", "Share of the lists without a vector."),
+        index_changed=gauge(
+            "index_changed_ratio",
+            "Vectors added or removed since training, by those that the lists were trained for.",
+            ["kind"],
+        ),
+        index_unpublished=gauge(
+            "index_unpublished_changes", "Vectors added or removed since the last snapshot."
+        ),
+        index_retrainings=counter(
+            "index_retrainings_total", "New index generations that were built.", ["outcome"]
+        ),
+        nprobe=gauge("nprobe", "Inverted lists that a query visits."),
+        recall=gauge(
+            "recall_at_10",
+            "Share of the 10 exact neighbours that a search finds: of real queries (shadow), or of "
+            "vectors held out of the last training (held_out).",
+            ["source"],
+        ),
+        recall_samples=counter(
+            "recall_samples_total", "Searches chosen to be repeated exactly.", ["outcome"]
+        ),
+        store_free=gauge("store_free_bytes", "Bytes of the store's file that hold nothing."),
         ready=gauge("ready", "1 when the service is ready, else 0."),
         build_info=gauge(
             "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]

@@ -89,6 +89,29 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="How long requests may take to finish after the service was told to stop.",
     )
+    target_recall: float = Field(
+        default=0.95,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Share of the 10 exact neighbours that a search is to find: a new index "
+        "generation must reach it, and nprobe is adapted to hold it.",
+    )
+    recall_sample_share: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Share of the searches by vector that are repeated exactly, off the "
+        "request's path, to measure their recall.",
+    )
+    maintenance_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time between two looks at the index: whether it must be trained again, "
+        "published, or disk space given back.",
+    )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
     @field_validator("providers", mode="before")

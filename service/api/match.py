@@ -84,6 +84,7 @@ ANSWER = {
     },
     "checkpoint": "smith-minilm-l6",
     "generation": 3,
+    "sequence": 512,
 }
 
 

@@ -230,6 +230,10 @@ class MatchResponse(Answer):
         "Version of the calibration that made the probabilities; null for none."
     )
     rerank: RerankedBody | None = nullable("The second stage; null where none was asked for.")
+    sequence: int = Field(
+        description="State of the collection that was searched: the number of its changes. Every "
+        "change up to it is in the answer, what was deleted later is left out."
+    )
 
 
 class MatchesResponse(BaseModel):
@@ -251,6 +255,7 @@ def match_response(matches: Matches, checkpoint: str, calibration: str | None) -
         timings=milliseconds(matches.seconds),
         checkpoint=checkpoint,
         generation=matches.generation,
+        sequence=matches.sequence,
     )
 
 

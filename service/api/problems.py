@@ -112,6 +112,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.FingerprintMismatchError: INTERNAL_ERROR,
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
     index_errors.SnapshotError: INTERNAL_ERROR,
+    index_errors.RetrainingStoppedError: INTERNAL_ERROR,
     service_errors.ServiceError: INTERNAL_ERROR,
     service_errors.SettingsError: INTERNAL_ERROR,
     service_errors.InvalidInputError: INVALID_INPUT,

@@ -269,3 +269,47 @@ def test_a_damaged_length_is_refused_before_memory_is_asked_for(tmp_path: Path) 
     with pytest.raises(SnapshotError, match="limit"):
         load_faiss_index(path)
     assert faiss.get_deserialization_vector_byte_limit() == before
+
+
+def test_what_was_removed_is_gone_from_the_lists(vectors: Float32, tmp_path: Path) -> None:
+    index = train_faiss_index(vectors[:2_000], 32)
+    index.add(np.arange(2_000), vectors[:2_000])
+    assert index.list_sizes().sum() == 2_000
+    index.save(tmp_path / "full")
+    index.remove(np.arange(500, 2_000))
+    assert index.list_sizes().shape == (32,)
+    assert index.list_sizes().sum() == len(index) == 500
+    index.save(tmp_path / "emptied")
+    # 4 bytes a value and 8 an id; no tombstone is left behind.
+    saved = [(tmp_path / name).stat().st_size for name in ("full", "emptied")]
+    assert saved[0] - saved[1] >= 1_500 * (DIMENSION * 4 + 8)
+
+
+@pytest.mark.parametrize("most", [100, 700, 1_000_000])
+def test_exact_scores_are_those_of_every_list(
+    index: FaissIndex, vectors: Float32, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("index.faiss_index.EXACT_SLICE", most)
+    for query in unit_vectors(10, seed=3):
+        scores, sequence = index.exact_scores(query, 10)
+        assert sequence == index.sequence
+        np.testing.assert_allclose(scores, np.sort(vectors @ query)[:-11:-1], atol=1e-6)
+
+
+def test_exact_scores_of_fewer_vectors_than_asked_for() -> None:
+    index = train_faiss_index(np.empty((0, DIMENSION), dtype=np.float32), 1)
+    query = unit_vectors(1, seed=1)
+    assert index.exact_scores(query[0], 2)[0].tolist() == [-np.inf, -np.inf]
+    index.change(np.array([4]), query, np.array([9]), 7)
+    scores, sequence = index.exact_scores(query[0], 2)
+    assert scores.tolist() == [pytest.approx(1.0), -np.inf]
+    assert sequence == 7
+
+
+def test_a_change_that_is_refused_changes_nothing() -> None:
+    index = train_faiss_index(np.empty((0, DIMENSION), dtype=np.float32), 1)
+    index.change(np.array([1, 2]), unit_vectors(2, seed=1), np.array([], dtype=np.int64), 5)
+    with pytest.raises(ValueError, match="2 is already there"):
+        index.change(np.array([2]), unit_vectors(1, seed=2), np.array([1]), 6)
+    assert (len(index), index.sequence) == (2, 5)
+    assert index.search(unit_vectors(1, seed=1), 1).sequence == 5

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import index.live_index
+from index.drift import needs_training
 from index.errors import StoreError
 from index.faiss_index import FaissIndex, choose_nlist
-from index.live_index import LiveIndex, needs_training, open_live_index
+from index.live_index import LiveIndex, open_live_index
 from index.snapshot import verify_current_snapshot
 from index.sqlite_store import Change, Entry, SQLiteDocumentStore
 from index.vector_index import NO_VECTOR, Float32
@@ -194,7 +195,7 @@ def test_a_search_does_not_wait_for_a_publish_or_a_rebuild(
     live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one")]))
     # What publish and rebuild hold, from the first byte to the last.
-    with live._publishing, live._updates, live._index._lock.reading():
+    with live._publishing, live._updates, live._served.index._lock.reading():
         searching = threading.Thread(target=live.search, args=(vectors(1, seed=1), 1), daemon=True)
         searching.start()
         searching.join(30)

@@ -19,6 +19,15 @@ EXPECTED = {
     "longmatch_index_documents": ("gauge", set()),
     "longmatch_index_generation": ("gauge", set()),
     "longmatch_index_lists": ("gauge", set()),
+    "longmatch_index_list_imbalance": ("gauge", set()),
+    "longmatch_index_empty_lists_ratio": ("gauge", set()),
+    "longmatch_index_changed_ratio": ("gauge", {"kind"}),
+    "longmatch_index_unpublished_changes": ("gauge", set()),
+    "longmatch_index_retrainings": ("counter", {"outcome"}),
+    "longmatch_nprobe": ("gauge", set()),
+    "longmatch_recall_at_10": ("gauge", {"source"}),
+    "longmatch_recall_samples": ("counter", {"outcome"}),
+    "longmatch_store_free_bytes": ("gauge", set()),
     "longmatch_ready": ("gauge", set()),
     "longmatch_build_info": ("gauge", {"version", "checkpoint", "precision", "provider"}),
 }
@@ -30,6 +39,10 @@ def test_every_metric_has_the_name_the_kind_and_the_labels_that_dashboards_use()
     metrics.request_duration.labels("/match").observe(0.1)
     metrics.stage_duration.labels("encode").observe(0.1)
     metrics.admission_rejected.labels("queue_tokens").inc()
+    metrics.index_changed.labels("added").set(0.1)
+    metrics.index_retrainings.labels("swapped").inc()
+    metrics.recall.labels("shadow").set(0.97)
+    metrics.recall_samples.labels("measured").inc()
     metrics.build_info.labels("1", "tiny", "fp32", "cpu").set(1)
     found = {
         family.name: (

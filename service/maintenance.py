@@ -1,0 +1,150 @@
+"""The thread that keeps the index good: trains it again, publishes it, gives disk space back."""
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from index.data_directory import DataDirectory
+from index.drift import Drift, DriftLimits, Training, drift_reasons
+from index.errors import IndexingError, RetrainingStoppedError
+from index.live_index import LiveIndex
+from service.metrics import Metrics
+from service.settings import Settings
+
+PUBLISH_FROM = 1_000  # changes since the last snapshot, and
+PUBLISH_SHARE = 0.1  # this share of the vectors: what a restart replays stays small
+RECLAIM_SHARE = 0.1  # of the store's file may stay free: new documents use it
+RECLAIM_PAGES = 1_000  # in one transaction, which writes wait for
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The last training that was refused or failed: of which lists, and how changed they were."""
+
+    training: Training
+    changed: float
+
+
+class Maintenance:
+    """One thread that looks at the index again and again; searches and writes go on meanwhile."""
+
+    def __init__(self, data: DataDirectory, metrics: Metrics, settings: Settings) -> None:
+        """Keep an open data directory, from `start` on."""
+        self._data = data
+        self._metrics = metrics
+        self._target = settings.target_recall
+        self._seconds = settings.maintenance_seconds
+        self._limits = DriftLimits()
+        self._refused: _Attempt | None = None
+        self._working = threading.Lock()  # never two rounds at once
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the round that runs end as soon as it can, and begin no other."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Stop, and wait for the end of the round that runs."""
+        self.stop()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def work(self) -> None:
+        """Do what there is to do: one round. What fails is logged and tried in a later one."""
+        with self._working:
+            for task in (self._keep_lists, self._keep_snapshot, self._keep_space):
+                if self._stopping.is_set():
+                    return
+                try:
+                    task()
+                except IndexingError as error:
+                    _log.error("maintenance of the index: %s", error)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._seconds):
+            try:
+                self.work()
+            except Exception:  # a later round may succeed, and nobody else would start one
+                _log.exception("maintenance of the index failed")
+
+    def _keep_lists(self) -> None:
+        index = self._data.index
+        drift = index.measure_drift()
+        _record_drift(drift, index, self._metrics)
+        last = self._refused
+        attempted_at = last.changed if last and last.training == index.training else 0.0
+        reasons = drift_reasons(drift, self._limits, attempted_at=attempted_at)
+        if reasons:
+            self._refused = _Attempt(index.training, drift.changed)
+            self._retrain(reasons)
+            _record_drift(index.measure_drift(), index, self._metrics)
+
+    def _retrain(self, reasons: tuple[str, ...]) -> None:
+        _log.info("training the index again: %s", ", ".join(reasons))
+        try:
+            result = self._data.index.retrain(self._target, self._stopping.is_set)
+        except RetrainingStoppedError:
+            _log.info("training of the index was given up: the service stops")
+            return
+        except IndexingError:
+            self._metrics.index_retrainings.labels("failed").inc()
+            raise
+        self._metrics.recall.labels("held_out").set(result.recall)
+        if not result.swapped:
+            self._metrics.index_retrainings.labels("refused").inc()
+            _log.warning(
+                "the new index generation was refused: recall@10 %.3f, target %.3f, old one %.3f",
+                *(result.recall, self._target, result.old_recall),
+            )
+            return
+        self._metrics.index_retrainings.labels("swapped").inc()
+        record_index_metrics(self._data.index, self._metrics)
+        _log.info(
+            "generation %d of the index: %d lists, %d visited, recall@10 %.3f, before %.3f",
+            self._data.index.generation,
+            *(result.nlist, result.nprobe, result.recall, result.old_recall),
+        )
+
+    def _keep_snapshot(self) -> None:
+        index = self._data.index
+        changes = index.unpublished()
+        if changes >= max(PUBLISH_FROM, PUBLISH_SHARE * len(index)):
+            index.publish()
+            record_index_metrics(index, self._metrics)
+            changes = index.unpublished()
+        self._metrics.index_unpublished.set(changes)
+
+    def _keep_space(self) -> None:
+        store = self._data.store
+        space = store.reclaim(0)
+        while space.free_share > RECLAIM_SHARE and not self._stopping.is_set():
+            before = space.free
+            space = store.reclaim(RECLAIM_PAGES)
+            if space.free >= before:  # the file of an earlier release, or writers free as much
+                break
+        self._metrics.store_free.set(space.free_bytes)
+
+
+def record_index_metrics(index: LiveIndex, metrics: Metrics) -> None:
+    """Set the metrics that describe the index and cost nothing to know."""
+    metrics.index_documents.set(len(index))
+    metrics.index_generation.set(index.generation)
+    metrics.index_lists.set(index.nlist)
+    metrics.nprobe.set(index.nprobe)
+    if index.nlist == 1:  # every search compares every vector
+        metrics.recall.labels("shadow").set(1.0)
+
+
+def _record_drift(drift: Drift, index: LiveIndex, metrics: Metrics) -> None:
+    metrics.index_list_imbalance.set(drift.imbalance)
+    metrics.index_empty_lists.set(drift.empty)
+    metrics.index_changed.labels("added").set(drift.added)
+    metrics.index_changed.labels("removed").set(drift.removed)
+    record_index_metrics(index, metrics)

@@ -1,0 +1,172 @@
+"""The thread that keeps the index good, on a data directory with synthetic vectors."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.blocks import Receipt
+from index.data_directory import DataDirectory, open_data_directory
+from index.document import Document
+from index.faiss_index import ONE_LIST_BELOW
+from index.sqlite_store import Entry
+from service.maintenance import PUBLISH_FROM, Maintenance
+from service.metrics import Metrics, create_metrics
+from service.settings import Settings
+
+DIMENSION = 48  # so many that random vectors have neighbours in every list
+Make = Callable[..., Maintenance]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDirectory]:
+    opened = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return create_metrics()
+
+
+@pytest.fixture
+def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
+    made: list[Maintenance] = []
+
+    def make(**changed: float) -> Maintenance:
+        made.append(Maintenance(data, metrics, Settings(**{"target_recall": 0.3, **changed})))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
+    drawn = np.random.default_rng(first).normal(size=(count, DIMENSION)).astype(np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    receipt = Receipt(1, 1, 1, 0)
+    documents = [Document(f"d{first + n}", f"d{first + n} {text}") for n in range(count)]
+    pairs = zip(documents, drawn, strict=True)
+    data.index.apply(data.store.put([Entry(one, row, receipt) for one, row in pairs]))
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"longmatch_{name}", labels)
+
+
+def test_a_collection_that_grew_gets_lists(
+    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    maintenance = make()
+    maintenance.work()
+    assert value(metrics, "index_retrainings_total", outcome="swapped") is None
+    assert value(metrics, "recall_at_10", source="shadow") == 1.0  # one list is exact
+
+    put(data, 0, ONE_LIST_BELOW)
+    maintenance.work()
+    assert data.index.nlist == 128
+    assert value(metrics, "index_retrainings_total", outcome="swapped") == 1
+    assert value(metrics, "index_lists") == 128
+    assert value(metrics, "nprobe") == data.index.nprobe
+    assert value(metrics, "index_generation") == data.index.generation == 2
+    assert 0.3 <= value(metrics, "recall_at_10", source="held_out") < 1.0
+    assert value(metrics, "index_changed_ratio", kind="added") == 0.0
+    assert 1.0 < value(metrics, "index_list_imbalance") < 3.0
+    assert value(metrics, "index_empty_lists_ratio") < 0.4
+    assert value(metrics, "index_unpublished_changes") == 0
+    assert "training the index again: too few or too many lists" in caplog.text
+
+    maintenance.work()
+    assert data.index.generation == 2  # nothing to do
+
+
+def test_what_is_refused_is_reported_and_not_tried_again_at_once(
+    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    maintenance = make(target_recall=1.0)
+    for _ in range(3):
+        maintenance.work()
+    assert value(metrics, "index_retrainings_total", outcome="refused") == 1
+    assert "the new index generation was refused" in caplog.text
+    assert data.index.nlist == 1
+    assert value(metrics, "recall_at_10", source="held_out") < 1.0
+    assert value(metrics, "recall_at_10", source="shadow") == 1.0
+    assert data.index.unpublished() == 0  # published all the same
+
+
+def test_changes_are_published_before_a_restart_would_feel_them(
+    make: Make, data: DataDirectory, metrics: Metrics
+) -> None:
+    maintenance = make()
+    put(data, 0, PUBLISH_FROM - 1)
+    maintenance.work()
+    assert data.index.generation == 1
+    assert value(metrics, "index_unpublished_changes") == PUBLISH_FROM - 1
+    put(data, PUBLISH_FROM, 1)
+    maintenance.work()
+    assert data.index.generation == 2
+    assert value(metrics, "index_unpublished_changes") == 0
+
+
+def test_disk_space_of_deleted_documents_is_given_back(
+    make: Make, data: DataDirectory, metrics: Metrics
+) -> None:
+    put(data, 0, 100, text="word " * 20_000)
+    change = data.store.delete([f"d{number}" for number in range(5, 100)])
+    data.index.apply(change)
+    before = data.store.reclaim(0)
+    assert before.free_share > 0.8
+
+    make().work()
+    after = data.store.reclaim(0)
+    assert after.free_share <= 0.1
+    assert after.pages < before.pages / 4
+    assert value(metrics, "store_free_bytes") == after.free_bytes
+    assert data.index.list_sizes().sum() == len(data.index) == 5
+
+
+def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Metrics) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    maintenance = make(maintenance_seconds=0.01)
+    maintenance.start()
+    deadline = time.monotonic() + 30
+    while data.index.nlist == 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    maintenance.close()
+    assert "maintenance" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_training_is_given_up_when_the_service_stops(
+    make: Make, data: DataDirectory, metrics: Metrics
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    maintenance = make()
+    maintenance.stop()
+    maintenance._keep_lists()  # the round that was running when it was told to stop
+    assert data.index.nlist == 1
+    assert metrics.registry.get_sample_value("longmatch_index_retrainings_total") is None
+    maintenance.work()
+    assert data.index.nlist == 1
+
+
+def test_a_failure_is_logged_and_the_other_work_is_done(
+    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    snapshots = data.path / "snapshots"
+    snapshots.rename(data.path / "elsewhere")
+    snapshots.write_text("a file where the directory should be")
+    make().work()
+    assert value(metrics, "index_retrainings_total", outcome="failed") == 1
+    assert "no snapshot could be published" in caplog.text
+    assert value(metrics, "store_free_bytes") is not None
+    assert len(data.index) == ONE_LIST_BELOW
