@@ -8,6 +8,7 @@ import numpy as np
 
 from index.errors import SnapshotError, StoreError
 from index.faiss_index import SAMPLE_PER_LIST, FaissIndex, choose_nlist, train_faiss_index
+from index.selection import Selection
 from index.snapshot import CURRENT, SavedIndex, publish_snapshot, read_current_snapshot
 from index.sqlite_store import Change, SQLiteDocumentStore
 from index.vector_index import Float32, Int64, SearchResult
@@ -77,15 +78,22 @@ class LiveIndex:
     def __len__(self) -> int:
         return len(self._index)
 
-    def search(self, vectors: Float32, k: int, *, nprobe: int | None = None) -> SearchResult:
-        """Find the k nearest vectors for each query Float32[Q, dimension].
+    def search(
+        self,
+        vectors: Float32,
+        k: int,
+        *,
+        nprobe: int | None = None,
+        among: Selection | None = None,
+    ) -> SearchResult:
+        """Find the k nearest vectors, of `among`, for each query Float32[Q, dimension].
 
         Waits for the addition of `ADD_CHUNK` vectors at most, never for a rebuild or a publish.
 
         Raises:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
         """
-        return self._index.search(vectors, k, nprobe=nprobe)
+        return self._index.search(vectors, k, nprobe=nprobe, among=among)
 
     def apply(self, change: Change) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added.

@@ -8,8 +8,9 @@ import numpy as np
 
 from index.data_directory import DataDirectory
 from index.fusion import FusionRule, fuse
-from index.lexical_index import CANDIDATES
+from index.lexical_index import CANDIDATES, LexicalMatches
 from index.lexical_query import LexicalQuery, TermWeight
+from index.selection import Selection
 from index.vector_index import NO_VECTOR, Float32, Int64
 
 Mode = Literal["semantic", "lexical", "hybrid"]
@@ -67,26 +68,34 @@ class FoundByWords:
     search_seconds: float
 
 
-def search_semantic(data: DataDirectory, asked: Asked, k: int) -> tuple[Found, ...]:
-    """Find the k documents of the nearest vectors, best first.
+def search_semantic(
+    data: DataDirectory, asked: Asked, k: int, *, among: Selection | None = None
+) -> tuple[Found, ...]:
+    """Find the k documents of the nearest vectors, of `among`, best first.
 
     Raises:
         ValueError: the vector has a wrong shape or is not finite.
     """
-    nearest = data.index.search(asked.vector[np.newaxis], k + 1)
+    nearest = data.index.search(asked.vector[np.newaxis], k + 1, among=among)
     scored = zip(nearest.ids[0].tolist(), nearest.scores[0].tolist(), strict=True)
     found = [Found(one, score, score) for one, score in scored if one != NO_VECTOR]
     return tuple(one for one in found if one.vector_id != asked.itself)[:k]
 
 
-def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
-    """Find the k documents that share the most telling words; fewer where fewer share one.
+def search_lexical(
+    data: DataDirectory, asked: Asked, k: int, *, among: Selection | None = None
+) -> FoundByWords:
+    """Find the k documents, of `among`, that share the most telling words.
+
+    Fewer where fewer share one.
 
     Raises:
         StoreError: the store cannot be read.
     """
     started = time.perf_counter()
-    query, ids, scores = _search_words(data, asked, k)
+    query, ids, scores = _search_words(data, asked, k, among)
+    if among is not None and len(ids) <= k:
+        ids, scores = _by_id(data.store.lexical.search_all(query, k + 1, among))
     searched = time.perf_counter()
     living, semantic = _semantic_scores(data, asked, ids)
     scored = time.perf_counter()
@@ -97,8 +106,15 @@ def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
     return FoundByWords(found, "lexical", lexical_seconds, scored - searched)
 
 
-def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -> FoundByWords:
-    """Find the k best documents by both channels.
+def search_hybrid(
+    data: DataDirectory,
+    asked: Asked,
+    k: int,
+    rule: FusionRule,
+    *,
+    among: Selection | None = None,
+) -> FoundByWords:
+    """Find the k best documents, of `among`, by both channels.
 
     The candidates of each channel get the exact score of the other. A text without any indexed
     word that tells documents apart is ranked, and scored, by its vector alone.
@@ -108,9 +124,10 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
         ValueError: the vector has a wrong shape or is not finite.
     """
     started = time.perf_counter()
-    query, of_words, scores = _search_words(data, asked, k)
+    query, of_words, scores = _search_words(data, asked, k, among)
     searched = time.perf_counter()
-    nearest = data.index.search(asked.vector[np.newaxis], max(k + 1, CANDIDATES)).ids[0]
+    wanted = max(k + 1, CANDIDATES)
+    nearest = data.index.search(asked.vector[np.newaxis], wanted, among=among).ids[0]
     ids = np.union1d(of_words, nearest[nearest != NO_VECTOR])
     living, semantic = _semantic_scores(data, asked, ids)
     scored = time.perf_counter()
@@ -126,12 +143,18 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
     return FoundByWords(found, scored_as, lexical_seconds, scored - searched)
 
 
-def _search_words(data: DataDirectory, asked: Asked, k: int) -> tuple[LexicalQuery, Int64, Float32]:
+def _search_words(
+    data: DataDirectory, asked: Asked, k: int, among: Selection | None
+) -> tuple[LexicalQuery, Int64, Float32]:
     """Return the query, ids Int64[N], ascending, of what it found, and their scores Float32[N]."""
     query = data.store.lexical.read(asked.text, stored=asked.itself != NO_VECTOR)
-    found = data.store.lexical.search(query, max(k + 1, CANDIDATES))
+    found = data.store.lexical.search(query, max(k + 1, CANDIDATES), among=among)
+    return query, *_by_id(found)
+
+
+def _by_id(found: LexicalMatches) -> tuple[Int64, Float32]:
     order = np.argsort(found.vector_ids)
-    return query, found.vector_ids[order], found.scores[order]
+    return found.vector_ids[order], found.scores[order]
 
 
 def _semantic_scores(data: DataDirectory, asked: Asked, ids: Int64) -> tuple[Int64, Float32]:

@@ -1,6 +1,5 @@
 """The durable truth in one SQLite file: documents, their vectors and a change sequence."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,14 @@ import numpy as np
 import index.sqlite_statements as sql
 from encoder.blocks import Receipt
 from index.document import Document
+from index.document_pages import DocumentPages, stored_metadata
 from index.errors import DocumentError, StoreError
+from index.filter_selection import select
+from index.filters import Filter
 from index.lexical_index import LexicalIndex
 from index.lexical_tables import insert_terms
 from index.lexical_terms import count_terms
+from index.selection import Selection
 from index.sqlite_blocks import (
     BLOCKS_BY_VECTOR_ID,
     BlockVectors,
@@ -78,6 +81,7 @@ class SQLiteDocumentStore:
 
     Attributes:
         lexical: the lexical index, changed in the transactions that change the documents.
+        pages: the documents in the order of their ids.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class SQLiteDocumentStore:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.lexical = LexicalIndex(self._connections, path)
+        self.pages = DocumentPages(self._connections, path)
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
@@ -163,7 +168,9 @@ class SQLiteDocumentStore:
         """
         rows = self._read(sql.SUMMARIES, sql.vector_id_list(vector_ids))
         return {
-            vector_id: DocumentSummary(document_id, title, self._metadata(document_id, metadata))
+            vector_id: DocumentSummary(
+                document_id, title, stored_metadata(self.path, document_id, metadata)
+            )
             for vector_id, document_id, title, metadata in rows
         }
 
@@ -227,6 +234,19 @@ class SQLiteDocumentStore:
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
         return Change(present, np.sort(_int64(added)), np.sort(_int64(removed)))
 
+    def select(self, where: Filter | None, without: Sequence[str] = ()) -> Selection:
+        """Return the vectors of the documents for which a filter holds, as they are now.
+
+        Args:
+            where: the filter; None holds for every document.
+            without: ids of documents that are not to be selected; unknown ones are ignored.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return select(connection, where, sql.document_id_list(without))
+
     @property
     def sequence(self) -> int:
         """How often the set of vectors has changed; 0 in a new store."""
@@ -259,17 +279,12 @@ class SQLiteDocumentStore:
 
     def _stored_document(self, row: tuple[Any, ...]) -> StoredDocument:
         vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
+        shown = stored_metadata(self.path, document_id, metadata)
         try:
-            document = Document(document_id, text, title, self._metadata(document_id, metadata))
+            document = Document(document_id, text, title, shown)
         except DocumentError as error:
             raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
         return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
-
-    def _metadata(self, document_id: str, text: str) -> dict[str, Any]:
-        try:
-            return dict(json.loads(text))
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
 
     def _arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Int64, Float32]:
         data = b"".join(vector for _, vector in rows)
