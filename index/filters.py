@@ -25,7 +25,7 @@ class OneOf:
 class Bound:
     """One end of a range: a number or a text, `inclusive` or not."""
 
-    value: str | int | float
+    value: Scalar
     inclusive: bool
 
 

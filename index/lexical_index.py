@@ -9,7 +9,7 @@ the cosine over all terms.
 import json
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,13 +125,8 @@ class LexicalIndex:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        last: int | None = -1
         with self._connections.reading() as connection:
-            while last is not None:
-                rows = connection.execute(_IDS_AFTER, (last, _ROWS_A_CALL)).fetchall()
-                ids = np.array(rows, dtype=np.int64).reshape(-1)
-                last = int(ids[-1]) if len(ids) else None
-                ids = ids[among.contains(ids)]
+            for ids in _parts(connection, among):
                 scores = self._score(connection, query, ids)
                 best = _best(
                     np.concatenate([best.vector_ids, ids]),
@@ -206,6 +201,19 @@ class LexicalIndex:
             if self._frequencies.changes < 0 or drift > MAX_DRIFT * number:
                 self._frequencies = _Frequencies(_all_idf(connection, number), changes)
             return self._frequencies.idf
+
+
+def _parts(connection: sqlite3.Connection, among: Selection) -> Iterator[Int64]:
+    """Give the ids of a selection, some at a time; of one that lists them, also dead ones."""
+    if not among.inverted:
+        for start in range(0, len(among.ids), _ROWS_A_CALL):
+            yield among.ids[start : start + _ROWS_A_CALL]
+        return
+    last = -1
+    while rows := connection.execute(_IDS_AFTER, (last, _ROWS_A_CALL)).fetchall():
+        last = rows[-1][0]
+        ids = np.array(rows, dtype=np.int64).reshape(-1)
+        yield ids[among.contains(ids)]
 
 
 def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:

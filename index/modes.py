@@ -94,7 +94,7 @@ def search_lexical(
     """
     started = time.perf_counter()
     query, ids, scores = _search_words(data, asked, k, among)
-    if among is not None and len(ids) <= k:
+    if among is not None and query.terms and len(ids) <= k:
         ids, scores = _by_id(data.store.lexical.search_all(query, k + 1, among))
     searched = time.perf_counter()
     living, semantic = _semantic_scores(data, asked, ids)
@@ -141,6 +141,30 @@ def search_hybrid(
     explained = time.perf_counter()
     lexical_seconds = searched - started + explained - scored
     return FoundByWords(found, scored_as, lexical_seconds, scored - searched)
+
+
+def search(
+    data: DataDirectory,
+    asked: Asked,
+    k: int,
+    mode: Mode,
+    rule: FusionRule,
+    *,
+    among: Selection | None = None,
+) -> tuple[tuple[Found, ...], Mode]:
+    """Find the k best documents, of `among`, by a mode; and return that whose scores theirs are.
+
+    Raises:
+        StoreError: the store cannot be read.
+        ValueError: the vector has a wrong shape or is not finite.
+    """
+    if mode == "semantic":
+        return search_semantic(data, asked, k, among=among), mode
+    if mode == "lexical":
+        answer = search_lexical(data, asked, k, among=among)
+    else:
+        answer = search_hybrid(data, asked, k, rule, among=among)
+    return answer.found, answer.scored_as
 
 
 def _search_words(
