@@ -15,7 +15,7 @@ from service.threads import run_in
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """A stored document; `pointer` says where in the body its id stands, None that it is not there."""
+    """A stored document; `pointer` says where in the body its id stands, None if in none."""
 
     pointer: str | None
     document_id: str
