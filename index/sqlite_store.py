@@ -18,6 +18,7 @@ from index.lexical_index import LexicalIndex
 from index.lexical_tables import insert_terms
 from index.lexical_terms import count_terms
 from index.selection import Selection
+from index.selection_cache import SelectionCache
 from index.sqlite_blocks import (
     BLOCKS_BY_VECTOR_ID,
     BlockVectors,
@@ -101,6 +102,8 @@ class SQLiteDocumentStore:
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.lexical = LexicalIndex(self._connections, path)
         self.pages = DocumentPages(self._connections, path)
+        # What another process writes is seen only where nothing is kept.
+        self._selections = None if read_only else SelectionCache()
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
@@ -143,6 +146,7 @@ class SQLiteDocumentStore:
                     insert_block_vectors(connection, added[-1], entry.blocks)
             texts = (entry.document.text for entry in changed)
             insert_terms(connection, list(zip(added, map(count_terms, texts), strict=True)))
+        self._forget_selections()
         return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -156,6 +160,7 @@ class SQLiteDocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
+        self._forget_selections()
         return Change(sequence, _int64([]), _int64(removed))
 
     def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
@@ -244,8 +249,17 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read.
         """
-        with self._connections.reading() as connection:
-            return select(connection, where, sql.document_id_list(without))
+        excluded = sql.document_id_list(without)
+        if self._selections is None:
+            with self._connections.reading() as connection:
+                return select(connection, where, excluded)
+        asked = repr((where, excluded))  # not the filter itself: 1 equals true in Python
+        state, selection = self._selections.find(asked)
+        if selection is None:
+            with self._connections.reading() as connection:
+                selection = select(connection, where, excluded)
+            self._selections.keep(asked, state, selection)
+        return selection
 
     @property
     def sequence(self) -> int:
@@ -263,6 +277,10 @@ class SQLiteDocumentStore:
     def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
             return connection.execute(statement, values).fetchall()
+
+    def _forget_selections(self) -> None:
+        if self._selections is not None:
+            self._selections.changed()
 
     def _check(self, entries: Sequence[Entry]) -> None:
         seen: set[str] = set()

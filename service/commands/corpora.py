@@ -17,7 +17,6 @@ from index.corpus_adapter import ADAPTER_FILE, adapt_data_directory
 from index.document_vectors import embed_encoded_corpus
 from index.embed import embed_corpus, write_embedded_corpus
 from index.encoded_corpus import keep_blocks
-from index.filters import Filter
 from index.fusion import read_fusion
 from index.modes import DEFAULT_MODE, Asked, Found, Mode, search
 from index.sqlite_store import DocumentSummary
@@ -79,10 +78,7 @@ def match(
     data: DataOption = DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
     mode: Annotated[Mode, typer.Option(help="By vectors, words, or both.")] = DEFAULT_MODE,
-    where: Annotated[
-        Filter | None,
-        typer.Option("--filter", parser=parse_filter, metavar="JSON", help=FILTER_HELP),
-    ] = None,
+    where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="Id not to give; again for more.")
     ] = None,
@@ -93,13 +89,14 @@ def match(
     threads: ThreadsOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
+    wanted = None if where is None else parse_filter(where)
     loaded = load(checkpoint, precision, provider, threads, data)
     text = read_document(file).text
     blocks = loaded.tokenizer(text)
     judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
     asked = Asked(text, loaded.encoder.encode([blocks]).document_vectors[0])
     with opened(data, loaded.encoder, read_only=True) as directory:
-        among = directory.store.select(where, exclude or ()) if where or exclude else None
+        among = directory.store.select(wanted, exclude or ()) if wanted or exclude else None
         rule = read_fusion(loaded.checkpoint)
         found, scored_as = search(directory, asked, top_k, mode, rule, among=among)
         documents = directory.store.get([one.vector_id for one in found])

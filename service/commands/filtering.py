@@ -27,6 +27,6 @@ def parse_filter(text: str) -> Filter:
         first = error.errors()[0]
         place = "".join(f"/{part}" for part in first["loc"])
         detail = first.get("ctx", {}).get("error", first["msg"])
-        raise typer.BadParameter(f"#{place} {detail}") from error
+        raise typer.BadParameter(f"#{place} {detail}", param_hint="--filter") from error
     except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"is not JSON: {error}") from error
+        raise typer.BadParameter(f"is not JSON: {error}", param_hint="--filter") from error
