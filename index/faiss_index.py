@@ -14,6 +14,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import faiss
@@ -21,6 +22,7 @@ import numpy as np
 
 from index.errors import SnapshotError
 from index.rwlock import ReadersWriterLock
+from index.selection import Selection
 from index.vector_index import NO_VECTOR, Bool, Float32, Int64, SearchResult
 
 ONE_LIST_BELOW = 5_000
@@ -29,6 +31,8 @@ EXACT_SLICE = 32_768  # vectors that an exact search compares while changes wait
 PARALLEL_FROM = 1_024  # vectors to add or to train with
 TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
+EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without their lists
+BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
 
 _DESERIALISATION_LIMITS = threading.Lock()
 
@@ -152,7 +156,14 @@ class FaissIndex:
         self._ids -= known
         return removed
 
-    def search(self, vectors: Float32, k: int, *, nprobe: int | None = None) -> SearchResult:
+    def search(
+        self,
+        vectors: Float32,
+        k: int,
+        *,
+        nprobe: int | None = None,
+        among: Selection | None = None,
+    ) -> SearchResult:
         """Find the k vectors of highest cosine for each query Float32[Q, dimension].
 
         Args:
@@ -160,6 +171,9 @@ class FaissIndex:
             k: how many to find for each.
             nprobe: lists visited for each query; None takes `default_nprobe`, more than there
                 are means all, which is exact.
+            among: find no other vectors; of these k, whenever there are k. The smaller their
+                share, the more lists are visited, so that about as many vectors are compared as
+                without it; few vectors are compared all.
 
         Raises:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
@@ -168,13 +182,37 @@ class FaissIndex:
         nprobe = default_nprobe(self.nlist) if nprobe is None else min(nprobe, self.nlist)
         if k < 1 or nprobe < 1:
             raise ValueError(f"k and nprobe must be at least 1, not {k} and {nprobe}")
-        # Parameters of this call: nprobe set on the index would be shared by all threads.
-        parameters = faiss.SearchParametersIVF(nprobe=nprobe)
         with _openmp_threads_for(added=0), self._lock.reading():
             sequence = self._sequence
-            scores, ids = self._index.search(vectors, k, params=parameters)
+            if among is None:
+                found = self._visit(vectors, k, faiss.SearchParametersIVF(nprobe=nprobe))
+            else:
+                found = self._search_among(vectors, k, nprobe, among)
+        return replace(found, sequence=sequence)
+
+    def _search_among(
+        self, vectors: Float32, k: int, nprobe: int, among: Selection
+    ) -> SearchResult:
+        most = among.most(len(self._ids))
+        if most <= EXACT_UP_TO:
+            return self._compare(vectors, k, among)
+        selector = _selector(among)
+        nprobe = min(self.nlist, -(-nprobe * len(self._ids) // most))
+        parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
+        found = self._visit(vectors, k, parameters)
+        if nprobe < self.nlist and (found.ids == NO_VECTOR).any():
+            # The selected vectors lie in few lists, and not in those near a query.
+            every = faiss.SearchParametersIVF(nprobe=self.nlist, sel=selector)
+            found = self._visit(vectors, k, every)
+        return found
+
+    def _visit(
+        self, vectors: Float32, k: int, parameters: faiss.SearchParametersIVF
+    ) -> SearchResult:
+        # Parameters of this call: nprobe set on the index would be shared by all threads.
+        scores, ids = self._index.search(vectors, k, params=parameters)
         scores[ids == NO_VECTOR] = -np.inf
-        return SearchResult(ids, scores, sequence)
+        return SearchResult(ids, scores)
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
         """Score the k nearest vectors of one query exactly, a slice of the lists at a time.
@@ -199,6 +237,24 @@ class FaissIndex:
                 found = _search_lists(self._index, query, lists, k)
             best = np.sort(np.concatenate([best, found]))[: -k - 1 : -1]
         return best, sequence
+
+    def _compare(self, vectors: Float32, k: int, among: Selection) -> SearchResult:
+        """Compare every selected vector with every query."""
+        if among.inverted:
+            known = np.fromiter(self._ids, np.int64, len(self._ids))
+            ids = np.sort(known[among.contains(known)])
+        else:
+            ids = among.ids[[one in self._ids for one in among.ids.tolist()]]
+        found = SearchResult(
+            np.full((len(vectors), k), NO_VECTOR, dtype=np.int64),
+            np.full((len(vectors), k), -np.inf, dtype=np.float32),
+        )
+        if len(ids):
+            scores = vectors @ self._index.reconstruct_batch(ids).T
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+            found.ids[:, : order.shape[1]] = ids[order]
+            found.scores[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
+        return found
 
     def save(self, path: Path) -> None:
         """Write the index to one new file.
@@ -299,6 +355,19 @@ def _search_lists(index: faiss.IndexIVFFlat, query: Float32, lists: Int64, k: in
     scores[ids == NO_VECTOR] = -np.inf
     found: Float32 = scores[0]
     return found
+
+
+def _selector(among: Selection) -> faiss.IDSelector:
+    """Return what faiss asks of each vector that it meets in a list."""
+    end = among.end if among.inverted else int(among.ids.max(initial=-1)) + 1
+    if end <= BITMAP_UP_TO:
+        bits = np.full(end, among.inverted)
+        bits[among.ids] = not among.inverted
+        return faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
+    listed = faiss.IDSelectorBatch(among.ids)
+    if not among.inverted:
+        return listed
+    return faiss.IDSelectorAnd(faiss.IDSelectorRange(0, among.end), faiss.IDSelectorNot(listed))
 
 
 def _ids_in_lists(index: faiss.IndexIVFFlat) -> set[int]:

@@ -9,7 +9,7 @@ the cosine over all terms.
 import json
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from index.lexical_query import (
 )
 from index.lexical_tables import DocumentTerms, read_document_terms
 from index.observer import Observer
+from index.selection import Selection
 from index.sqlite_connections import SQLiteConnections
 from index.title_terms import Titles, count_terms_and_titles, known_titles
 from index.vector_index import Float32, Int64
@@ -44,6 +45,9 @@ _TITLES = """
 SELECT title FROM documents"""
 _STATISTICS = """
 SELECT documents, changes FROM term_statistics"""
+_SELECTED = "vector_id < ? AND vector_id {inverted} IN (SELECT value FROM json_each(?))"
+_IDS_AFTER = """
+SELECT vector_id FROM document_terms WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
 _OF_A_TERM = "SELECT rowid AS vector_id, ? AS weight FROM postings WHERE postings MATCH ?"
 
 
@@ -120,18 +124,43 @@ class LexicalIndex:
         found = {term: (term_id, documents) for term, term_id, documents in rows}
         return weigh_query(counts, found, number, least=2 if stored else 1)
 
-    def search(self, query: LexicalQuery, k: int) -> LexicalMatches:
+    def search(
+        self, query: LexicalQuery, k: int, *, among: Selection | None = None
+    ) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer where fewer share a term.
+
+        Args:
+            query: the query.
+            k: how many.
+            among: find no other documents.
 
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
         with self._connections.reading() as connection:
-            candidates = _candidates(connection, query, max(k, CANDIDATES))
+            candidates = _candidates(connection, query, max(k, CANDIDATES), among)
             scores = self._score(connection, query, candidates)
-        order = np.lexsort((candidates, -scores))[:k]
-        order = order[scores[order] > 0]
-        return LexicalMatches(candidates[order], scores[order])
+        return _best(candidates, scores, k)
+
+    def search_all(self, query: LexicalQuery, k: int, among: Selection) -> LexicalMatches:
+        """Find k selected documents that share any term, however common, by reading all of them.
+
+        For when the most telling terms, by which `search` finds, find too few of a selection. A
+        part of the documents is read at a time.
+
+        Raises:
+            StoreError: the file cannot be read, or the terms of a document are damaged.
+        """
+        best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
+        with self._connections.reading() as connection:
+            for ids in _parts(connection, among):
+                scores = self._score(connection, query, ids)
+                best = _best(
+                    np.concatenate([best.vector_ids, ids]),
+                    np.concatenate([best.scores, scores]),
+                    k,
+                )
+        return best
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for one that is not there.
@@ -201,7 +230,28 @@ class LexicalIndex:
             return self._frequencies.idf
 
 
-def _candidates(connection: sqlite3.Connection, query: LexicalQuery, k: int) -> Int64:
+def _parts(connection: sqlite3.Connection, among: Selection) -> Iterator[Int64]:
+    """Give the ids of a selection, some at a time; of one that lists them, also dead ones."""
+    if not among.inverted:
+        for start in range(0, len(among.ids), _ROWS_A_CALL):
+            yield among.ids[start : start + _ROWS_A_CALL]
+        return
+    last = -1
+    while rows := connection.execute(_IDS_AFTER, (last, _ROWS_A_CALL)).fetchall():
+        last = rows[-1][0]
+        ids = np.array(rows, dtype=np.int64).reshape(-1)
+        yield ids[among.contains(ids)]
+
+
+def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
+    order = np.lexsort((vector_ids, -scores))[:k]
+    order = order[scores[order] > 0]
+    return LexicalMatches(vector_ids[order], scores[order])
+
+
+def _candidates(
+    connection: sqlite3.Connection, query: LexicalQuery, k: int, among: Selection | None
+) -> Int64:
     chosen = most_telling(query)
     if not chosen:
         return np.zeros(0, dtype=np.int64)
@@ -212,8 +262,13 @@ def _candidates(connection: sqlite3.Connection, query: LexicalQuery, k: int) -> 
             float(query.weights[position] * query.idf[position]),
             f'"{query.term_ids[position]}"',
         ]
+    selected = "TRUE"
+    if among is not None:
+        selected = _SELECTED.format(inverted="NOT" if among.inverted else "")
+        values += [among.end, json.dumps(among.ids.tolist())]
     rows = connection.execute(
-        f"SELECT vector_id FROM ({parts}) GROUP BY vector_id "  # noqa: S608 (constants only)
+        f"SELECT vector_id FROM ({parts}) "  # noqa: S608 (constants only)
+        f"WHERE {selected} GROUP BY vector_id "
         "ORDER BY sum(weight) DESC, vector_id LIMIT ?",
         (*values, k),
     )

@@ -13,6 +13,7 @@ from index.errors import SnapshotError, StoreError
 from index.faiss_index import FaissIndex, train_faiss_index
 from index.generation import ADD_CHUNK, DEFAULT_TARGET, Candidate, Stop, build_candidate, never
 from index.recall import nprobe_bounds
+from index.selection import Selection
 from index.snapshot import (
     CURRENT,
     Manifest,
@@ -117,8 +118,15 @@ class LiveIndex:
     def __len__(self) -> int:
         return len(self._served.index)
 
-    def search(self, vectors: Float32, k: int, *, nprobe: int | None = None) -> SearchResult:
-        """Find the k nearest vectors for each query Float32[Q, dimension].
+    def search(
+        self,
+        vectors: Float32,
+        k: int,
+        *,
+        nprobe: int | None = None,
+        among: Selection | None = None,
+    ) -> SearchResult:
+        """Find the k nearest vectors, of `among`, for each query Float32[Q, dimension].
 
         Waits for the addition of `ADD_CHUNK` vectors at most, never for a rebuild or a publish.
 
@@ -131,7 +139,8 @@ class LiveIndex:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
         """
         served = self._served
-        found = served.index.search(vectors, k, nprobe=served.nprobe if nprobe is None else nprobe)
+        nprobe = served.nprobe if nprobe is None else nprobe
+        found = served.index.search(vectors, k, nprobe=nprobe, among=among)
         return replace(found, generation=served.generation)
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:

@@ -8,8 +8,9 @@ import numpy as np
 
 from index.data_directory import DataDirectory
 from index.fusion import FusionRule, fuse
-from index.lexical_index import CANDIDATES
+from index.lexical_index import CANDIDATES, LexicalMatches
 from index.lexical_query import LexicalQuery, TermWeight
+from index.selection import Selection
 from index.vector_index import NO_VECTOR, Float32, Int64
 
 Mode = Literal["semantic", "lexical", "hybrid"]
@@ -73,27 +74,35 @@ class FoundByWords:
     sequence: int
 
 
-def search_semantic(data: DataDirectory, asked: Asked, k: int) -> tuple[Found, ...]:
-    """Find the k documents of the nearest vectors, best first.
+def search_semantic(
+    data: DataDirectory, asked: Asked, k: int, *, among: Selection | None = None
+) -> tuple[Found, ...]:
+    """Find the k documents of the nearest vectors, of `among`, best first.
 
     Raises:
         ValueError: the vector has a wrong shape or is not finite.
     """
-    nearest = data.index.search(asked.vector[np.newaxis], k + 1)
+    nearest = data.index.search(asked.vector[np.newaxis], k + 1, among=among)
     scored = zip(nearest.ids[0].tolist(), nearest.scores[0].tolist(), strict=True)
     found = [Found(one, score, score) for one, score in scored if one != NO_VECTOR]
     return tuple(one for one in found if one.vector_id != asked.itself)[:k]
 
 
-def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
-    """Find the k documents that share the most telling words; fewer where fewer share one.
+def search_lexical(
+    data: DataDirectory, asked: Asked, k: int, *, among: Selection | None = None
+) -> FoundByWords:
+    """Find the k documents, of `among`, that share the most telling words.
+
+    Fewer where fewer share one.
 
     Raises:
         StoreError: the store cannot be read.
     """
     generation, sequence = data.index.generation, data.index.sequence
     started = time.perf_counter()
-    query, ids, scores = _search_words(data, asked, k)
+    query, ids, scores = _search_words(data, asked, k, among)
+    if among is not None and query.terms and len(ids) <= k:
+        ids, scores = _by_id(data.store.lexical.search_all(query, k + 1, among))
     searched = time.perf_counter()
     living, semantic = _semantic_scores(data, asked, ids)
     scored = time.perf_counter()
@@ -105,8 +114,15 @@ def search_lexical(data: DataDirectory, asked: Asked, k: int) -> FoundByWords:
     return FoundByWords(found, "lexical", *seconds, generation, sequence)
 
 
-def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -> FoundByWords:
-    """Find the k best documents by both channels.
+def search_hybrid(
+    data: DataDirectory,
+    asked: Asked,
+    k: int,
+    rule: FusionRule,
+    *,
+    among: Selection | None = None,
+) -> FoundByWords:
+    """Find the k best documents, of `among`, by both channels.
 
     The candidates of each channel get the exact score of the other. A text without any indexed
     word that tells documents apart is ranked, and scored, by its vector alone.
@@ -116,9 +132,10 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
         ValueError: the vector has a wrong shape or is not finite.
     """
     started = time.perf_counter()
-    query, of_words, scores = _search_words(data, asked, k)
+    query, of_words, scores = _search_words(data, asked, k, among)
     searched = time.perf_counter()
-    by_vector = data.index.search(asked.vector[np.newaxis], max(k + 1, CANDIDATES))
+    wanted = max(k + 1, CANDIDATES)
+    by_vector = data.index.search(asked.vector[np.newaxis], wanted, among=among)
     nearest = by_vector.ids[0]
     ids = np.union1d(of_words, nearest[nearest != NO_VECTOR])
     living, semantic = _semantic_scores(data, asked, ids)
@@ -136,13 +153,43 @@ def search_hybrid(data: DataDirectory, asked: Asked, k: int, rule: FusionRule) -
     return FoundByWords(found, scored_as, *seconds, by_vector.generation, by_vector.sequence)
 
 
-def _search_words(data: DataDirectory, asked: Asked, k: int) -> tuple[LexicalQuery, Int64, Float32]:
+def search(
+    data: DataDirectory,
+    asked: Asked,
+    k: int,
+    mode: Mode,
+    rule: FusionRule,
+    *,
+    among: Selection | None = None,
+) -> tuple[tuple[Found, ...], Mode]:
+    """Find the k best documents, of `among`, by a mode; and return that whose scores theirs are.
+
+    Raises:
+        StoreError: the store cannot be read.
+        ValueError: the vector has a wrong shape or is not finite.
+    """
+    if mode == "semantic":
+        return search_semantic(data, asked, k, among=among), mode
+    if mode == "lexical":
+        answer = search_lexical(data, asked, k, among=among)
+    else:
+        answer = search_hybrid(data, asked, k, rule, among=among)
+    return answer.found, answer.scored_as
+
+
+def _search_words(
+    data: DataDirectory, asked: Asked, k: int, among: Selection | None
+) -> tuple[LexicalQuery, Int64, Float32]:
     """Return the query, ids Int64[N], ascending, of what it found, and their scores Float32[N]."""
     stored = asked.itself != NO_VECTOR
     query = data.store.lexical.read(asked.text, title=asked.title, stored=stored)
-    found = data.store.lexical.search(query, max(k + 1, CANDIDATES))
+    found = data.store.lexical.search(query, max(k + 1, CANDIDATES), among=among)
+    return query, *_by_id(found)
+
+
+def _by_id(found: LexicalMatches) -> tuple[Int64, Float32]:
     order = np.argsort(found.vector_ids)
-    return query, found.vector_ids[order], found.scores[order]
+    return found.vector_ids[order], found.scores[order]
 
 
 def _semantic_scores(data: DataDirectory, asked: Asked, ids: Int64) -> tuple[Int64, Float32]:

@@ -7,15 +7,19 @@ Longmatch does to such a store in between can then do no harm.
 Format 2 has no block vectors: their table is made, and stays empty for the documents that are
 there. They can be explained all the same, at the cost of encoding them then.
 
-Format 3 counts words alone: the titles that each text names are looked for.
+Format 3 counts words alone: the titles that each text names are looked for. It has no table of the
+values in the metadata: it is made and filled, in one transaction.
 """
 
+import json
 import logging
 import sqlite3
 from pathlib import Path
 
+from index.errors import StoreError
 from index.lexical_tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical_terms import count_terms
+from index.metadata_values import METADATA_SCHEMA, insert_metadata
 from index.observer import SilentObserver
 from index.sqlite_blocks import BLOCKS_SCHEMA
 from index.sqlite_connections import SQLiteConnections
@@ -52,8 +56,19 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
         if version != VERSION_WITHOUT_TITLES:
             connection.execute("DROP TABLE IF EXISTS block_vectors")
             connection.execute(BLOCKS_SCHEMA)
+        _make_metadata_values(connection, path)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
+
+
+def _make_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("DROP TABLE IF EXISTS metadata_values")
+    connection.execute(METADATA_SCHEMA)
+    for vector_id, metadata in connection.execute("SELECT vector_id, metadata FROM documents"):
+        try:
+            insert_metadata(connection, vector_id, dict(json.loads(metadata)))
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{path}: the metadata of a document is damaged") from error
 
 
 def _make_lexical_index(connections: SQLiteConnections, path: Path) -> None:

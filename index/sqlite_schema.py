@@ -8,6 +8,7 @@ from pathlib import Path
 from encoder.durable_files import put_in_place
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical_tables import LEXICAL_SCHEMA
+from index.metadata_values import METADATA_SCHEMA
 from index.sqlite_blocks import BLOCKS_SCHEMA
 
 SCHEMA_VERSION = 4
@@ -53,6 +54,7 @@ CREATE TABLE removals (
 );
 CREATE INDEX removals_by_sequence ON removals (sequence);
 {BLOCKS_SCHEMA};
+{METADATA_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from encoder.blocks import Receipt
 from index.document import Document, metadata_json
 from index.lexical_tables import remove_terms
+from index.metadata_values import insert_metadata, remove_metadata
 from index.sqlite_schema import utc_now
 from index.vector_index import Float32
 
@@ -86,7 +87,9 @@ def insert_document(connection: sqlite3.Connection, document: Document, receipt:
             document.text,
         ),
     )
-    return int(cursor.lastrowid or 0)
+    vector_id = int(cursor.lastrowid or 0)
+    insert_metadata(connection, vector_id, document.metadata)
+    return vector_id
 
 
 def insert_vector(
@@ -98,6 +101,8 @@ def insert_vector(
 
 def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
     """Replace title and metadata of a stored document; say whether it has another title now."""
+    remove_metadata(connection, [vector_id])
+    insert_metadata(connection, vector_id, document.metadata)
     (before,) = connection.execute(
         "SELECT title FROM documents WHERE vector_id = ?", (vector_id,)
     ).fetchone()
@@ -111,8 +116,12 @@ def update_description(connection: sqlite3.Connection, vector_id: int, document:
 def remove_documents(
     connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
 ) -> None:
-    """Delete documents, their vectors and terms, and log that they are gone since `sequence`."""
+    """Delete documents and all that is kept of them, and log that they are gone.
+
+    `sequence` is the one from which on they are.
+    """
     wanted = vector_id_list(vector_ids)
+    remove_metadata(connection, vector_ids)
     remove_terms(connection, vector_ids)
     connection.execute(_INSERT_REMOVALS, (sequence, wanted))
     connection.execute(_DELETE_DOCUMENTS, (wanted,))

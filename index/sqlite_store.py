@@ -1,6 +1,5 @@
 """The durable truth in one SQLite file: documents, their vectors and a change sequence."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,15 @@ import numpy as np
 import index.sqlite_statements as sql
 from encoder.blocks import Receipt
 from index.document import Document
+from index.document_pages import DocumentPages, stored_metadata
 from index.errors import DocumentError, StoreError
+from index.filter_selection import select
+from index.filters import Filter
 from index.lexical_index import LexicalIndex
 from index.lexical_tables import insert_terms, replace_terms
 from index.observer import Observer
+from index.selection import Selection
+from index.selection_cache import SelectionCache
 from index.sqlite_blocks import (
     BLOCKS_BY_VECTOR_ID,
     BlockVectors,
@@ -81,6 +85,7 @@ class SQLiteDocumentStore:
 
     Attributes:
         lexical: the lexical index, changed in the transactions that change the documents.
+        pages: the documents in the order of their ids.
     """
 
     def __init__(
@@ -99,6 +104,9 @@ class SQLiteDocumentStore:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.lexical = LexicalIndex(self._connections, path)
+        self.pages = DocumentPages(self._connections, path)
+        # What another process writes is seen only where nothing is kept.
+        self._selections = None if read_only else SelectionCache()
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
@@ -145,6 +153,7 @@ class SQLiteDocumentStore:
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
+        self._forget_selections()
         return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -158,6 +167,7 @@ class SQLiteDocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
+        self._forget_selections()
         return Change(sequence, _int64([]), _int64(removed))
 
     def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
@@ -170,7 +180,9 @@ class SQLiteDocumentStore:
         """
         rows = self._read(sql.SUMMARIES, sql.vector_id_list(vector_ids))
         return {
-            vector_id: DocumentSummary(document_id, title, self._metadata(document_id, metadata))
+            vector_id: DocumentSummary(
+                document_id, title, stored_metadata(self.path, document_id, metadata)
+            )
             for vector_id, document_id, title, metadata in rows
         }
 
@@ -268,6 +280,28 @@ class SQLiteDocumentStore:
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 
+    def select(self, where: Filter | None, without: Sequence[str] = ()) -> Selection:
+        """Return the vectors of the documents for which a filter holds, as they are now.
+
+        Args:
+            where: the filter; None holds for every document.
+            without: ids of documents that are not to be selected; unknown ones are ignored.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        excluded = sql.document_id_list(without)
+        if self._selections is None:
+            with self._connections.reading() as connection:
+                return select(connection, where, excluded)
+        asked = repr((where, excluded))  # not the filter itself: 1 equals true in Python
+        state, selection = self._selections.find(asked)
+        if selection is None:
+            with self._connections.reading() as connection:
+                selection = select(connection, where, excluded)
+            self._selections.keep(asked, state, selection)
+        return selection
+
     @property
     def sequence(self) -> int:
         """How often the set of vectors has changed; 0 in a new store."""
@@ -285,6 +319,10 @@ class SQLiteDocumentStore:
         with self._connections.reading() as connection:
             return connection.execute(statement, values).fetchall()
 
+    def _forget_selections(self) -> None:
+        if self._selections is not None:
+            self._selections.changed()
+
     def _check(self, entries: Sequence[Entry]) -> None:
         seen: set[str] = set()
         for entry in entries:
@@ -300,17 +338,12 @@ class SQLiteDocumentStore:
 
     def _stored_document(self, row: tuple[Any, ...]) -> StoredDocument:
         vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
+        shown = stored_metadata(self.path, document_id, metadata)
         try:
-            document = Document(document_id, text, title, self._metadata(document_id, metadata))
+            document = Document(document_id, text, title, shown)
         except DocumentError as error:
             raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
         return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
-
-    def _metadata(self, document_id: str, text: str) -> dict[str, Any]:
-        try:
-            return dict(json.loads(text))
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
 
     def _arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Int64, Float32]:
         data = b"".join(vector for _, vector in rows)

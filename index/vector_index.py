@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from index.selection import Selection
+
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
@@ -56,13 +58,22 @@ class VectorIndex(Protocol):
         """Remove the vectors of ids Int64[N] and return how many of them were there."""
         ...
 
-    def search(self, vectors: Float32, k: int, *, nprobe: int | None = None) -> SearchResult:
+    def search(
+        self,
+        vectors: Float32,
+        k: int,
+        *,
+        nprobe: int | None = None,
+        among: Selection | None = None,
+    ) -> SearchResult:
         """Find the k vectors of highest cosine for each query Float32[Q, dimension].
 
         Args:
             vectors: queries of unit norm.
             k: how many to find for each.
             nprobe: cells visited for each query; None takes the engine's default.
+            among: find no other vectors; of these k, whenever there are k. As many more cells
+                are visited as that takes.
 
         Raises:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from encoder.blocks import Receipt
+from index.filters import Filter, matches
 from index.lexical_query import TermWeight
 from index.modes import DEFAULT_MODE, Asked, Mode, search_hybrid, search_lexical
+from index.selection import Selection
 from index.sqlite_blocks import BlockVectors
 from index.sqlite_store import DocumentSummary
 from index.vector_index import NO_VECTOR, SearchResult
@@ -101,24 +103,45 @@ class Search:
         top_k: how many matches to give for each query, at most.
         mode: by what documents are found and ranked: vectors, words, or both.
         bounds: give no match outside them.
+        where: give no match for whose metadata it does not hold.
+        exclude: ids of documents that are not to be given.
     """
 
     top_k: int
     mode: Mode = DEFAULT_MODE
     bounds: Bounds = NO_BOUNDS
+    where: Filter | None = None
+    exclude: tuple[str, ...] = ()
 
 
 async def find(engine: Engine, sought: Sequence[Sought], search: Search) -> list[Matches]:
     """Find the documents that match each query, best first."""
+    among, seconds = await run_in(engine.readers, _select, engine, search)
+    sought = [replace(one, seconds={**one.seconds, **seconds}) for one in sought]
     if search.mode == "semantic":
-        return await run_in(engine.readers, _find_by_vectors, engine, sought, search)
-    return [await run_in(engine.readers, _find_by_words, engine, one, search) for one in sought]
+        return await run_in(engine.readers, _find_by_vectors, engine, sought, search, among)
+    return [
+        await run_in(engine.readers, _find_by_words, engine, one, search, among) for one in sought
+    ]
 
 
-def _find_by_vectors(engine: Engine, sought: Sequence[Sought], search: Search) -> list[Matches]:
+def _select(engine: Engine, search: Search) -> tuple[Selection | None, dict[Stage, float]]:
+    """Return what a search is kept to, None for nothing, and the time that it took to find."""
+    if search.where is None and not search.exclude:
+        return None, {}
+    started = time.perf_counter()
+    among = engine.data.store.select(search.where, search.exclude)
+    seconds: dict[Stage, float] = {"filter": time.perf_counter() - started}
+    _observe(engine, seconds)
+    return among, seconds
+
+
+def _find_by_vectors(
+    engine: Engine, sought: Sequence[Sought], search: Search, among: Selection | None
+) -> list[Matches]:
     """Search and fetch, with more candidates until each query has its `top_k` or no more exist.
 
-    A candidate can be of no use: it is the query itself, or was deleted since the search.
+    A candidate can be of no use: it is the query itself, or was deleted or changed since.
     """
     index, store = engine.data.index, engine.data.store
     top_k, bounds = search.top_k, search.bounds
@@ -127,19 +150,19 @@ def _find_by_vectors(engine: Engine, sought: Sequence[Sought], search: Search) -
     wanted = top_k + 1
     while True:
         started = time.perf_counter()
-        found = index.search(vectors, wanted)
+        found = index.search(vectors, wanted, among=among)
         searched = time.perf_counter()
         documents = store.get(np.unique(found.ids[found.ids != NO_VECTOR]).tolist())
         searching += searched - started
         fetching += time.perf_counter() - searched
         candidates = [_candidates(found, row, bounds.min_score) for row in range(len(sought))]
-        matches = [
-            _usable(some, documents, query.itself)[:top_k]
+        usable = [
+            _usable(some, documents, query.itself, search.where)[:top_k]
             for some, query in zip(candidates, sought, strict=True)
         ]
         if all(
-            len(some) < wanted or len(usable) == top_k
-            for some, usable in zip(candidates, matches, strict=True)
+            len(some) < wanted or len(kept) == top_k
+            for some, kept in zip(candidates, usable, strict=True)
         ):
             break
         wanted *= _WIDER
@@ -147,27 +170,29 @@ def _find_by_vectors(engine: Engine, sought: Sequence[Sought], search: Search) -
     _observe(engine, seconds)
     for query in sought:
         engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
-    judged = [_judged(engine.judge, "semantic", usable, bounds) for usable in matches]
+    judged = [_judged(engine.judge, "semantic", kept, bounds) for kept in usable]
     return [
         Matches(
-            usable,
+            kept,
             query.receipt,
             {**query.seconds, **seconds},
             found.generation,
             found.sequence,
             "semantic",
         )
-        for usable, query in zip(judged, sought, strict=True)
+        for kept, query in zip(judged, sought, strict=True)
     ]
 
 
-def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
+def _find_by_words(
+    engine: Engine, query: Sought, search: Search, among: Selection | None
+) -> Matches:
     """Search by words, or by words and vectors, and fetch."""
     asked = Asked(query.text, query.vector, query.itself, query.title)
     if search.mode == "lexical":
-        answer = search_lexical(engine.data, asked, search.top_k)
+        answer = search_lexical(engine.data, asked, search.top_k, among=among)
     else:
-        answer = search_hybrid(engine.data, asked, search.top_k, engine.fusion)
+        answer = search_hybrid(engine.data, asked, search.top_k, engine.fusion, among=among)
         engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
     started = time.perf_counter()
     documents = engine.data.store.get([one.vector_id for one in answer.found])
@@ -178,7 +203,7 @@ def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
     }
     _observe(engine, seconds)
     least = -1.0 if search.bounds.min_score is None else search.bounds.min_score
-    matches = [
+    found = [
         Match(
             id=documents[one.vector_id].id,
             score=one.score,
@@ -189,9 +214,9 @@ def _find_by_words(engine: Engine, query: Sought, search: Search) -> Matches:
             terms=one.terms,
         )
         for one in answer.found
-        if one.vector_id in documents and one.score >= least
+        if _is_given(documents.get(one.vector_id), search.where) and one.score >= least
     ]
-    judged = _judged(engine.judge, answer.scored_as, matches, search.bounds)
+    judged = _judged(engine.judge, answer.scored_as, found, search.bounds)
     taken = {**query.seconds, **seconds}
     return Matches(
         judged, query.receipt, taken, answer.generation, answer.sequence, answer.scored_as
@@ -229,8 +254,16 @@ def _candidates(found: SearchResult, row: int, min_score: float | None) -> list[
     ]
 
 
+def _is_given(document: DocumentSummary | None, where: Filter | None) -> bool:
+    """Say whether a document that was found is still there and still as the filter wants it."""
+    return document is not None and (where is None or matches(where, document.metadata))
+
+
 def _usable(
-    candidates: Sequence[tuple[int, float]], documents: Mapping[int, DocumentSummary], itself: int
+    candidates: Sequence[tuple[int, float]],
+    documents: Mapping[int, DocumentSummary],
+    itself: int,
+    where: Filter | None,
 ) -> list[Match]:
     return [
         Match(
@@ -241,5 +274,5 @@ def _usable(
             semantic_score=score,
         )
         for vector_id, score in candidates
-        if vector_id != itself and vector_id in documents
+        if vector_id != itself and _is_given(documents.get(vector_id), where)
     ]

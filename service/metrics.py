@@ -15,8 +15,9 @@ from prometheus_client import (
 )
 
 Stage = Literal[
-    "tokenize", "queue", "encode", "search", "lexical", "fetch", "rerank", "explain", "store"
-]
+    "tokenize", "queue", "encode", "filter", "search", "lexical", "fetch", "rerank", "explain",
+    "store",
+]  # fmt: skip
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
 DURATION_BUCKETS = (

@@ -8,7 +8,7 @@ import numpy as np
 from encoder.calibration import FittedMap, match_probabilities
 from index.data_directory import DataDirectory
 from index.modes import Mode
-from service.calibration import Worth, score_kind, within
+from service.calibration import NO_BOUNDS, Worth, score_kind, within
 from service.engine import Engine
 from service.errors import FieldError
 from service.first_stage import Match, Matches, Search, Sought, find
@@ -50,7 +50,7 @@ async def find_reranked(
     if engine.reranking is None:
         raise ValueError("there is no reranker")
     wanted = max(search.top_k, min(rerank.candidates, engine.settings.max_top_k))
-    found = await find(engine, sought, Search(top_k=wanted, mode=search.mode))
+    found = await find(engine, sought, replace(search, top_k=wanted, bounds=NO_BOUNDS))
     reranked = [
         await _rerank(engine, engine.reranking, query, matches, rerank)
         for query, matches in zip(sought, found, strict=True)

@@ -15,9 +15,9 @@ from service.threads import run_in
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """A stored document; `pointer` says where in the request its id stands."""
+    """A stored document; `pointer` says where in the body its id stands, None if in none."""
 
-    pointer: str
+    pointer: str | None
     document_id: str
 
 

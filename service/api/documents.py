@@ -1,20 +1,27 @@
-"""GET and DELETE /documents/{id}."""
+"""GET /documents, GET and DELETE /documents/{id}."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Header, Path, Query
+from fastapi.responses import StreamingResponse
 
+from index.document_pages import BEFORE_ALL
+from service.api.cursors import Cursor
 from service.api.deps import Admitted, EngineDep
+from service.api.listing import DocumentsResponse, documents_response
+from service.api.negotiation import choose_media_type
 from service.api.openapi import json_example, problem_responses
 from service.api.problems import (
     DOCUMENT_NOT_FOUND,
     INTERNAL_ERROR,
     INVALID_INPUT,
+    NOT_ACCEPTABLE,
     NOT_READY,
     OVERLOADED,
     SHUTTING_DOWN,
 )
 from service.api.schemas import DocumentResponse, document_response
+from service.documents import export_documents, list_documents
 from service.indexing import delete_document, find_document
 
 router = APIRouter(prefix="/documents", tags=["documents"], dependencies=[Admitted])
@@ -25,6 +32,22 @@ ANSWER = {
     "metadata": {"year": 2021},
     "receipt": {"tokens": 812, "tokens_read": 812, "blocks": 7, "blocks_left_out": 0},
     "indexed_at": "2026-01-31T12:00:00+00:00",
+}
+JSON, NDJSON = "application/json", "application/x-ndjson"
+MAX_PAGE, DEFAULT_PAGE = 1_000, 100
+PAGE = json_example(
+    {"documents": [ANSWER], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
+    "A page; with `Accept: application/x-ndjson` all documents with their texts, one on a line, "
+    "as `longmatch index` reads them",
+)
+PAGE["content"][NDJSON] = {
+    "schema": {"type": "string"},
+    "examples": {
+        "lines": {
+            "value": '{"id": "articles/bees", "title": "Bees", "text": "Bees dance …", '
+            '"metadata": {"year": 2021}}\n'
+        }
+    },
 }
 PROBLEMS = problem_responses(
     DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN
@@ -38,6 +61,43 @@ DocumentId = Annotated[
         openapi_examples={"bees": {"value": "articles/bees"}},
     ),
 ]
+
+
+@router.get(
+    "",
+    summary="List the stored documents, or export them",
+    response_model=DocumentsResponse,
+    responses={
+        200: PAGE,
+        **problem_responses(
+            NOT_ACCEPTABLE, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN
+        ),
+    },
+)
+async def get_documents(
+    engine: EngineDep,
+    limit: Annotated[
+        int,
+        Query(
+            ge=1,
+            le=MAX_PAGE,
+            description="Documents on a page.",
+            openapi_examples={"some": {"value": DEFAULT_PAGE}},
+        ),
+    ] = DEFAULT_PAGE,
+    cursor: Cursor = BEFORE_ALL,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> DocumentsResponse | StreamingResponse:
+    """Return the documents in the order of their ids, a page at a time or, as lines, all.
+
+    A document that is there from the first page to the last is on exactly one of them, whatever
+    is written in between. The export is streamed, a part at a time, and has no limit; its lines
+    can be indexed again.
+    """
+    if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
+        lines = await export_documents(engine, cursor)
+        return StreamingResponse(lines, media_type=NDJSON)
+    return documents_response(await list_documents(engine, cursor, limit), limit)
 
 
 @router.get(

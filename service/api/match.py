@@ -39,6 +39,20 @@ REQUESTS = {
         "summary": "By words alone, not by vectors and words together",
         "value": {"text": "The waggle dance of Apis mellifera. …", "mode": "lexical"},
     },
+    "filter": {
+        "summary": "Only some documents, and not two that are known",
+        "value": {
+            "text": "Ant colonies find short paths. …",
+            "filter": {
+                "and": [
+                    {"field": "year", "range": {"gte": 2020}},
+                    {"field": "/tags", "in": ["insects", "robots"]},
+                    {"not": {"field": "retracted", "equal": True}},
+                ]
+            },
+            "exclude": ["articles/ants", "articles/bees"],
+        },
+    },
     "sure": {
         "summary": "Only what is likely to match",
         "value": {"text": "Ant colonies find short paths. …", "min_probability": 0.8},

@@ -18,6 +18,7 @@ from service.api.fields import (
     optional,
     or_a_number,
 )
+from service.api.filter_bodies import MAX_EXCLUDED, FilterField
 from service.api.schemas import (
     Answer,
     ReceiptBody,
@@ -119,6 +120,13 @@ class MatchRequest(Body):
         default=DEFAULT_MODE,
         description="By what documents are found and ranked: document vectors, words, or both.",
     )
+    filter: FilterField | None = optional(
+        "Give no match for whose metadata this does not hold; it acts inside the search, so that "
+        "`top_k` come back whenever so many exist."
+    )
+    exclude: Annotated[list[DocumentId], Field(max_length=MAX_EXCLUDED)] | None = optional(
+        "Ids of documents not to give."
+    )
     min_score: Cosine | None = optional("Give no match whose score is under this.")
     min_probability: Share | None = optional(
         "Give no match under this probability; refused where the checkpoint has no calibration."
@@ -154,7 +162,13 @@ class MatchRequest(Body):
         """Return what is to be done for each query."""
         bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return Wanted(
-            search=Search(top_k=self.top_k or default_top_k, mode=self.mode, bounds=bounds),
+            search=Search(
+                top_k=self.top_k or default_top_k,
+                mode=self.mode,
+                bounds=bounds,
+                where=None if self.filter is None else self.filter.to_filter(),
+                exclude=tuple(self.exclude or ()),
+            ),
             rerank=None if self.rerank is None else self.rerank.to_rerank(),
             explaining=_to_explaining(self.explain),
             strict=self.strict,

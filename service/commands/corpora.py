@@ -14,20 +14,11 @@ from index.adapted_vectors import adapt_embedded_corpus
 from index.build import build_index
 from index.corpus import read_document
 from index.corpus_adapter import ADAPTER_FILE, adapt_data_directory
-from index.data_directory import DataDirectory
 from index.document_vectors import embed_encoded_corpus
 from index.embed import embed_corpus, write_embedded_corpus
 from index.encoded_corpus import keep_blocks
 from index.fusion import read_fusion
-from index.modes import (
-    DEFAULT_MODE,
-    Asked,
-    Found,
-    Mode,
-    search_hybrid,
-    search_lexical,
-    search_semantic,
-)
+from index.modes import DEFAULT_MODE, Asked, Found, Mode, search
 from index.sqlite_store import DocumentSummary
 from service.calibration import judge_scores, open_judge
 from service.commands.common import (
@@ -47,6 +38,7 @@ from service.commands.common import (
     opened,
     print_json,
 )
+from service.commands.filtering import FILTER_HELP, parse_filter
 from service.console import observing, printable
 
 
@@ -86,6 +78,10 @@ def match(
     data: DataOption = DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
     mode: Annotated[Mode, typer.Option(help="By vectors, words, or both.")] = DEFAULT_MODE,
+    where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Id not to give; again for more.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
@@ -93,6 +89,7 @@ def match(
     threads: ThreadsOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
+    wanted = None if where is None else parse_filter(where)
     loaded = load(checkpoint, precision, provider, threads, data)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
@@ -100,7 +97,9 @@ def match(
     vector = loaded.encoder.encode([blocks]).document_vectors[0]
     asked = Asked(document.text, vector, title=document.title)
     with opened(data, loaded.encoder, read_only=True) as directory:
-        found, scored_as = _find(directory, loaded.checkpoint, asked, top_k, mode)
+        among = directory.store.select(wanted, exclude or ()) if wanted or exclude else None
+        rule = read_fusion(loaded.checkpoint)
+        found, scored_as = search(directory, asked, top_k, mode, rule, among=among)
         documents = directory.store.get([one.vector_id for one in found])
     worths = judge_scores(judge, scored_as, [one.score for one in found])
     matches = [
@@ -162,19 +161,6 @@ def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
         f"{data / ADAPTER_FILE}: {fitted} to {adapter.documents} documents, {len(adapter.rows)} "
         f"words, {adapter.width} dimensions"
     )
-
-
-def _find(
-    directory: DataDirectory, checkpoint: Checkpoint, asked: Asked, top_k: int, mode: Mode
-) -> tuple[tuple[Found, ...], Mode]:
-    """Return the documents and the mode whose scores theirs are."""
-    if mode == "semantic":
-        return search_semantic(directory, asked, top_k), mode
-    if mode == "lexical":
-        answer = search_lexical(directory, asked, top_k)
-    else:
-        answer = search_hybrid(directory, asked, top_k, read_fusion(checkpoint))
-    return answer.found, answer.scored_as
 
 
 def _described(found: Found, document: DocumentSummary) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from index.faiss_index import load_faiss_index, train_faiss_index
+from index.selection import Selection
 from index.vector_index import NO_VECTOR, Float32, Int64, SearchResult, VectorIndex
 
 DIMENSION = 8
@@ -264,3 +265,79 @@ def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
     for done in changers + searchers:
         done.result()
     assert len(index) == 50
+
+
+def among_of(oracle: BruteForce, selection: Selection) -> BruteForce:
+    """Return an oracle that knows the selected vectors only."""
+    kept = BruteForce()
+    ids = np.array(list(oracle.vectors), dtype=np.int64)
+    kept.vectors = {int(one): oracle.vectors[int(one)] for one in ids[selection.contains(ids)]}
+    return kept
+
+
+@given(
+    stored=st.sets(st.integers(0, 60), max_size=50),
+    listed=st.sets(st.integers(0, 60), max_size=60),
+    inverted=st.booleans(),
+    end=st.integers(61, 75),
+    factor=st.sampled_from([1, 10**13]),
+    k=st.integers(1, 60),
+)
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_search_among_some_equals_brute_force_over_them(
+    engine: Engine,
+    stored: set[int],
+    listed: set[int],
+    inverted: bool,
+    end: int,
+    factor: int,
+    k: int,
+) -> None:
+    index, oracle = engine.make(), BruteForce()
+    ids = factor * np.array(sorted(stored), dtype=np.int64)
+    index.add(ids, unit_vectors(len(ids), seed=1))
+    oracle.add(ids, unit_vectors(len(ids), seed=1))
+    selection = Selection(factor * end, factor * np.array(sorted(listed), np.int64), inverted)
+    queries = unit_vectors(3, seed=2)
+    found = index.search(queries, k, among=selection)
+    expected = among_of(oracle, selection).search(queries, k)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 1.0])
+def test_what_lies_far_from_the_query_is_found_all_the_same(
+    engine: Engine, share: float, inverted: bool
+) -> None:
+    """The selected are the farthest of all: no list near the query has any of them."""
+    index, oracle = engine.make(), BruteForce()
+    vectors, query = unit_vectors(6_000, seed=1), unit_vectors(1, seed=2)
+    ids = 3 * np.arange(6_000)
+    index.add(ids, vectors)
+    oracle.add(ids, vectors)
+    order = np.argsort(vectors @ query[0])
+    kept = np.sort(ids[order[: round(share * len(ids))]])
+    listed = np.setdiff1d(ids, kept) if inverted else kept
+    selection = Selection(18_000, listed, inverted)
+    for nprobe in (None, 1):
+        found = index.search(query, 50, nprobe=nprobe, among=selection)
+        assert np.isin(found.ids, kept).all()
+        assert len(set(found.ids[0].tolist())) == 50
+        scores = [float(query[0] @ oracle.vectors[one]) for one in found.ids[0].tolist()]
+        np.testing.assert_allclose(found.scores[0], scores, atol=1e-5)
+        assert (np.diff(found.scores[0]) <= 0).all()
+    exact = index.search(query, 50, nprobe=ALL_LISTS, among=selection)
+    expected = among_of(oracle, selection).search(query, 50)
+    np.testing.assert_allclose(exact.scores, expected.scores, atol=1e-5)
+
+
+def test_a_selection_of_nothing_finds_nothing(engine: Engine) -> None:
+    index = engine.make()
+    index.add(np.arange(5), unit_vectors(5, seed=1))
+    for selection in (Selection(5), Selection(0, inverted=True), Selection(9, np.array([7]))):
+        found = index.search(unit_vectors(2, seed=2), 3, among=selection)
+        assert (found.ids == NO_VECTOR).all()
+        assert np.isneginf(found.scores).all()

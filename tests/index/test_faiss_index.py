@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import index.faiss_index as faiss_index
 from index.errors import SnapshotError
 from index.faiss_index import (
     ONE_LIST_BELOW,
@@ -19,6 +20,7 @@ from index.faiss_index import (
     load_faiss_index,
     train_faiss_index,
 )
+from index.selection import Selection
 from index.vector_index import Float32
 
 DIMENSION = 32
@@ -313,3 +315,42 @@ def test_a_change_that_is_refused_changes_nothing() -> None:
         index.change(np.array([2]), unit_vectors(1, seed=2), np.array([1]), 6)
     assert (len(index), index.sequence) == (2, 5)
     assert index.search(unit_vectors(1, seed=1), 1).sequence == 5
+
+
+@pytest.mark.parametrize("bitmap_up_to", [0, 2**24])
+@pytest.mark.parametrize("exact_up_to", [0, 2_000])
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.5])
+def test_filtered_recall_is_at_least_that_without_a_filter(
+    index: FaissIndex,
+    vectors: Float32,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+    inverted: bool,
+    exact_up_to: int,
+    bitmap_up_to: int,
+) -> None:
+    """However the selection is written, and whether lists are visited or not."""
+    monkeypatch.setattr(faiss_index, "EXACT_UP_TO", exact_up_to)
+    monkeypatch.setattr(faiss_index, "BITMAP_UP_TO", bitmap_up_to)
+    kept = np.sort(np.random.default_rng(3).permutation(len(vectors))[: int(share * len(vectors))])
+    listed = np.setdiff1d(np.arange(len(vectors)), kept) if inverted else kept
+    selection = Selection(len(vectors), listed, inverted)
+    queries = unit_vectors(50, seed=2)
+    found = index.search(queries, 10, among=selection)
+    exact = np.sort(queries @ vectors[kept].T, axis=1)[:, ::-1][:, :10]
+    count = exact.shape[1]  # fewer where fewer are selected
+    assert np.isin(found.ids[:, :count], kept).all()
+    assert (found.ids[:, count:] == -1).all()
+    hits = (found.scores[:, :count] >= exact[:, -1:] - 1e-6).mean()
+    assert hits >= recall(index, vectors, None) - 0.02
+
+
+def test_few_selected_vectors_are_compared_without_visiting_lists(
+    index: FaissIndex, vectors: Float32
+) -> None:
+    faiss.cvar.indexIVF_stats.reset()
+    index.search(vectors[:1], 10, among=Selection(len(vectors), np.arange(100)))
+    assert faiss.cvar.indexIVF_stats.nlist == 0
+    index.search(vectors[:1], 10, among=Selection(len(vectors), np.arange(0, 5_000, 2)))
+    assert faiss.cvar.indexIVF_stats.nlist == 2 * default_nprobe(index.nlist)

@@ -17,12 +17,14 @@ import numpy as np
 import pytest
 
 from index.errors import FingerprintMismatchError, StoreError
+from index.filters import OneOf
 from index.lexical_tables import LEXICAL_TABLES
 from index.lexical_terms import count_terms
 from index.sqlite_blocks import BlockVectors
 from index.sqlite_schema import (
     SCHEMA_VERSION,
     VERSION_WITHOUT_BLOCKS,
+    VERSION_WITHOUT_TITLES,
     VERSION_WITHOUT_WORDS,
 )
 from index.sqlite_store import Entry, SQLiteDocumentStore
@@ -40,6 +42,7 @@ def make_old(path: Path) -> None:
         for table in LEXICAL_TABLES:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP TABLE block_vectors")
+        connection.execute("DROP TABLE metadata_values")
         connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_WORDS}")
 
 
@@ -47,7 +50,15 @@ def make_second(path: Path) -> None:
     """Give a store the format before the block vectors."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE block_vectors")
+        connection.execute("DROP TABLE metadata_values")
         connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_BLOCKS}")
+
+
+def make_third(path: Path) -> None:
+    """Give a store the format before the values of the metadata."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TABLE metadata_values")
+        connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_TITLES}")
 
 
 def version_of(path: Path) -> int:
@@ -100,6 +111,40 @@ def test_an_empty_old_store_is_brought_up_to_date(
     store = open_store()
     store.put([entry("a", "first"), entry("b", "second")])
     assert found_by(store, "first") == {"a"}
+
+
+def test_a_store_without_metadata_values_is_brought_up_to_date(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    store = open_store()
+    blocks = BlockVectors(np.array([[0, 4]]), np.eye(1, 8, dtype=np.float32))
+    store.put([replace(entry("a", "first", year=2020), blocks=blocks), entry("c", year=2021)])
+    store.close()
+    make_third(tmp_path / "store.sqlite3")
+    with pytest.raises(StoreError, match=r"has format 3, .*open it for writing once"):
+        open_store(read_only=True)
+    store = open_store()
+    assert version_of(tmp_path / "store.sqlite3") == SCHEMA_VERSION
+    assert store.select(OneOf("/year", (2020,))).ids.tolist() == [1]
+    assert store.block_vectors([1]).keys() == {1}  # they are kept
+    store.put([entry("a", "first", year=2021)])
+    assert store.select(OneOf("/year", (2021,))).ids.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("damaged", ["[", "5", '["ab", "c"]'])
+def test_a_store_of_damaged_metadata_stays_as_it_was(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path, damaged: str
+) -> None:
+    store = open_store()
+    store.put([entry("a", year=2020), entry("b", year=2021)])
+    store.close()
+    path = tmp_path / "store.sqlite3"
+    make_third(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE documents SET metadata = ? WHERE id = 'b'", (damaged,))
+    with pytest.raises(StoreError, match="metadata of a document is damaged"):
+        open_store()
+    assert version_of(path) == VERSION_WITHOUT_TITLES
 
 
 def test_a_store_without_block_vectors_is_brought_up_to_date(

@@ -92,6 +92,31 @@ def test_match_by_words_names_them(longmatch: Run, corpus: Path) -> None:
     assert all(mode in refused.err for mode in ("semantic", "lexical", "hybrid"))
 
 
+def test_match_with_a_filter(longmatch: Run, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [{"id": f"d{n}", "text": f"Rivers carry {n} stones.", "year": n} for n in range(6)]
+    corpus.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    longmatch("index", corpus)
+    query = tmp_path / "query.txt"
+    query.write_text("Rivers carry water.")
+    where = json.dumps({"field": "year", "range": {"gte": 2}})
+    for mode in ("semantic", "hybrid"):
+        given = ("--mode", mode, "--filter", where, "--exclude", "d3", "--exclude", "d9", "--json")
+        answer = longmatch("match", query, *given)
+        assert answer.status == 0
+        found = {match["id"] for match in json.loads(answer.out)["matches"]}
+        assert found == {"d2", "d4", "d5"}
+    for wrong, complaint in (
+        ('{"field": "year"}', "give exactly one of"),
+        ('{"and": [{"field": "year", "equal": []}]}', "#/and/0/equal"),
+        ("{", "is not JSON"),
+        ('{"not": ' * 5_000, "is not JSON"),
+    ):
+        refused = longmatch("match", query, "--filter", wrong)
+        assert refused.status == 2
+        assert complaint in refused.err
+
+
 def test_index_again_encodes_nothing(longmatch: Run, corpus: Path) -> None:
     longmatch("index", corpus)
     assert "0 encoded (0 tokens, 0 left out), 3 unchanged" in longmatch("index", corpus).err

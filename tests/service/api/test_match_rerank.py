@@ -57,6 +57,22 @@ def test_candidates_are_ordered_by_what_the_reranker_says(
     assert after["timings"]["rerank"] > 0
 
 
+@pytest.mark.parametrize("mode", ["semantic", "lexical", "hybrid"])
+def test_only_what_the_filter_selects_is_reranked(
+    reranking: Any, texts: dict[str, str], mode: str
+) -> None:
+    documents = [
+        {"id": name, "text": text, "metadata": {"kept": name in ("bees", "ants", "tax law")}}
+        for name, text in texts.items()
+    ]
+    assert reranking.post("/index", json={"documents": documents}).status_code == 200
+    where = {"field": "kept", "equal": True}
+    body = {"id": "ants", "mode": mode, "filter": where, "exclude": ["tax law"], "top_k": 1}
+    found = answer(reranking.post("/match", json={**body, "rerank": 20}))
+    assert [one["id"] for one in found["matches"]] == ["bees"]
+    assert found["rerank"]["candidates"] == 1
+
+
 def test_the_best_may_come_from_behind_the_matches_that_are_given(reranking: Any) -> None:
     everything = answer(reranking.post("/match", json={"id": "ants", "rerank": 20}))["matches"]
     for top_k in (1, 2):

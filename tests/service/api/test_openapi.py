@@ -49,7 +49,9 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("post", "/match"),
         ("post", "/compare"),
         ("post", "/index"),
+        ("get", "/documents"),
         ("get", "/documents/{id}"),
+        ("get", "/documents/{id}/similar"),
         ("delete", "/documents/{id}"),
         ("get", "/livez"),
         ("get", "/readyz"),
@@ -102,7 +104,9 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
         ("post", "/match"),
         ("post", "/compare"),
         ("post", "/index"),
+        ("get", "/documents"),
         ("get", "/documents/{id}"),
+        ("get", "/documents/{id}/similar"),
         ("get", "/version"),
     ],
 )
@@ -117,6 +121,8 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
         ),
         "/compare": lambda: filled.post("/compare", json=COMPARED),
         "/index": lambda: filled.post("/index", json={"documents": [{"id": "a", "text": "b"}]}),
+        "/documents": lambda: filled.get("/documents?limit=1"),
+        "/documents/{id}/similar": lambda: filled.get("/documents/bees/similar"),
         "/documents/{id}": lambda: filled.get("/documents/bees"),
         "/version": lambda: measured(filled).get("/version"),
     }[path]().json()

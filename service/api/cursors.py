@@ -1,0 +1,47 @@
+"""Cursors: where a page ended, as a text that says nothing to the client."""
+
+import base64
+import json
+import re
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import AfterValidator
+
+_VERSION = 1
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REFUSED = "is no cursor that this service gave"
+
+
+def write_cursor(last: str) -> str:
+    """Return the cursor of the page after the document of this id."""
+    content = json.dumps([_VERSION, last]).encode()
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> str:
+    """Return the id that a cursor was made of.
+
+    Raises:
+        ValueError: it was not made by `write_cursor`.
+    """
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        content: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_REFUSED) from error
+    match content:
+        case [int(version), str(last)] if version == _VERSION and not _SURROGATE.search(last):
+            return last
+    raise ValueError(_REFUSED)
+
+
+Cursor = Annotated[
+    str,
+    AfterValidator(read_cursor),
+    Query(
+        max_length=8_192,
+        description="`next_cursor` of the page before; the first page when not given.",
+        openapi_examples={"some": {"value": "WzEsICJhcnRpY2xlcy9iZWVzIl0"}},
+    ),
+]

@@ -1,0 +1,104 @@
+"""GET /documents/{id}/similar."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
+
+from service.api.deps import Admitted, EngineDep
+from service.api.documents import PROBLEMS, DocumentId
+from service.api.match import ANSWER as MATCH_ANSWER
+from service.api.match_bodies import MatchResponse, match_response
+from service.api.openapi import json_example
+from service.calibration import Bounds
+from service.first_stage import Search
+from service.matching import Wanted, match
+from service.sources import StoredQuery
+
+_SUFFIX = b"/similar"
+
+
+class UnescapedRoute(APIRoute):
+    """A route below an id that may contain slashes: its own last part must not be escaped.
+
+    So `/documents/a%2Fsimilar` is the document `a/similar`, and not what is similar to `a`.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Say whether the path of a request is this one."""
+        if not scope.get("raw_path", _SUFFIX).endswith(_SUFFIX):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+router = APIRouter(
+    prefix="/documents", tags=["match"], dependencies=[Admitted], route_class=UnescapedRoute
+)
+
+ANSWER: dict[str, Any] = {
+    **MATCH_ANSWER,
+    "matches": [
+        {
+            "id": "articles/bees",
+            "score": 0.83,
+            "title": "Bees",
+            "metadata": {"year": 2021},
+            "semantic_score": 0.83,
+            "lexical_score": None,
+            "terms": [],
+            "probability": 0.97,
+            "false_positive_rate": 0.0004,
+            "explanation": None,
+            "first_stage_score": None,
+        }
+    ],
+    "timings": {"search": 0.4, "fetch": 0.3},
+}
+
+
+@router.get(
+    "/{id:path}/similar",
+    summary="Find the documents that are nearest to a stored one",
+    responses={200: json_example(ANSWER, "The matches, best first"), **PROBLEMS},
+)
+async def get_similar(
+    document_id: DocumentId,
+    engine: EngineDep,
+    top_k: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            description="How many; at most `max_top_k`, `default_top_k` when not given.",
+            openapi_examples={"some": {"value": 5}},
+        ),
+    ] = None,
+    min_score: Annotated[
+        float,
+        Query(
+            ge=-1,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no document whose score is under this.",
+            openapi_examples={"some": {"value": 0.5}},
+        ),
+    ] = -1.0,
+) -> MatchResponse:
+    """Return the neighbours of the stored vector; nothing is encoded.
+
+    The same as POST /match with this id in semantic mode.
+    """
+    limit = engine.settings.max_top_k
+    if top_k is not None and top_k > limit:
+        refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {limit}"}
+        raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": limit}}])
+    search = Search(
+        top_k=top_k or engine.settings.default_top_k,
+        mode="semantic",
+        bounds=Bounds(min_score=min_score),
+    )
+    query = StoredQuery(None, document_id)
+    (found,) = await match(engine, [query], Wanted(search=search))
+    return match_response(found, engine.checkpoint.name, engine.judge.version)

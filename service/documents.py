@@ -1,0 +1,53 @@
+"""The stored documents as a whole: a page of them, or all of them as lines."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+
+from index.data_directory import DataDirectory
+from index.document_pages import ListedDocument
+from service.engine import Engine
+from service.threads import run_in
+
+CHARACTERS_AT_A_TIME = 1_000_000  # of an export, in memory; more where one document has more
+
+
+async def list_documents(engine: Engine, after: str, limit: int) -> Sequence[ListedDocument]:
+    """Return up to `limit` documents after an id, in the order of ids, without their texts.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    return await run_in(engine.readers, engine.data.store.pages.listed, after, limit)
+
+
+async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:
+    """Return the documents after an id as JSON Lines, as `index.json_lines` reads them.
+
+    The first part is read before this returns, so that a store which cannot be read is an error
+    and not half an answer. A later failure breaks the lines off.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    first, last = await run_in(engine.readers, _lines, engine.data, after)
+    return _all_lines(engine, first, last)
+
+
+async def _all_lines(engine: Engine, lines: bytes, last: str | None) -> AsyncIterator[bytes]:
+    while last is not None:
+        yield lines
+        lines, last = await run_in(engine.readers, _lines, engine.data, last)
+
+
+def _lines(data: DataDirectory, after: str) -> tuple[bytes, str | None]:
+    """Return some lines and the id of the last document in them; None after the last of all."""
+    documents = data.store.pages.whole(after, CHARACTERS_AT_A_TIME)
+    lines = [
+        json.dumps(
+            {"id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)},
+            ensure_ascii=False,
+        )
+        for one in documents
+    ]
+    last = documents[-1].id if documents else None
+    return "".join(f"{line}\n" for line in lines).encode(), last
