@@ -4,6 +4,8 @@ store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: what was fitted to the corpus, see index/corpus_adapter.py
 snapshots/      published generations of the index, a copy
 lock            held by the process that writes
+
+Names that begin with a dot are of a change of the whole content, see index/directory_swap.py.
 """
 
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from index.directory_swap import finish_swap, swap_is_pending
 from index.errors import DataDirectoryInUseError, StoreError
 from index.live_index import LiveIndex, open_live_index
 from index.sqlite_store import SQLiteDocumentStore
@@ -20,6 +23,17 @@ from index.sqlite_store import SQLiteDocumentStore
 STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
+ADAPTER_FILE = "adapter.npz"
+CALIBRATION_FILE = "calibration.json"
+# What is of one checkpoint, and goes when another content comes.
+CONTENT = (
+    STORE_FILE,
+    f"{STORE_FILE}-wal",
+    f"{STORE_FILE}-shm",
+    SNAPSHOTS_DIRECTORY,
+    ADAPTER_FILE,
+    CALIBRATION_FILE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,7 @@ def open_data_directory(
         else:
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
+            finish_swap(path, CONTENT)
         store = SQLiteDocumentStore(
             path / STORE_FILE, fingerprint=fingerprint, dimension=dimension, read_only=read_only
         )
@@ -80,13 +95,28 @@ def locked(path: Path) -> Iterator[None]:
     _make_directory(path)
     lock = _acquire_lock(path)
     try:
+        finish_swap(path, CONTENT)
         yield
     finally:
         lock.release()
 
 
+def settle(path: Path) -> None:
+    """Finish a change of the whole content that a kill left half way, if there is one.
+
+    Raises:
+        DataDirectoryInUseError: another process is at it.
+        StoreError: it cannot be written.
+    """
+    if swap_is_pending(path):
+        with locked(path):
+            pass  # whoever takes the lock has finished it
+
+
 def _check_exists(path: Path) -> None:
     try:
+        if swap_is_pending(path):
+            raise StoreError(f"{path}: a change of its content is unfinished: open it for writing")
         found = (path / STORE_FILE).is_file()
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error

@@ -7,6 +7,8 @@
     * FingerprintMismatchError   data made by another checkpoint
     * DataDirectoryInUseError    another process owns the data directory
   * SnapshotError          a snapshot file is missing, changed or of another format
+  * BackupError            a backup cannot be written, or is incomplete, changed or of another
+                           checkpoint
 """
 
 
@@ -49,3 +51,7 @@ class DataDirectoryInUseError(StoreError):
 
 class SnapshotError(IndexingError):
     """A published index generation is incomplete or changed."""
+
+
+class BackupError(IndexingError):
+    """A backup cannot be written, or one is incomplete, changed or of another checkpoint."""
