@@ -6,17 +6,26 @@ Longmatch does to such a store in between can then do no harm.
 
 Format 2 has no block vectors: their table is made, and stays empty for the documents that are
 there. They can be explained all the same, at the cost of encoding them then.
+
+Format 3 has no checksums: they are taken from the rows as they are.
 """
 
 import logging
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from index.lexical_tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical_terms import count_terms
 from index.sqlite_blocks import BLOCKS_SCHEMA
+from index.sqlite_checksums import CHECKSUMS_SCHEMA, write_checksums
 from index.sqlite_connections import SQLiteConnections
-from index.sqlite_schema import EARLIER_VERSIONS, SCHEMA_VERSION, VERSION_WITHOUT_WORDS
+from index.sqlite_schema import (
+    EARLIER_VERSIONS,
+    SCHEMA_VERSION,
+    VERSION_WITHOUT_CHECKSUMS,
+    VERSION_WITHOUT_WORDS,
+)
 
 _DOCUMENTS_A_TRANSACTION = 256
 _NEXT_TEXTS = """
@@ -36,16 +45,28 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
     if version not in EARLIER_VERSIONS:
         return
     if version == VERSION_WITHOUT_WORDS:
-        _make_lexical_index(connections, path)
+        make_lexical_index(connections)
+    if version != VERSION_WITHOUT_CHECKSUMS:
+        with connections.writing() as connection:
+            connection.execute("DROP TABLE IF EXISTS block_vectors")
+            connection.execute(BLOCKS_SCHEMA)
+            connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_CHECKSUMS}")
     with connections.writing() as connection:
-        connection.execute("DROP TABLE IF EXISTS block_vectors")
-        connection.execute(BLOCKS_SCHEMA)
+        connection.execute("DROP TABLE IF EXISTS checksums")
+        connection.execute(CHECKSUMS_SCHEMA)
+        for ids in _some_at_a_time(connection):
+            write_checksums(connection, ids)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
 
 
-def _make_lexical_index(connections: SQLiteConnections, path: Path) -> None:
-    _log.info("%s: making the lexical index of a store of format 1", path)
+def make_lexical_index(connections: SQLiteConnections) -> None:
+    """Make the lexical index from the texts that are stored, whatever there is of it.
+
+    Raises:
+        StoreError: it cannot be written, or a text is damaged.
+    """
+    _log.info("making the lexical index from the texts that are stored")
     with connections.writing() as connection:
         for table in LEXICAL_TABLES:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -64,3 +85,9 @@ def _index_next(connection: sqlite3.Connection, last: int) -> int | None:
         return None
     insert_terms(connection, [(vector_id, count_terms(text)) for vector_id, text in texts])
     return int(texts[-1][0])
+
+
+def _some_at_a_time(connection: sqlite3.Connection) -> Iterator[list[int]]:
+    ids = [row[0] for row in connection.execute("SELECT vector_id FROM documents")]
+    for start in range(0, len(ids), _DOCUMENTS_A_TRANSACTION):
+        yield ids[start : start + _DOCUMENTS_A_TRANSACTION]

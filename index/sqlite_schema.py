@@ -9,11 +9,13 @@ from encoder.durable_files import put_in_place
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical_tables import LEXICAL_SCHEMA
 from index.sqlite_blocks import BLOCKS_SCHEMA
+from index.sqlite_checksums import CHECKSUMS_SCHEMA
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+VERSION_WITHOUT_CHECKSUMS = 3  # the format before the checksums of rows
 VERSION_WITHOUT_BLOCKS = 2  # the format before the block vectors
 VERSION_WITHOUT_WORDS = 1  # the format before the lexical index
-EARLIER_VERSIONS = (VERSION_WITHOUT_WORDS, VERSION_WITHOUT_BLOCKS)
+EARLIER_VERSIONS = (VERSION_WITHOUT_WORDS, VERSION_WITHOUT_BLOCKS, VERSION_WITHOUT_CHECKSUMS)
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
@@ -52,6 +54,7 @@ CREATE TABLE removals (
 );
 CREATE INDEX removals_by_sequence ON removals (sequence);
 {BLOCKS_SCHEMA};
+{CHECKSUMS_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};

@@ -21,6 +21,15 @@ from index.sqlite_blocks import (
     insert_block_vectors,
     read_block_vectors,
 )
+from index.sqlite_checksums import (
+    Checksums,
+    read_checksums,
+    require_sound_blocks,
+    require_sound_documents,
+    require_sound_summaries,
+    require_sound_vectors,
+    write_checksums,
+)
 from index.sqlite_connections import SQLiteConnections
 from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
@@ -121,10 +130,12 @@ class SQLiteDocumentStore:
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             changed: list[Entry] = []
+            described: list[int] = []
             for entry in entries:
                 vector_id, content_hash = known.get(entry.document.id, (None, None))
                 if content_hash == entry.document.content_hash:
                     sql.update_description(connection, vector_id, entry.document)
+                    described.append(vector_id)
                 else:
                     changed.append(entry)
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
@@ -138,6 +149,7 @@ class SQLiteDocumentStore:
                     insert_block_vectors(connection, added[-1], entry.blocks)
             texts = (entry.document.text for entry in changed)
             insert_terms(connection, list(zip(added, map(count_terms, texts), strict=True)))
+            write_checksums(connection, [*added, *described])
         return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -161,7 +173,8 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or a document in it is damaged.
         """
-        rows = self._read(sql.SUMMARIES, sql.vector_id_list(vector_ids))
+        rows, checksums = self._read_with_checksums(sql.SUMMARIES, sql.vector_id_list(vector_ids))
+        require_sound_summaries(self.path, rows, checksums)
         return {
             vector_id: DocumentSummary(document_id, title, self._metadata(document_id, metadata))
             for vector_id, document_id, title, metadata in rows
@@ -173,7 +186,10 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or a document in it is damaged.
         """
-        rows = self._read(sql.DOCUMENTS_BY_ID, sql.document_id_list(document_ids))
+        rows, checksums = self._read_with_checksums(
+            sql.DOCUMENTS_BY_ID, sql.document_id_list(document_ids)
+        )
+        require_sound_documents(self.path, rows, checksums)
         return {row[1]: self._stored_document(row) for row in rows}
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
@@ -194,7 +210,9 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or a vector in it is damaged.
         """
-        return self._arrays(self._read(sql.VECTORS, sql.vector_id_list(vector_ids)))
+        rows, checksums = self._read_with_checksums(sql.VECTORS, sql.vector_id_list(vector_ids))
+        require_sound_vectors(self.path, rows, checksums)
+        return self._arrays(rows)
 
     def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent.
@@ -202,7 +220,10 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or block vectors in it are damaged.
         """
-        rows = self._read(BLOCKS_BY_VECTOR_ID, sql.vector_id_list(vector_ids))
+        rows, checksums = self._read_with_checksums(
+            BLOCKS_BY_VECTOR_ID, sql.vector_id_list(vector_ids)
+        )
+        require_sound_blocks(self.path, rows, checksums)
         try:
             return read_block_vectors([(row[0], row[1], row[2]) for row in rows])
         except (TypeError, ValueError) as error:
@@ -243,6 +264,14 @@ class SQLiteDocumentStore:
     def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
             return connection.execute(statement, values).fetchall()
+
+    def _read_with_checksums(
+        self, statement: str, ids: str
+    ) -> tuple[list[tuple[Any, ...]], Mapping[int, Checksums]]:
+        """Return rows that begin with a vector id, and the checksums of those that have some."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(statement, (ids,)).fetchall()
+            return rows, read_checksums(connection, (row[0] for row in rows))
 
     def _check(self, entries: Sequence[Entry]) -> None:
         seen: set[str] = set()

@@ -40,6 +40,7 @@ def make_old(path: Path) -> None:
         for table in LEXICAL_TABLES:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP TABLE block_vectors")
+        connection.execute("DROP TABLE checksums")
         connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_WORDS}")
 
 
@@ -47,6 +48,7 @@ def make_second(path: Path) -> None:
     """Give a store the format before the block vectors."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE block_vectors")
+        connection.execute("DROP TABLE checksums")
         connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_BLOCKS}")
 
 
