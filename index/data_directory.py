@@ -5,7 +5,10 @@ adapter.npz     optional: what was fitted to the corpus, see index/corpus_adapte
 snapshots/      published generations of the index, a copy
 lock            held by the process that writes
 
-Names that begin with a dot are of a change of the whole content, see index/directory_swap.py.
+.seal           the digest of a closed store, see index/seal.py
+
+Other names that begin with a dot are of a change of the whole content, see
+index/directory_swap.py.
 """
 
 from collections.abc import Iterator
@@ -18,6 +21,7 @@ from filelock import FileLock, Timeout
 from index.directory_swap import finish_swap, swap_is_pending
 from index.errors import DataDirectoryInUseError, StoreError
 from index.live_index import LiveIndex, open_live_index
+from index.seal import SEAL_FILE, break_seal, require_unbroken, seal
 from index.sqlite_store import SQLiteDocumentStore
 
 STORE_FILE = "store.sqlite3"
@@ -30,6 +34,7 @@ CONTENT = (
     STORE_FILE,
     f"{STORE_FILE}-wal",
     f"{STORE_FILE}-shm",
+    SEAL_FILE,
     SNAPSHOTS_DIRECTORY,
     ADAPTER_FILE,
     CALIBRATION_FILE,
@@ -46,7 +51,10 @@ class DataDirectory:
     _open_files: ExitStack
 
     def close(self) -> None:
-        """Close the store and release the lock; closing twice does nothing."""
+        """Close the store, seal it if it was open for writing, and release the lock.
+
+        Closing twice does nothing.
+        """
         self._open_files.close()
 
 
@@ -67,8 +75,10 @@ def open_data_directory(
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
         FingerprintMismatchError: its vectors are of another checkpoint.
-        StoreError: it is not a directory, cannot be written, or its store is damaged.
+        StoreError: it is not a directory, cannot be written, or its store is damaged or has
+            changed since it was closed.
     """
+    sound: list[Path] = []  # a store that could not be opened gets no seal
     with ExitStack() as open_files:
         if read_only:
             _check_exists(path)
@@ -76,11 +86,17 @@ def open_data_directory(
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
             finish_swap(path, CONTENT)
+            open_files.callback(_seal_all, sound)
+        require_unbroken(path / STORE_FILE)
+        if not read_only:
+            break_seal(path / STORE_FILE)
         store = SQLiteDocumentStore(
             path / STORE_FILE, fingerprint=fingerprint, dimension=dimension, read_only=read_only
         )
         open_files.callback(store.close)
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
+        if not read_only:
+            sound.append(path / STORE_FILE)
         return DataDirectory(path, store, index, open_files.pop_all())
 
 
@@ -111,6 +127,11 @@ def settle(path: Path) -> None:
     if swap_is_pending(path):
         with locked(path):
             pass  # whoever takes the lock has finished it
+
+
+def _seal_all(stores: list[Path]) -> None:
+    for store in stores:
+        seal(store)
 
 
 def _check_exists(path: Path) -> None:

@@ -51,13 +51,22 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
             connection.execute("DROP TABLE IF EXISTS block_vectors")
             connection.execute(BLOCKS_SCHEMA)
             connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_CHECKSUMS}")
+    take_checksums(connections)
+    _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
+
+
+def take_checksums(connections: SQLiteConnections) -> None:
+    """Take the checksums of all rows as they are; the store has the present format then.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
     with connections.writing() as connection:
         connection.execute("DROP TABLE IF EXISTS checksums")
         connection.execute(CHECKSUMS_SCHEMA)
         for ids in _some_at_a_time(connection):
             write_checksums(connection, ids)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
 
 
 def make_lexical_index(connections: SQLiteConnections) -> None:

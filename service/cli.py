@@ -46,6 +46,7 @@ for command in (
     serving.demo,
     backups.snapshot,
     backups.restore,
+    backups.doctor,
 ):
     app.command()(command)
 app.command("train-reranker")(reranking.train_reranker_command)

@@ -1,5 +1,6 @@
-"""Commands that keep data safe: snapshot, restore."""
+"""Commands that keep data safe: snapshot, restore, doctor."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -7,8 +8,11 @@ import typer
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from index.backup import restore_backup, write_backup
-from service.commands.common import CheckpointOption, console
-from service.console import printable
+from index.doctor import SAMPLE, Sampling, examine
+from index.findings import Finding
+from index.repair import repair as repair_data
+from service.commands.common import OK, REFUSED, CheckpointOption, PrecisionOption, console
+from service.console import observing, printable
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 
@@ -41,3 +45,38 @@ def restore(
     opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
     manifest = restore_backup(backup, data, opened)
     console.print(printable(f"{data}: {manifest.documents} documents of {manifest.created}"))
+
+
+def doctor(
+    data: DataArgument,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make again what can be made again; no server may run.")
+    ] = False,
+    sample: Annotated[
+        int, typer.Option(min=0, help="Documents to encode again and compare.")
+    ] = SAMPLE,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+) -> None:
+    """Examine a data directory; exit status 0: all is sound, 1: something is wrong."""
+    opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    with observing(console) as observer:
+        sampling = Sampling(sample, precision, observer)
+        findings = examine(data, opened, sampling)
+        _print_findings(findings)
+        if repair and any(one.repairable for one in findings):
+            repair_data(data, opened, findings, precision, observer)
+            findings = examine(data, opened, sampling)
+            console.print("after the repair:")
+            _print_findings(findings)
+    if any(one.repairable for one in findings):
+        console.print("--repair does what can be done")
+    if not findings:
+        console.print(printable(f"{data}: all is sound"))
+    raise typer.Exit(REFUSED if findings else OK)
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    for one in findings:
+        remedy = one.remedy if one.repairable else f"not repairable: {one.remedy}"
+        console.print(printable(f"{one.what}: {one.problem}: {remedy}"))
