@@ -47,6 +47,7 @@ for command in (
     backups.snapshot,
     backups.restore,
     backups.doctor,
+    backups.reencode,
 ):
     app.command()(command)
 app.command("train-reranker")(reranking.train_reranker_command)

@@ -1,4 +1,4 @@
-"""Commands that keep data safe: snapshot, restore, doctor."""
+"""Commands that keep data safe: snapshot, restore, doctor, reencode."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,16 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from index.backup import restore_backup, write_backup
 from index.doctor import SAMPLE, Sampling, examine
 from index.findings import Finding
+from index.reencode import reencode as reencode_data
 from index.repair import repair as repair_data
-from service.commands.common import OK, REFUSED, CheckpointOption, PrecisionOption, console
+from service.commands.common import (
+    INTERRUPTED,
+    OK,
+    REFUSED,
+    CheckpointOption,
+    PrecisionOption,
+    console,
+)
 from service.console import observing, printable
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
@@ -74,6 +82,22 @@ def doctor(
     if not findings:
         console.print(printable(f"{data}: all is sound"))
     raise typer.Exit(REFUSED if findings else OK)
+
+
+def reencode(
+    data: DataArgument,
+    checkpoint: Annotated[Path, typer.Option(help="The checkpoint to move to.")],
+    precision: PrecisionOption = None,
+) -> None:
+    """Move a data directory to another checkpoint; give the command again to go on."""
+    opened = load_checkpoint(checkpoint)
+    try:
+        with observing(console) as observer:
+            documents = reencode_data(data, opened, precision, observer)
+    except KeyboardInterrupt:
+        console.print("stopped, the old vectors serve: the same command goes on from here")
+        raise typer.Exit(INTERRUPTED) from None
+    console.print(printable(f"{data}: {documents} documents, of checkpoint {opened.name} now"))
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
