@@ -52,13 +52,14 @@ def _first_problem(connection: sqlite3.Connection) -> str | None:
     while rows := connection.execute(_TEXTS, (last, _DOCUMENTS_A_READ)).fetchall():
         stored = read_document_terms(connection, (row[0] for row in rows))
         for vector_id, text in rows:
+            counted = count_terms(text)
             expected = sorted(
                 (terms[term][0] if term in terms else -1, min(count, MAX_COUNT))
-                for term, count in count_terms(text).items()
+                for term, count in counted.items()
             )
             if vector_id not in stored or _pairs(stored[vector_id]) != expected:
                 return f"the words of vector id {vector_id} are not those of its text"
-            frequencies.update(count_terms(text).keys())
+            frequencies.update(counted.keys())
             if expected:
                 ids = [one for one, _ in expected]
                 postings[vector_id] = (len(ids), sum(ids), max(ids))
