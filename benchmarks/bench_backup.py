@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_backup --documents 10000
 
-Texts and vectors are drawn at random; a document has as many words and sentence blocks as an article.
+Texts and vectors are drawn at random; a document has the words and sentence blocks of an article.
 """
 
 import sqlite3
@@ -88,6 +88,7 @@ def measure_reads(directory: DataDirectory) -> dict[str, float]:
 
 
 def opened(data: Path, checkpoint: Checkpoint) -> DataDirectory:
+    """Open the directory as a server does."""
     return open_data_directory(
         data, fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
     )
@@ -114,6 +115,7 @@ def fill(directory: DataDirectory, documents: int) -> None:
 
 
 def unit(random: np.random.Generator, count: int, width: int) -> np.ndarray:
+    """Draw vectors [count, width] of unit norm."""
     vectors = random.normal(size=(count, width)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -127,13 +129,12 @@ def seconds(call: Callable[[], object]) -> float:
 
 def microseconds(call: Callable[[], object]) -> float:
     """Return the median of many calls."""
-    return round(median(seconds_exactly(call) for _ in range(REPEATS)) * 1e6, 1)
-
-
-def seconds_exactly(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return round(median(times) * 1e6, 1)
 
 
 def table(record: dict[str, Any]) -> str:
