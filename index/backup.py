@@ -29,6 +29,7 @@ from index.backup_manifest import (
 from index.data_directory import ADAPTER_FILE, CONTENT, LOCK_FILE, STORE_FILE, locked, settle
 from index.directory_swap import ARRIVING, swap_in, sync_tree
 from index.errors import BackupError, StoreError
+from index.seal import require_unbroken
 from index.sqlite_connections import translated_errors
 
 ARCHIVE_ENDING = ".tar"
@@ -45,7 +46,8 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     Raises:
         BackupError: there is something at `target` already, it lies in the data directory,
             something could not be written, or the data is damaged; there is no backup then.
-        StoreError: there is no data directory, or its store cannot be read.
+        StoreError: there is no data directory, or its store cannot be read or has changed since
+            it was closed.
     """
     if target.exists():
         raise BackupError(f"{target}: is there already; a backup never replaces anything")
@@ -54,6 +56,7 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
     settle(data)
+    require_unbroken(data / STORE_FILE)
     unfinished = target.with_name(f".{target.name}.unfinished")
     with _cleared_on_failure(unfinished, target):
         _require_space(data, target.parent)

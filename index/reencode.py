@@ -35,6 +35,7 @@ from index.directory_swap import ARRIVING, swap_in
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.observer import Observer
+from index.seal import require_unbroken
 from index.sqlite_schema import read_space
 from index.sqlite_store import Entry, SQLiteDocumentStore
 
@@ -69,6 +70,7 @@ def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, observer
             damaged, a document has no token for this checkpoint, or the disk is full.
     """
     settle(data)
+    require_unbroken(data / STORE_FILE)
     space = read_space(data / STORE_FILE)
     _require_another(data, space, checkpoint)
     beside = data / REENCODING
