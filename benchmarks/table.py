@@ -8,6 +8,7 @@ import typer
 
 from benchmarks import (
     ablation_table,
+    bench_backup,
     bench_calibration,
     bench_encoder,
     bench_explanations,
@@ -38,6 +39,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "colde": colde_table.table,
     "explanations": bench_explanations.table,
     "rerank": bench_rerank.table,
+    "backup": bench_backup.table,
     "match-ignition": match_ignition_table.table,
 }
 

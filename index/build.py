@@ -79,7 +79,7 @@ def build_index(
     for batch in batches(told(read_corpus(corpus), observer)):
         counts["refused"] += sum(isinstance(item, RefusedInput) for item in batch)
         accepted = [item for item in batch if isinstance(item, Document)]
-        new = _update_unchanged(accepted, data.store)
+        new = update_unchanged(accepted, data.store)
         observer.advanced(documents=len(batch) - len(new), tokens=0)
         results = encode_documents(new, tokenizer, encoder, observer)
         data.store.put([Entry(r.document, r.vector, r.receipt, r.blocks) for r in results])
@@ -90,7 +90,7 @@ def build_index(
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
     if data.store.lexical.changes != changes:
         data.store.recount_titles(observer)
-    _publish(data.index, observer)
+    publish(data.index, observer)
     return BuildReport(
         encoded=counts["encoded"],
         unchanged=counts["unchanged"],
@@ -153,7 +153,13 @@ def encode_documents(
     ]
 
 
-def _publish(index: LiveIndex, observer: Observer) -> None:
+def publish(index: LiveIndex, observer: Observer) -> None:
+    """Bring an index up to its store and publish it, trained anew where it was outgrown.
+
+    Raises:
+        SnapshotError: it could not be published.
+        StoreError: the store cannot be read.
+    """
     before = index.sequence
     index.catch_up()
     if index.outgrown:
@@ -164,7 +170,7 @@ def _publish(index: LiveIndex, observer: Observer) -> None:
         index.publish()
 
 
-def _update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> list[Document]:
+def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> list[Document]:
     """Store new titles and metadata of documents of unchanged text; return the other documents."""
     hashes = store.content_hashes([document.id for document in batch])
     new: list[Document] = []

@@ -8,11 +8,9 @@ from encoder.checkpoint import Checkpoint
 from encoder.durable_files import write_in_place
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import count_corpus, fit_adapter
-from index.data_directory import STORE_FILE, locked
+from index.data_directory import ADAPTER_FILE, STORE_FILE, locked, settle
 from index.errors import StoreError
 from index.observer import Observer
-
-ADAPTER_FILE = "adapter.npz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,7 @@ def read_corpus_adapter(directory: Path, checkpoint: Checkpoint) -> Adapter | No
         AdapterError: it is damaged, or was fitted for another checkpoint.
         StoreError: it cannot be read.
     """
+    settle(directory)
     path = directory / ADAPTER_FILE
     try:
         data = path.read_bytes()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from encoder.durable_files import write_in_place
+from index.data_directory import CALIBRATION_FILE
 from index.errors import StoreError
 from index.fusion import FusionRule
 from index.mode_pairs import Channels, measure_modes
@@ -24,7 +25,6 @@ from index.observer import Observer
 from index.random_pairs import MAX_DOCUMENTS, RandomPairs, Threshold
 from index.sqlite_store import SQLiteDocumentStore
 
-CALIBRATION_FILE = "calibration.json"
 FORMAT = 1
 VERSION_DIGITS = 12
 

@@ -4,6 +4,11 @@ store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: what was fitted to the corpus, see index/corpus_adapter.py
 snapshots/      published generations of the index, a copy
 lock            held by the process that writes
+
+.seal           the digest of a closed store, see index/seal.py
+
+Other names that begin with a dot are of a change of the whole content, see
+index/directory_swap.py.
 """
 
 from collections.abc import Iterator
@@ -13,13 +18,27 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from index.directory_swap import finish_swap, swap_is_pending
 from index.errors import DataDirectoryInUseError, StoreError
 from index.live_index import LiveIndex, open_live_index
+from index.seal import SEAL_FILE, break_seal, require_unbroken, seal
 from index.sqlite_store import SQLiteDocumentStore
 
 STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
+ADAPTER_FILE = "adapter.npz"
+CALIBRATION_FILE = "calibration.json"
+# What is of one checkpoint, and goes when another content comes.
+CONTENT = (
+    STORE_FILE,
+    f"{STORE_FILE}-wal",
+    f"{STORE_FILE}-shm",
+    SEAL_FILE,
+    SNAPSHOTS_DIRECTORY,
+    ADAPTER_FILE,
+    CALIBRATION_FILE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +51,10 @@ class DataDirectory:
     _open_files: ExitStack
 
     def close(self) -> None:
-        """Close the store and release the lock; closing twice does nothing."""
+        """Close the store, seal it if it was open for writing, and release the lock.
+
+        Closing twice does nothing.
+        """
         self._open_files.close()
 
 
@@ -53,19 +75,28 @@ def open_data_directory(
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
         FingerprintMismatchError: its vectors are of another checkpoint.
-        StoreError: it is not a directory, cannot be written, or its store is damaged.
+        StoreError: it is not a directory, cannot be written, or its store is damaged or has
+            changed since it was closed.
     """
+    sound: list[Path] = []  # a store that could not be opened gets no seal
     with ExitStack() as open_files:
         if read_only:
             _check_exists(path)
         else:
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
+            finish_swap(path, CONTENT)
+            open_files.callback(_seal_all, sound)
+        require_unbroken(path / STORE_FILE)
+        if not read_only:
+            break_seal(path / STORE_FILE)
         store = SQLiteDocumentStore(
             path / STORE_FILE, fingerprint=fingerprint, dimension=dimension, read_only=read_only
         )
         open_files.callback(store.close)
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
+        if not read_only:
+            sound.append(path / STORE_FILE)
         return DataDirectory(path, store, index, open_files.pop_all())
 
 
@@ -80,13 +111,33 @@ def locked(path: Path) -> Iterator[None]:
     _make_directory(path)
     lock = _acquire_lock(path)
     try:
+        finish_swap(path, CONTENT)
         yield
     finally:
         lock.release()
 
 
+def settle(path: Path) -> None:
+    """Finish a change of the whole content that a kill left half way, if there is one.
+
+    Raises:
+        DataDirectoryInUseError: another process is at it.
+        StoreError: it cannot be written.
+    """
+    if swap_is_pending(path):
+        with locked(path):
+            pass  # whoever takes the lock has finished it
+
+
+def _seal_all(stores: list[Path]) -> None:
+    for store in stores:
+        seal(store)
+
+
 def _check_exists(path: Path) -> None:
     try:
+        if swap_is_pending(path):
+            raise StoreError(f"{path}: a change of its content is unfinished: open it for writing")
         found = (path / STORE_FILE).is_file()
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error

@@ -8,6 +8,8 @@
     * DataDirectoryInUseError    another process owns the data directory
   * SnapshotError          a snapshot file is missing, changed or of another format
   * RetrainingStoppedError     a new index generation was given up, because the process ends
+  * BackupError            a backup cannot be written, or is incomplete, changed or of another
+                           checkpoint
 """
 
 
@@ -54,3 +56,7 @@ class SnapshotError(IndexingError):
 
 class RetrainingStoppedError(IndexingError):
     """A new index generation was given up, because the process ends; the old one stays."""
+
+
+class BackupError(IndexingError):
+    """A backup cannot be written, or one is incomplete, changed or of another checkpoint."""

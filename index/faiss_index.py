@@ -97,6 +97,25 @@ class FaissIndex:
         with self._lock.reading():
             return np.fromiter((one in self._ids for one in ids.tolist()), np.bool_, len(ids))
 
+    def ids(self) -> Int64:
+        """Return the ids of all vectors that are there, ascending Int64[N]."""
+        with self._lock.reading():
+            return np.sort(np.fromiter(self._ids, np.int64, len(self._ids)))
+
+    def vectors(self, ids: Int64) -> Float32:
+        """Return the vectors Float32[N, dimension] of ids Int64[N], which must be there.
+
+        Raises:
+            ValueError: one is not.
+        """
+        with self._lock.reading():
+            if not self._ids.issuperset(ids.tolist()):
+                raise ValueError("a vector that is asked for is not there")
+            return np.stack(
+                [self._index.reconstruct(one) for one in ids.tolist()]
+                or [np.empty((0, self.dimension), dtype=np.float32)]
+            ).reshape(len(ids), self.dimension)
+
     def add(self, ids: Int64, vectors: Float32) -> None:
         """Add vectors Float32[N, dimension] under ids Int64[N]; all of them or none.
 

@@ -135,6 +135,15 @@ def verify_current_snapshot(root: Path) -> Manifest:
     return manifest
 
 
+def current_generation(root: Path) -> str:
+    """Return the name of the current generation's directory.
+
+    Raises:
+        SnapshotError: there is none.
+    """
+    return _read_current(root)[0]
+
+
 def read_current_snapshot(
     root: Path, *, fingerprint: str, dimension: int
 ) -> tuple[Manifest, FaissIndex]:

@@ -8,12 +8,14 @@ Format 2 has no block vectors: their table is made, and stays empty for the docu
 there. They can be explained all the same, at the cost of encoding them then.
 
 Format 3 counts words alone: the titles that each text names are looked for. It has no table of the
-values in the metadata: it is made and filled, in one transaction.
+values in the metadata, which is made and filled, and no checksums, which are taken from the rows as
+they are.
 """
 
 import json
 import logging
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from index.errors import StoreError
@@ -22,6 +24,7 @@ from index.lexical_terms import count_terms
 from index.metadata_values import METADATA_SCHEMA, insert_metadata
 from index.observer import SilentObserver
 from index.sqlite_blocks import BLOCKS_SCHEMA
+from index.sqlite_checksums import CHECKSUMS_SCHEMA, write_checksums
 from index.sqlite_connections import SQLiteConnections
 from index.sqlite_schema import (
     EARLIER_VERSIONS,
@@ -49,19 +52,26 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
     if version not in EARLIER_VERSIONS:
         return
     if version == VERSION_WITHOUT_WORDS:
-        _make_lexical_index(connections, path)
+        make_lexical_index(connections)
+    if version != VERSION_WITHOUT_TITLES:
+        with connections.writing() as connection:
+            connection.execute("DROP TABLE IF EXISTS block_vectors")
+            connection.execute(BLOCKS_SCHEMA)
+            connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_TITLES}")
     _log.info("%s: looking for the titles that texts name", path)
     recount_titles(connections, SilentObserver())
     with connections.writing() as connection:
-        if version != VERSION_WITHOUT_TITLES:
-            connection.execute("DROP TABLE IF EXISTS block_vectors")
-            connection.execute(BLOCKS_SCHEMA)
-        _make_metadata_values(connection, path)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        make_metadata_values(connection, path)
+    take_checksums(connections)
     _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
 
 
-def _make_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
+def make_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the table of the values in the metadata from the metadata that is stored.
+
+    Raises:
+        StoreError: the metadata of a document is damaged.
+    """
     connection.execute("DROP TABLE IF EXISTS metadata_values")
     connection.execute(METADATA_SCHEMA)
     for vector_id, metadata in connection.execute("SELECT vector_id, metadata FROM documents"):
@@ -71,8 +81,27 @@ def _make_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
             raise StoreError(f"{path}: the metadata of a document is damaged") from error
 
 
-def _make_lexical_index(connections: SQLiteConnections, path: Path) -> None:
-    _log.info("%s: making the lexical index of a store of format 1", path)
+def take_checksums(connections: SQLiteConnections) -> None:
+    """Take the checksums of all rows as they are; the store has the present format then.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    with connections.writing() as connection:
+        connection.execute("DROP TABLE IF EXISTS checksums")
+        connection.execute(CHECKSUMS_SCHEMA)
+        for ids in _some_at_a_time(connection):
+            write_checksums(connection, ids)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def make_lexical_index(connections: SQLiteConnections) -> None:
+    """Make the lexical index from the texts that are stored, whatever there is of it.
+
+    Raises:
+        StoreError: it cannot be written, or a text is damaged.
+    """
+    _log.info("making the lexical index from the texts that are stored")
     with connections.writing() as connection:
         for table in LEXICAL_TABLES:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -91,3 +120,9 @@ def _index_next(connection: sqlite3.Connection, last: int) -> int | None:
         return None
     insert_terms(connection, [(vector_id, count_terms(text)) for vector_id, text in texts])
     return int(texts[-1][0])
+
+
+def _some_at_a_time(connection: sqlite3.Connection) -> Iterator[list[int]]:
+    ids = [row[0] for row in connection.execute("SELECT vector_id FROM documents")]
+    for start in range(0, len(ids), _DOCUMENTS_A_TRANSACTION):
+        yield ids[start : start + _DOCUMENTS_A_TRANSACTION]

@@ -5,11 +5,13 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from encoder.adapter import VectorSpace
 from encoder.durable_files import put_in_place
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical_tables import LEXICAL_SCHEMA
 from index.metadata_values import METADATA_SCHEMA
 from index.sqlite_blocks import BLOCKS_SCHEMA
+from index.sqlite_checksums import CHECKSUMS_SCHEMA
 
 SCHEMA_VERSION = 4
 VERSION_WITHOUT_TITLES = 3  # the format before titles were terms
@@ -55,6 +57,7 @@ CREATE TABLE removals (
 CREATE INDEX removals_by_sequence ON removals (sequence);
 {BLOCKS_SCHEMA};
 {METADATA_SCHEMA};
+{CHECKSUMS_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -133,6 +136,25 @@ def check_is_ours(
         raise FingerprintMismatchError(found[0], fingerprint)
     if found[1] != dimension:
         raise StoreError(f"{path}: the vectors have dimension {found[1]}, not {dimension}")
+
+
+def read_space(path: Path) -> VectorSpace:
+    """Read which vectors a store holds, without opening it for anything else.
+
+    Raises:
+        StoreError: it is missing, damaged or not a store.
+    """
+    if not path.is_file():
+        raise StoreError(f"{path}: there is no document store here")
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            fingerprint, dimension = connection.execute(
+                "SELECT fingerprint, dimension FROM meta"
+            ).fetchone()
+    except (sqlite3.Error, TypeError) as error:
+        raise StoreError(f"{path}: cannot be read: {error}") from error
+    return VectorSpace(str(fingerprint), int(dimension))
 
 
 def utc_now() -> str:

@@ -25,6 +25,15 @@ from index.sqlite_blocks import (
     insert_block_vectors,
     read_block_vectors,
 )
+from index.sqlite_checksums import (
+    Checksums,
+    read_checksums,
+    require_sound_blocks,
+    require_sound_documents,
+    require_sound_summaries,
+    require_sound_vectors,
+    write_checksums,
+)
 from index.sqlite_connections import SQLiteConnections
 from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
@@ -133,12 +142,15 @@ class SQLiteDocumentStore:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
             changed: list[Entry] = []
+            described: list[int] = []
             for entry in entries:
                 document = entry.document
                 vector_id, content_hash = known.get(document.id, (None, None))
                 if content_hash != document.content_hash:
                     changed.append(entry)
-                elif sql.update_description(connection, vector_id, document):
+                    continue
+                described.append(vector_id)
+                if sql.update_description(connection, vector_id, document):
                     terms = count_terms_and_titles(document.text, titles, document.title)
                     replace_terms(connection, [(vector_id, terms)])
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
@@ -153,6 +165,7 @@ class SQLiteDocumentStore:
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
+            write_checksums(connection, [*added, *described])
         self._forget_selections()
         return Change(sequence, _int64(added), _int64(replaced))
 
@@ -178,7 +191,8 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or a document in it is damaged.
         """
-        rows = self._read(sql.SUMMARIES, sql.vector_id_list(vector_ids))
+        rows, checksums = self._read_with_checksums(sql.SUMMARIES, sql.vector_id_list(vector_ids))
+        require_sound_summaries(self.path, rows, checksums)
         return {
             vector_id: DocumentSummary(
                 document_id, title, stored_metadata(self.path, document_id, metadata)
@@ -192,7 +206,10 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or a document in it is damaged.
         """
-        rows = self._read(sql.DOCUMENTS_BY_ID, sql.document_id_list(document_ids))
+        rows, checksums = self._read_with_checksums(
+            sql.DOCUMENTS_BY_ID, sql.document_id_list(document_ids)
+        )
+        require_sound_documents(self.path, rows, checksums)
         return {row[1]: self._stored_document(row) for row in rows}
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
@@ -213,7 +230,9 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or a vector in it is damaged.
         """
-        return self._arrays(self._read(sql.VECTORS, sql.vector_id_list(vector_ids)))
+        rows, checksums = self._read_with_checksums(sql.VECTORS, sql.vector_id_list(vector_ids))
+        require_sound_vectors(self.path, rows, checksums)
+        return self._arrays(rows)
 
     def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent.
@@ -221,7 +240,10 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read, or block vectors in it are damaged.
         """
-        rows = self._read(BLOCKS_BY_VECTOR_ID, sql.vector_id_list(vector_ids))
+        rows, checksums = self._read_with_checksums(
+            BLOCKS_BY_VECTOR_ID, sql.vector_id_list(vector_ids)
+        )
+        require_sound_blocks(self.path, rows, checksums)
         try:
             return read_block_vectors([(row[0], row[1], row[2]) for row in rows])
         except (TypeError, ValueError) as error:
@@ -322,6 +344,14 @@ class SQLiteDocumentStore:
     def _forget_selections(self) -> None:
         if self._selections is not None:
             self._selections.changed()
+
+    def _read_with_checksums(
+        self, statement: str, ids: str
+    ) -> tuple[list[tuple[Any, ...]], Mapping[int, Checksums]]:
+        """Return rows that begin with a vector id, and the checksums of those that have some."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(statement, (ids,)).fetchall()
+            return rows, read_checksums(connection, (row[0] for row in rows))
 
     def _check(self, entries: Sequence[Entry]) -> None:
         seen: set[str] = set()

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
 from service.commands import (
+    backups,
     calibration,
     calibration_fit,
     checkpoints,
@@ -43,6 +44,10 @@ for command in (
     checkpoints.export,
     reranking.create_reranker,
     serving.demo,
+    backups.snapshot,
+    backups.restore,
+    backups.doctor,
+    backups.reencode,
 ):
     app.command()(command)
 app.command("train-reranker")(reranking.train_reranker_command)

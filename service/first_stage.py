@@ -168,7 +168,7 @@ def _find_by_vectors(
         wanted *= _WIDER
     seconds: dict[Stage, float] = {"search": searching, "fetch": fetching}
     _observe(engine, seconds)
-    for query in sought:
+    for query in sought if among is None else ():  # what checks them does not filter
         engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
     judged = [_judged(engine.judge, "semantic", kept, bounds) for kept in usable]
     return [
@@ -193,7 +193,8 @@ def _find_by_words(
         answer = search_lexical(engine.data, asked, search.top_k, among=among)
     else:
         answer = search_hybrid(engine.data, asked, search.top_k, engine.fusion, among=among)
-        engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
+        if among is None:
+            engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
     started = time.perf_counter()
     documents = engine.data.store.get([one.vector_id for one in answer.found])
     seconds: dict[Stage, float] = {

@@ -12,11 +12,11 @@ from encoder.adapter import vector_space
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from index.corpus_adapter import read_corpus_adapter
 from index.corpus_calibration import (
-    CALIBRATION_FILE,
     CorpusCalibration,
     measure_store,
     write_corpus_calibration,
 )
+from index.data_directory import CALIBRATION_FILE
 from index.fusion import read_fusion
 from index.modes import DEFAULT_MODE
 from index.random_pairs import RandomPairs, check_rate, threshold_for

@@ -13,7 +13,8 @@ from encoder.tokenizer import BlockTokenizer
 from index.adapted_vectors import adapt_embedded_corpus
 from index.build import build_index
 from index.corpus import read_document
-from index.corpus_adapter import ADAPTER_FILE, adapt_data_directory
+from index.corpus_adapter import adapt_data_directory
+from index.data_directory import ADAPTER_FILE
 from index.document_vectors import embed_encoded_corpus
 from index.embed import embed_corpus, write_embedded_corpus
 from index.encoded_corpus import keep_blocks

@@ -54,7 +54,7 @@ def test_everything_lies_in_one_directory(
     directory.close()
     directory.close()
     found = {path.name for path in directory.path.iterdir()} - {"lock"}
-    assert found == {"store.sqlite3", "snapshots"}
+    assert found == {"store.sqlite3", "snapshots", ".seal"}
 
     again = open_directory(tmp_path / "new" / "data")
     assert again.store.find(["a", "b"]).keys() == {"a", "b"}

@@ -43,6 +43,7 @@ def make_old(path: Path) -> None:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP TABLE block_vectors")
         connection.execute("DROP TABLE metadata_values")
+        connection.execute("DROP TABLE checksums")
         connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_WORDS}")
 
 
@@ -51,6 +52,7 @@ def make_second(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE block_vectors")
         connection.execute("DROP TABLE metadata_values")
+        connection.execute("DROP TABLE checksums")
         connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_BLOCKS}")
 
 

@@ -1,0 +1,208 @@
+"""Backups of a data directory: made while a server writes to it, checked, and restored.
+
+A backup is a folder, or a tar file of one: the files of the data directory, and `manifest.json`
+with the SHA-256 of each. It gets its name when it is whole and has been read back; before, it is
+a hidden folder beside that name, which the next attempt throws away.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from encoder.adapter import parse_adapter
+from encoder.checkpoint import Checkpoint
+from encoder.durable_files import put_in_place
+from encoder.errors import AdapterError
+from index.backup_archive import pack, read_archived_manifest, unpack, verify_archive
+from index.backup_copy import copy_data_directory
+from index.backup_manifest import (
+    MANIFEST_FILE,
+    BackupManifest,
+    describe_files,
+    format_manifest,
+    read_manifest,
+    verify_files,
+)
+from index.data_directory import ADAPTER_FILE, CONTENT, LOCK_FILE, STORE_FILE, locked, settle
+from index.directory_swap import ARRIVING, swap_in, sync_tree
+from index.errors import BackupError, StoreError
+from index.seal import require_unbroken
+from index.sqlite_connections import translated_errors
+
+ARCHIVE_ENDING = ".tar"
+
+
+def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupManifest:
+    """Write a backup of a data directory, which a server may be using; durable at return.
+
+    Args:
+        data: the data directory.
+        target: what to make: a folder, or a file where the name ends in ".tar".
+        checkpoint: gives its name to the manifest where the vectors are of it.
+
+    Raises:
+        BackupError: there is something at `target` already, it lies in the data directory,
+            something could not be written, or the data is damaged; there is no backup then.
+        StoreError: there is no data directory, or its store cannot be read or has changed since
+            it was closed.
+    """
+    if target.exists():
+        raise BackupError(f"{target}: is there already; a backup never replaces anything")
+    if target.absolute().is_relative_to(data.absolute()):
+        raise BackupError(f"{target}: lies in the data directory, and would be lost with it")
+    if not (data / STORE_FILE).is_file():
+        raise StoreError(f"{data}: there is no data directory here")
+    settle(data)
+    require_unbroken(data / STORE_FILE)
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    with _cleared_on_failure(unfinished, target):
+        _require_space(data, target.parent)
+        unfinished.mkdir()
+        copy_data_directory(data, unfinished)
+        manifest = _describe(unfinished, checkpoint)
+        (unfinished / MANIFEST_FILE).write_bytes(format_manifest(manifest))
+        sync_tree(unfinished)
+        verify_files(unfinished, read_manifest(unfinished))
+        finished = target.with_name(f".{target.name}.finished")
+        if target.suffix == ARCHIVE_ENDING:
+            pack(unfinished, manifest, finished)
+            shutil.rmtree(unfinished)
+        else:
+            unfinished.replace(finished)
+        put_in_place(finished, target)
+    return manifest
+
+
+def verify_backup(source: Path) -> BackupManifest:
+    """Read a backup whole and compare it with its checksums.
+
+    Raises:
+        BackupError: it is incomplete or damaged; the message names the file.
+    """
+    if source.is_dir():
+        manifest = read_manifest(source)
+        verify_files(source, manifest)
+        return manifest
+    return verify_archive(source)
+
+
+def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupManifest:
+    """Restore a backup into a data directory that is missing or empty; durable at return.
+
+    Its files are compared with their checksums after they were copied, and before any of them
+    counts. A kill leaves an empty directory, or a restored one at its next opening.
+
+    Raises:
+        BackupError: it is damaged or of another checkpoint, or could not be written.
+        DataDirectoryInUseError: another process has the directory open for writing.
+        StoreError: the directory is not empty, or cannot be written.
+    """
+    manifest = read_manifest(source) if source.is_dir() else read_archived_manifest(source)
+    _require_checkpoint(source, manifest, checkpoint)
+    with locked(data):
+        _require_empty(data)
+        arriving = data / ARRIVING
+        with _cleared_on_failure(arriving):
+            _require_room(sum(one.size for one in manifest.files.values()), data)
+            arriving.mkdir()
+            _bring(source, manifest, arriving)
+            verify_files(arriving, manifest)
+        swap_in(data, CONTENT)
+    return manifest
+
+
+def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
+    store = folder / STORE_FILE
+    with translated_errors(store), closing(sqlite3.connect(store)) as connection:
+        meta = connection.execute("SELECT fingerprint, dimension, sequence FROM meta").fetchone()
+        (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+    if meta is None:
+        raise BackupError(f"{store}: does not say which checkpoint made it")
+    base = _base(folder, str(meta[0]))
+    return BackupManifest(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        checkpoint=checkpoint.name if checkpoint.fingerprint == base else "",
+        base=base,
+        fingerprint=str(meta[0]),
+        dimension=int(meta[1]),
+        sequence=int(meta[2]),
+        documents=int(documents),
+        files=describe_files(folder),
+    )
+
+
+def _base(folder: Path, fingerprint: str) -> str:
+    """Return the fingerprint of the checkpoint that an adapter, if there is one, joins."""
+    path = folder / ADAPTER_FILE
+    if not path.exists():
+        return fingerprint
+    try:
+        adapter = parse_adapter(path.read_bytes(), ADAPTER_FILE)
+    except AdapterError as error:
+        raise BackupError(f"no backup is made of damaged data: {error}") from error
+    if adapter.fingerprint != fingerprint:
+        raise BackupError(f"{ADAPTER_FILE} is not the one that the stored vectors were made with")
+    return adapter.base
+
+
+def _require_checkpoint(source: Path, manifest: BackupManifest, checkpoint: Checkpoint) -> None:
+    if manifest.base != checkpoint.fingerprint:
+        made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
+        raise BackupError(
+            f"{source}: its vectors were made with checkpoint {made_with}, not with "
+            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
+        )
+
+
+def _require_empty(data: Path) -> None:
+    others = [path.name for path in data.iterdir() if path.name not in (LOCK_FILE, ARRIVING)]
+    if others:
+        raise StoreError(
+            f"{data}: is not empty ({min(others)} is in it): restore into a new directory"
+        )
+
+
+def _bring(source: Path, manifest: BackupManifest, folder: Path) -> None:
+    if not source.is_dir():
+        unpack(source, manifest, folder)
+        return
+    for name in manifest.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, folder / name)
+
+
+def _require_space(data: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    _require_room(sum(one.stat().st_size for one in data.glob(f"{STORE_FILE}*")), target)
+
+
+def _require_room(needed: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise BackupError(f"{folder}: {needed} bytes are needed and {free} are free")
+
+
+@contextmanager
+def _cleared_on_failure(*paths: Path) -> Iterator[None]:
+    """Give a block a place to write; what it leaves there after a failure is removed."""
+    hidden = [paths[0], *(one.with_name(f".{one.name}.finished") for one in paths[1:])]
+    _remove(hidden)
+    try:
+        yield
+    except OSError as error:
+        _remove(hidden)
+        raise BackupError(f"{paths[-1]}: cannot be written: {error}") from error
+    except BaseException:
+        _remove(hidden)
+        raise
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,193 @@
+"""Moves a data directory to another checkpoint: the old vectors serve until all new ones are there.
+
+    .reencoding/    a data directory of its own, made from the texts of the old one; a killed job
+                    goes on there, and knows by the hash of each text what is done
+
+A server may be running while documents are encoded. For the swap nobody else may have the
+directory open; what changed in the meantime is taken up before it.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoder.adapter import VectorSpace
+from encoder.checkpoint import Checkpoint
+from encoder.errors import AdapterError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.build import encode_documents, publish, update_unchanged
+from index.corpus_adapter import adapt_data_directory, read_corpus_adapter
+from index.data_directory import (
+    ADAPTER_FILE,
+    CONTENT,
+    LOCK_FILE,
+    STORE_FILE,
+    DataDirectory,
+    locked,
+    open_data_directory,
+    settle,
+)
+from index.directory_swap import ARRIVING, swap_in
+from index.document import Document
+from index.errors import DataDirectoryInUseError, StoreError
+from index.observer import Observer
+from index.seal import require_unbroken
+from index.sqlite_schema import read_space
+from index.sqlite_store import Entry, SQLiteDocumentStore
+
+REENCODING = ".reencoding"
+_CORPUS = "corpus.jsonl"
+_DOCUMENTS_A_BATCH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What encodes, and where to."""
+
+    tokenizer: BlockTokenizer
+    encoder: OnnxEncoder
+    observer: Observer
+
+
+def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, observer: Observer) -> int:
+    """Encode all documents with another checkpoint and put the result in place; resumable.
+
+    A corpus adapter is fitted anew, to the texts that are stored. The calibration of the corpus
+    goes: it was of the old vectors.
+
+    Returns:
+        How many documents there are.
+
+    Raises:
+        DataDirectoryInUseError: all is encoded, and a server that has the directory open must be
+            stopped before the swap.
+        EncoderError: the checkpoint cannot encode.
+        StoreError: there is no data directory, its vectors are of this checkpoint already, it is
+            damaged, a document has no token for this checkpoint, or the disk is full.
+    """
+    settle(data)
+    require_unbroken(data / STORE_FILE)
+    space = read_space(data / STORE_FILE)
+    _require_another(data, space, checkpoint)
+    beside = data / REENCODING
+    with closing(_open(data, space)) as old:
+        if (data / ADAPTER_FILE).exists():
+            _adapt(old, beside, checkpoint, observer)
+        job = _open_job(beside, checkpoint, precision, observer)
+        _follow(old, beside, job)
+    try:
+        with locked(data):
+            with closing(_open(data, space)) as old:
+                documents = _follow(old, beside, job)
+            _put_in_place(data, beside)
+    except DataDirectoryInUseError as error:
+        raise DataDirectoryInUseError(
+            f"{data}: every document is encoded, and the old vectors still serve: stop the server "
+            "that has it open, give the same command again, and start it with the new checkpoint"
+        ) from error
+    return documents
+
+
+def _require_another(data: Path, space: VectorSpace, checkpoint: Checkpoint) -> None:
+    if space.fingerprint == checkpoint.fingerprint or (
+        (data / ADAPTER_FILE).exists() and _fits(data, checkpoint)
+    ):
+        raise StoreError(
+            f"{data}: its vectors are of checkpoint {checkpoint.name} "
+            f"({checkpoint.fingerprint[:12]}) already: nothing is to be done"
+        )
+
+
+def _fits(data: Path, checkpoint: Checkpoint) -> bool:
+    try:
+        return read_corpus_adapter(data, checkpoint) is not None
+    except AdapterError:
+        return False
+
+
+def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
+    return SQLiteDocumentStore(
+        data / STORE_FILE,
+        fingerprint=space.fingerprint,
+        dimension=space.dimension,
+        read_only=True,
+    )
+
+
+def _adapt(
+    old: SQLiteDocumentStore, beside: Path, checkpoint: Checkpoint, observer: Observer
+) -> None:
+    """Fit an adapter to the stored texts, unless that is done."""
+    if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
+        return
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    corpus = beside / _CORPUS
+    with corpus.open("w", encoding="utf-8") as file:
+        for batch in _batches(old):
+            for document in batch:
+                file.write(json.dumps({"id": document.id, "text": document.text}) + "\n")
+    adapt_data_directory(corpus, beside, checkpoint, BlockTokenizer(checkpoint), observer)
+    corpus.unlink()
+
+
+def _open_job(
+    beside: Path, checkpoint: Checkpoint, precision: str | None, observer: Observer
+) -> _Job:
+    adapter = read_corpus_adapter(beside, checkpoint)
+    encoder = OnnxEncoder(checkpoint, precision=precision, adapter=adapter)
+    encoder.warm_up()
+    store = beside / STORE_FILE
+    if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
+        shutil.rmtree(beside)  # begun with a third checkpoint
+    return _Job(BlockTokenizer(checkpoint), encoder, observer)
+
+
+def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
+    """Bring the new directory to the documents of the old one; return how many there are."""
+    encoder = job.encoder
+    with closing(
+        open_data_directory(beside, fingerprint=encoder.fingerprint, dimension=encoder.dimension)
+    ) as new:
+        job.observer.started("encoding", len(old))
+        living: set[str] = set()
+        for batch in _batches(old):
+            living.update(document.id for document in batch)
+            _encode(batch, new, job)
+        new.store.delete(sorted(_ids(new.store) - living))
+        publish(new.index, job.observer)
+        return len(new.store)
+
+
+def _encode(batch: list[Document], new: DataDirectory, job: _Job) -> None:
+    changed = update_unchanged(batch, new.store)
+    job.observer.advanced(documents=len(batch) - len(changed), tokens=0)
+    results = encode_documents(changed, job.tokenizer, job.encoder, job.observer)
+    if lost := {one.id for one in changed} - {one.document.id for one in results}:
+        raise StoreError(
+            f"document {min(lost)!r} has no token that this checkpoint reads: delete it first"
+        )
+    new.store.put([Entry(r.document, r.vector, r.receipt, r.blocks) for r in results])
+
+
+def _batches(store: SQLiteDocumentStore) -> Iterator[list[Document]]:
+    vector_ids = store.changes_since(0).added.tolist()
+    for start in range(0, len(vector_ids), _DOCUMENTS_A_BATCH):
+        some = store.get(vector_ids[start : start + _DOCUMENTS_A_BATCH])
+        found = store.find([summary.id for summary in some.values()])
+        yield [one.document for one in found.values()]
+
+
+def _ids(store: SQLiteDocumentStore) -> set[str]:
+    return {one.id for one in store.get(store.changes_since(0).added.tolist()).values()}
+
+
+def _put_in_place(data: Path, beside: Path) -> None:
+    (beside / LOCK_FILE).unlink(missing_ok=True)
+    shutil.rmtree(data / ARRIVING, ignore_errors=True)
+    beside.replace(data / ARRIVING)
+    swap_in(data, CONTENT)

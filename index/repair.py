@@ -1,0 +1,101 @@
+"""Repairs a data directory: makes again what can be made from the rest of it.
+
+Texts are the source of words and vectors, vectors that of the index. Nothing that cannot be made
+again is touched.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from encoder.adapter import vector_space
+from encoder.checkpoint import Checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.corpus_adapter import read_corpus_adapter
+from index.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
+from index.findings import Finding, Remedy
+from index.observer import Observer, SilentObserver
+from index.seal import break_seal
+from index.sqlite_connections import SQLiteConnections, translated_errors
+from index.sqlite_migration import make_lexical_index, take_checksums
+from index.sqlite_repair import replace_vectors, texts_of
+from index.title_recount import recount_titles
+
+_DOCUMENTS_A_TRANSACTION = 64
+
+
+def repair(
+    data: Path,
+    checkpoint: Checkpoint,
+    findings: Sequence[Finding],
+    precision: str | None,
+    observer: Observer,
+) -> None:
+    """Do what helps against these findings, where it is repairable; `examine` again afterwards.
+
+    Raises:
+        DataDirectoryInUseError: a server has the directory open: stop it first.
+        EncoderError: the checkpoint cannot encode.
+        SnapshotError: the index could not be published.
+        StoreError: something cannot be written.
+    """
+    remedies: set[Remedy] = {one.remedy for one in findings if one.repairable}
+    if not remedies:
+        return
+    with locked(data):
+        if "delete it" in remedies:
+            (data / CALIBRATION_FILE).unlink(missing_ok=True)
+        break_seal(data / STORE_FILE)
+        _repair_database(data / STORE_FILE, remedies)
+        again = sorted({vector_id for one in findings for vector_id in one.vector_ids})
+        if again:
+            _encode_again(data, checkpoint, again, precision, observer)
+    if any(one.what == STORE_FILE and not one.repairable for one in findings):
+        return  # what is left cannot be opened for writing, or must not be sealed
+    space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
+    with closing(
+        open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
+    ) as directory:
+        if again or "rebuild the index" in remedies:
+            observer.started("building the index", None)
+            directory.index.rebuild()
+
+
+def _repair_database(store: Path, remedies: set[Remedy]) -> None:
+    if "make the database's indexes again" in remedies:
+        with translated_errors(store), closing(sqlite3.connect(store)) as connection:
+            connection.execute("REINDEX")
+            connection.commit()
+    with closing(SQLiteConnections(store, read_only=False)) as connections:
+        if "make the lexical index again" in remedies:
+            make_lexical_index(connections)
+            recount_titles(connections, SilentObserver())
+        if "take the checksums again" in remedies:
+            take_checksums(connections)
+
+
+def _encode_again(
+    data: Path,
+    checkpoint: Checkpoint,
+    vector_ids: Sequence[int],
+    precision: str | None,
+    observer: Observer,
+) -> None:
+    tokenizer = BlockTokenizer(checkpoint)
+    encoder = OnnxEncoder(
+        checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
+    )
+    observer.started("encoding again", len(vector_ids))
+    with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as connections:
+        for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
+            some = vector_ids[start : start + _DOCUMENTS_A_TRANSACTION]
+            with connections.reading() as connection:
+                texts = texts_of(connection, some)
+            blocks = {vector_id: tokenizer(text) for vector_id, text in texts.items()}
+            encoded = encoder.encode(list(blocks.values()))
+            with connections.writing() as connection:
+                replace_vectors(connection, blocks, encoded)
+            tokens = sum(one.receipt.tokens_read for one in blocks.values())
+            observer.advanced(documents=len(some), tokens=tokens)

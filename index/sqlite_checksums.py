@@ -1,0 +1,165 @@
+"""A checksum for each row of the store, so that a byte that changed on the disk is told.
+
+SQLite keeps none for its pages. These are CRC-32, taken from the rows when they are written and
+compared when they are read: any change of up to 32 bits in a row is found, any other change but
+one in four thousand million. They guard against disks, not against people.
+
+summary   vector id, id, title, metadata: what every match shows
+details   content hash, receipt, time: with the text, what `find` gives
+vector    the document vector
+blocks    the sentence blocks and their vectors
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from index.errors import StoreError
+
+Rows = Sequence[Sequence[Any]]
+
+CHECKSUMS_SCHEMA = """
+CREATE TABLE checksums (
+    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    summary INTEGER NOT NULL,
+    details INTEGER NOT NULL,
+    vector INTEGER NOT NULL,
+    blocks INTEGER NOT NULL
+)"""
+_ROWS = """
+SELECT d.vector_id, d.id, d.title, d.metadata, d.content_hash, d.tokens, d.tokens_read, d.blocks,
+    d.blocks_left_out, d.indexed_at, v.vector, b.offsets, b.vectors
+FROM documents d JOIN vectors v USING (vector_id) LEFT JOIN block_vectors b USING (vector_id)
+WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
+_WRITE = """
+INSERT OR REPLACE INTO checksums (vector_id, summary, details, vector, blocks)
+VALUES (?, ?, ?, ?, ?)"""
+_READ = """
+SELECT vector_id, summary, details, vector, blocks
+FROM checksums WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+
+@dataclass(frozen=True, slots=True)
+class Checksums:
+    """The checksums of one document."""
+
+    summary: int
+    details: int
+    vector: int
+    blocks: int
+
+
+def write_checksums(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
+    """Take the checksums of these documents from their rows, inside a transaction."""
+    for row in connection.execute(_ROWS, (_as_list(vector_ids),)).fetchall():
+        vector_id = row[0]
+        checksums = (
+            summary_checksum(row[:4]),
+            details_checksum(row[4], row[5:10]),
+            vector_checksum(vector_id, row[10]),
+            blocks_checksum(vector_id, row[11], row[12]),
+        )
+        connection.execute(_WRITE, (vector_id, *checksums))
+
+
+def read_checksums(
+    connection: sqlite3.Connection, vector_ids: Iterable[int]
+) -> Mapping[int, Checksums]:
+    """Return the checksums of those of these documents that have some."""
+    rows = connection.execute(_READ, (_as_list(vector_ids),))
+    return {vector_id: Checksums(*values) for vector_id, *values in rows}
+
+
+def summary_checksum(row: Sequence[Any]) -> int:
+    """Return the checksum of vector id, id, title and metadata."""
+    return _of_values(row)
+
+
+def details_checksum(content_hash: bytes, values: Sequence[Any]) -> int:
+    """Return the checksum of the content hash and of the receipt's fields and the time."""
+    return crc32(content_hash, _of_values(values))
+
+
+def vector_checksum(vector_id: int, vector: bytes) -> int:
+    """Return the checksum of a vector, which no other document can have in its place."""
+    return crc32(_as_bytes(vector), vector_id & 0xFFFFFFFF)
+
+
+def blocks_checksum(vector_id: int, offsets: bytes | None, vectors: bytes | None) -> int:
+    """Return the checksum of sentence blocks and their vectors; 0 where there are none."""
+    if offsets is None or vectors is None:
+        return 0
+    return crc32(_as_bytes(vectors), crc32(_as_bytes(offsets), vector_id & 0xFFFFFFFF))
+
+
+def require_sound_summaries(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
+    """Check rows that begin with vector id, id, title and metadata.
+
+    Raises:
+        StoreError: one is damaged.
+    """
+    for row in rows:
+        known = checksums.get(row[0])
+        if known and known.summary != summary_checksum(row[:4]):
+            raise _damaged(path, f"document {row[1]!r} is")
+
+
+def require_sound_documents(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
+    """Check rows of vector id, id, text, title, metadata, the receipt's fields, time.
+
+    Raises:
+        StoreError: one is damaged, its text for example.
+    """
+    summaries = [(row[0], row[1], row[3], row[4]) for row in rows]
+    require_sound_summaries(path, summaries, checksums)
+    for vector_id, document_id, text, _, _, *values in rows:
+        known = checksums.get(vector_id)
+        content_hash = sha256(str(text).encode("utf-8", "replace")).digest()
+        if known and known.details != details_checksum(content_hash, values):
+            raise _damaged(path, f"document {document_id!r} is")
+
+
+def require_sound_vectors(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
+    """Check rows of vector id and vector.
+
+    Raises:
+        StoreError: one is damaged.
+    """
+    for vector_id, vector in rows:
+        known = checksums.get(vector_id)
+        if known and known.vector != vector_checksum(vector_id, vector):
+            raise _damaged(path, f"the vector of vector id {vector_id} is")
+
+
+def require_sound_blocks(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
+    """Check rows of vector id, offsets and block vectors.
+
+    Raises:
+        StoreError: one is damaged.
+    """
+    for row in rows:
+        known = checksums.get(row[0])
+        if known and known.blocks != blocks_checksum(*row):
+            raise _damaged(path, f"the block vectors of vector id {row[0]} are")
+
+
+def _damaged(path: Path, what: str) -> StoreError:
+    return StoreError(f"{path}: {what} damaged; longmatch doctor says what can be done")
+
+
+def _of_values(values: Sequence[Any]) -> int:
+    return crc32(json.dumps(list(values), default=repr).encode())
+
+
+def _as_bytes(value: object) -> bytes:
+    # A changed byte can make a number or a text of what was written as bytes.
+    return value if isinstance(value, bytes) else repr(value).encode("utf-8", "replace")
+
+
+def _as_list(vector_ids: Iterable[int]) -> str:
+    return json.dumps([int(one) for one in vector_ids])

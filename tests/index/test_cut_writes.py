@@ -1,0 +1,53 @@
+"""R2 and R3: an operation is cut at every one of its writes, and nothing acknowledged is lost."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+IN_MEMORY = Path("/dev/shm")
+SCRIPT = Path(__file__).with_name("cut_writes.py")
+REPOSITORY = SCRIPT.parents[2]
+# Every failure of every operation is tried with LONGMATCH_ALL_CUTS=1; each takes some seconds.
+OPERATIONS = ("publish", "backup", "archive", "restore", "swap")
+FAILURES = ("killed", "torn", "ENOSPC", "EIO", "EMFILE", "MemoryError")
+FEWER = [
+    ("publish", "torn"),
+    ("publish", "ENOSPC"),
+    ("backup", "torn"),
+    ("archive", "ENOSPC"),
+    ("restore", "torn"),
+    ("restore", "EIO"),
+    ("swap", "killed"),
+]
+EVERY = [(operation, failure) for operation in OPERATIONS for failure in FAILURES]
+LEAST_POINTS = {"publish": 20, "backup": 20, "archive": 20, "restore": 15, "swap": 15}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: thousands of fsyncs of a disk take minutes."""
+    if not os.access(IN_MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize(
+    ("operation", "failure"), EVERY if os.environ.get("LONGMATCH_ALL_CUTS") else FEWER
+)
+def test_cut_at_every_write(operation: str, failure: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), operation, failure, str(folder)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) >= LEAST_POINTS[operation]
