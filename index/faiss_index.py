@@ -250,7 +250,7 @@ class FaissIndex:
         query = _checked_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
         sequence = self._sequence
-        for lists in _slices(self.list_sizes()):
+        for lists in _slices(self.list_sizes(), EXACT_SLICE):
             with _openmp_threads_for(added=0), self._lock.reading():
                 sequence = self._sequence
                 found = _search_lists(self._index, query, lists, k)
@@ -352,13 +352,14 @@ def _checked_vectors(vectors: Float32, dimension: int) -> Float32:
 
 
 def _list_sizes(index: faiss.IndexIVFFlat) -> Int64:
+    """Return how many vectors each list keeps, Int64[nlist]."""
     sizes = (index.invlists.list_size(number) for number in range(index.nlist))
     return np.fromiter(sizes, np.int64, index.nlist)
 
 
-def _slices(sizes: Int64) -> list[Int64]:
-    """Divide the lists into runs of about `EXACT_SLICE` vectors."""
-    run_of_list = (np.cumsum(sizes) - sizes) // EXACT_SLICE
+def _slices(sizes: Int64, size: int) -> list[Int64]:
+    """Divide lists of these sizes Int64[nlist] into runs of about `size` vectors."""
+    run_of_list = (np.cumsum(sizes) - sizes) // size
     starts = np.flatnonzero(np.diff(run_of_list)) + 1
     return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))
 
@@ -390,6 +391,7 @@ def _selector(among: Selection) -> faiss.IDSelector:
 
 
 def _ids_in_lists(index: faiss.IndexIVFFlat) -> set[int]:
+    """Return the ids of all vectors."""
     ids: set[int] = set()
     for number in range(index.nlist):
         if size := index.invlists.list_size(number):

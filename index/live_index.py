@@ -3,7 +3,7 @@
 import logging
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from index.faiss_index import FaissIndex, train_faiss_index
 from index.generation import ADD_CHUNK, DEFAULT_TARGET, Candidate, Stop, build_candidate, never
 from index.recall import nprobe_bounds
 from index.selection import Selection
+from index.served import Retrained, Served, served_from
 from index.snapshot import (
     CURRENT,
     Manifest,
@@ -25,36 +26,6 @@ from index.sqlite_store import Change, SQLiteDocumentStore
 from index.vector_index import Float32, Int64, SearchResult
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Retrained:
-    """What became of a new generation.
-
-    Attributes:
-        swapped: whether it is searched now; else the old one is, as before.
-        recall: recall@10 of the new one on held-out vectors, against exact search.
-        old_recall: that of the old one on the same vectors.
-        nlist: lists of the new one.
-        nprobe: lists that a query of the new one visits.
-    """
-
-    swapped: bool
-    recall: float
-    old_recall: float
-    nlist: int
-    nprobe: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """What is searched: one generation, never changed but replaced, so that its parts agree."""
-
-    index: FaissIndex
-    generation: int
-    training: Training
-    nprobe: int
-    published: int  # the sequence that the snapshot of this generation holds
 
 
 class LiveIndex:
@@ -73,7 +44,7 @@ class LiveIndex:
         self._updates = threading.Lock()  # held while the index changes or is replaced
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
         empty = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
-        self._served = _Served(empty, 0, Training(0, 0), 1, 0)
+        self._served = Served(empty, 0, Training(0, 0), 1, 0)
 
     @property
     def dimension(self) -> int:
@@ -287,7 +258,7 @@ class LiveIndex:
         if store.sequence == sequence and len(index) != count:
             raise SnapshotError(f"{self._root}: the snapshot is of another document store")
         with self._updates:
-            self._served = _served_from(manifest, index)
+            self._served = served_from(manifest, index)
 
     def _check_writable(self) -> None:
         if self._read_only:
@@ -302,7 +273,7 @@ class LiveIndex:
             generation, published = self._served.generation, self._served.published
             if manifest is not None:
                 generation, published = manifest.generation, manifest.sequence
-            self._served = _Served(index, generation, training, nprobe, published)
+            self._served = Served(index, generation, training, nprobe, published)
 
     def _publish_candidate(self, candidate: Candidate) -> Manifest:
         # Nobody else knows it, so there is no change to wait for.
@@ -361,17 +332,6 @@ def open_live_index(
         except SnapshotError as unpublished:
             _log.warning("the index is complete in memory only: %s", unpublished)
     return live
-
-
-def _served_from(manifest: Manifest, index: FaissIndex) -> _Served:
-    """Return what to serve of a snapshot; earlier releases did not write all of its manifest."""
-    least, most = nprobe_bounds(index.nlist)
-    training = Training(
-        manifest.sequence if manifest.trained_sequence is None else manifest.trained_sequence,
-        manifest.vectors if manifest.trained_vectors is None else manifest.trained_vectors,
-    )
-    nprobe = least if manifest.nprobe is None else min(max(least, manifest.nprobe), most)
-    return _Served(index, manifest.generation, training, nprobe, manifest.sequence)
 
 
 def _catch_up(index: FaissIndex, store: SQLiteDocumentStore, sequence: int) -> int:

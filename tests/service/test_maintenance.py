@@ -14,6 +14,7 @@ from index.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.faiss_index import ONE_LIST_BELOW
 from index.sqlite_store import Entry
+from service.engine import close_engine, open_engine
 from service.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
@@ -170,3 +171,12 @@ def test_a_failure_is_logged_and_the_other_work_is_done(
     assert "no snapshot could be published" in caplog.text
     assert value(metrics, "store_free_bytes") is not None
     assert len(data.index) == ONE_LIST_BELOW
+
+
+def test_an_engine_has_the_threads_and_ends_them(make_settings: Callable[..., Settings]) -> None:
+    engine = open_engine(make_settings(maintenance_seconds=3_600.0))
+    assert {"maintenance", "recall"} <= {thread.name for thread in threading.enumerate()}
+    started = time.monotonic()
+    close_engine(engine)
+    assert time.monotonic() - started < 30
+    assert not {"maintenance", "recall"} & {thread.name for thread in threading.enumerate()}
