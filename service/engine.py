@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
@@ -14,6 +15,7 @@ from index.fusion import FusionRule, read_fusion
 from service.admission import Admission
 from service.calibration import Judge, open_judge
 from service.errors import SettingsError
+from service.jobs.jobs import Jobs, open_jobs
 from service.metrics import Metrics, create_metrics
 from service.reranking import RerankPool, open_rerank_pool
 from service.scheduler import EncodeScheduler
@@ -37,6 +39,7 @@ class Engine:
         scheduler: the queue in front of the encoder.
         reranking: the reranker with its threads, if there is one.
         admission: the bound on requests in the house.
+        jobs: uploads, indexed in the background, and kept answers.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index meets the changes
             in the order of the store.
@@ -53,6 +56,7 @@ class Engine:
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
+    jobs: Jobs
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
@@ -61,6 +65,8 @@ class Engine:
 def open_engine(settings: Settings) -> Engine:
     """Load and verify the checkpoint, open the data, start the workers and warm up.
 
+    Jobs that an earlier process left go on.
+
     Raises:
         SettingsError: the queue could not hold the longest document.
         EncoderError: the checkpoint, the execution provider or the golden batch fails.
@@ -68,6 +74,8 @@ def open_engine(settings: Settings) -> Engine:
     """
     checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
     _check_queue(settings, checkpoint)
+    from service.bulk import run_job  # it needs this module
+
     encoder = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()
     with ExitStack() as opened:
@@ -80,6 +88,8 @@ def open_engine(settings: Settings) -> Engine:
         )
         opened.callback(scheduler.close)
         reranking = open_rerank_pool(settings, metrics)
+        jobs = open_jobs(settings, metrics)
+        opened.callback(jobs.close)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
@@ -91,6 +101,7 @@ def open_engine(settings: Settings) -> Engine:
             scheduler=scheduler,
             reranking=reranking,
             admission=Admission(settings.max_active_requests),
+            jobs=jobs,
             readers=ThreadPoolExecutor(READER_THREADS, "reader"),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
@@ -99,15 +110,18 @@ def open_engine(settings: Settings) -> Engine:
             installed_version(), checkpoint.name, encoder.precision, encoder.provider
         ).set(1)
         record_index(engine)
+        jobs.start(partial(run_job, engine))
         opened.pop_all()
     return engine
 
 
 def close_engine(engine: Engine) -> None:
     """Stop the workers, let writes end, and close the data; who still waits gets an error."""
+    engine.jobs.stop()
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
+    engine.jobs.close()
     engine.readers.shutdown()
     engine.writer.shutdown()
     engine.data.close()
