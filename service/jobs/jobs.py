@@ -105,6 +105,7 @@ class Jobs:
         if self._worker is not None:
             self._worker.join()
         self.threads.shutdown()
+        self._queue.close()
         self._connections.close()
 
     @contextmanager

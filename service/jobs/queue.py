@@ -74,6 +74,11 @@ class JobQueue:
         """Forget what an earlier process left."""
         self._ask_redis(_Backend.clear)
 
+    def close(self) -> None:
+        """Close the connections to Redis."""
+        if self._redis is not None:
+            self._redis.close()
+
     def _ask_redis(self, ask: Callable[["_Backend"], Any]) -> Any:
         """Return what Redis answers; None when there is none, or when it fails."""
         if self._redis is None or time.monotonic() < self._avoid_until:
@@ -118,6 +123,9 @@ class _Backend:
 
     def clear(self) -> None:
         self._huey.storage.flush_queue()
+
+    def close(self) -> None:
+        self._huey.storage.pool.disconnect()
 
 
 class _JSONSerializer(Serializer):  # type: ignore[misc]
