@@ -11,6 +11,7 @@ from service.jobs.job import LineError
 
 MAX_CHARACTERS = 262_144  # of a batch, unless one document alone has more
 _MAX_ERRORS = 1000  # of a batch
+_MAX_LINES = 10_000  # of a batch, blank ones too
 _SKIP_BYTES = 2**20
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -79,9 +80,17 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
                 batch.documents.append((batch.line + 1, found))
         batch.position = upload.tell()
         batch.line += 1
-        if len(ids) == limits.documents or len(batch.errors) == _MAX_ERRORS:
+        if _is_full(batch, line, limits):
             return batch
     return batch if batch.position > position else None
+
+
+def _is_full(batch: Batch, begun: int, limits: BatchLimits) -> bool:
+    return (
+        len(batch.documents) == limits.documents
+        or len(batch.errors) == _MAX_ERRORS
+        or batch.line - begun == _MAX_LINES
+    )
 
 
 def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from encoder.durable_files import put_in_place
 from index.errors import StoreError
 from service.errors import BodyTooLargeError, FieldError, InvalidInputError, MalformedUploadError
@@ -15,6 +17,8 @@ from service.jobs.job import Upload
 T = TypeVar("T")
 
 _READ_BYTES = 2**20
+_BLANK = b" \t\r\v\f"
+_LINE_END = 10
 _GZIP_WINDOW = 31  # of zlib: a gzip header and trailer are expected
 
 
@@ -91,11 +95,14 @@ class UploadFile:
                 continue
 
     def _count_lines(self, part: bytes) -> None:
-        first, *others = part.split(b"\n")
-        self._line_is_filled = self._line_is_filled or bool(first.strip())
-        if others:
-            self._lines += self._line_is_filled + sum(bool(line.strip()) for line in others[:-1])
-            self._line_is_filled = bool(others[-1].strip())
+        """Count by arrays: a part may be a million empty lines."""
+        filled = np.frombuffer(part.translate(None, _BLANK), dtype=np.uint8)
+        if not len(filled):
+            return
+        ends = filled == _LINE_END
+        self._lines += int(self._line_is_filled and ends[0])
+        self._lines += int(np.count_nonzero(ends[1:] & ~ends[:-1]))
+        self._line_is_filled = not ends[-1]
 
 
 class _Gunzip:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-DOCUMENTS = 1500
+DOCUMENTS = 2500
 KILLS = 3
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour"]
 UNFINISHED = ("waiting", "running")
@@ -189,7 +189,7 @@ def test_matches_go_before_an_upload(
 ) -> None:
     text = " ".join(WORDS * 20)
     with serve(tmp_path / "data", tiny_checkpoint, threads=1) as server:
-        job_id = send(server, corpus(3000))[1]["id"]
+        job_id = send(server, corpus(8000))[1]["id"]
         wait_until(lambda: job_of(server, job_id)["indexed"] > 0)
         queued = []
         for _ in range(20):
@@ -203,4 +203,4 @@ def test_matches_go_before_an_upload(
         indexed = server.request("GET", "/readyz")[1]["documents"]
         time.sleep(1)
         assert server.request("GET", "/readyz")[1]["documents"] - indexed <= 64
-        assert job_of(server, job_id)["indexed"] < 3000
+        assert job_of(server, job_id)["indexed"] < 8000

@@ -79,3 +79,8 @@ def test_a_line_of_fifty_megabytes_is_passed_without_being_held() -> None:
     assert [error.line for error in batch.errors] == [1]
     assert [document.id for _, document in batch.documents] == ["b"]
     assert peak < 5_000_000
+
+
+def test_blank_lines_without_end_are_read_in_bounded_batches() -> None:
+    batches = read_all(b"\n" * 25_000 + GOOD[0])
+    assert [batch.line for batch in batches] == [10_000, 20_000, 25_001]

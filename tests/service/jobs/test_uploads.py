@@ -17,9 +17,8 @@ from service.jobs.job import Upload
 from service.jobs.uploads import UploadFile, remove_others, verify_upload
 
 LIMIT = 10_000
-contents = st.lists(st.sampled_from([b"{}", b"a", b" ", b"\t", b"\r", b"\n", b"\xff"])).map(
-    b"".join
-)
+content_parts = [b"{}", b"a", b" ", b"\t", b"\r", b"\v\f", b"\n", b"\xff"]
+contents = st.lists(st.sampled_from(content_parts)).map(b"".join)
 cuts = st.lists(st.integers(1, 7))
 
 
@@ -81,7 +80,7 @@ def test_gzip_that_is_cut_off_is_refused(
 
 
 def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
-    bomb = gzip.compress(b"{}\n" * 20_000_000)
+    bomb = gzip.compress(b"{}\n" * 12_000_000)
     assert len(bomb) < 100_000
     file = UploadFile(tmp_path / "id.ndjson", max_bytes=30_000_000, gzip=True)
     tracemalloc.start()
@@ -92,7 +91,7 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
         file.abandon()
-    assert peak < 60_000_000  # the pieces of one megabyte, and the lines in it
+    assert peak < 10_000_000
     assert list(tmp_path.iterdir()) == []
 
 
