@@ -20,6 +20,7 @@ Float32 = NDArray[np.float32]
 
 _RATE_SMOOTHING = 0.05  # weight of the newest call in the measured rate
 _SPECIAL_TOKENS = 2
+_BACKGROUND_EVERY = 16  # while requests wait, one turn in so many is the background's
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,14 @@ class Reservation:
     """The place of one request in the queue; leaving its `with` block gives it back.
 
     Attributes:
-        tokens: tokens reserved and not encoded yet.
+        tokens: tokens reserved and not encoded yet; always 0 in the background, which is bounded
+            by who submits it and takes no room from requests.
+        background: whether requests go first.
     """
 
     queue: "BlockQueue"
     tokens: int
+    background: bool = False
     waiting: deque[Job] = field(default_factory=deque)  # have a block that nobody has taken
     unanswered: set[Job] = field(default_factory=set)
 
@@ -116,6 +120,8 @@ class BlockQueue:
         self._rate = 0.0  # tokens a second, measured
         self._open: set[Reservation] = set()
         self._turns: deque[Reservation] = deque()  # those with a waiting job
+        self._background: deque[Reservation] = deque()  # the same, of the background
+        self._until_background = _BACKGROUND_EVERY
         self._closed: Callable[[], ServiceError] | None = None
 
     @property
@@ -128,22 +134,24 @@ class BlockQueue:
         """Whether `close` was called."""
         return self._closed is not None
 
-    def reserve(self, tokens: int) -> Reservation:
+    def reserve(self, tokens: int, *, background: bool = False) -> Reservation:
         """Take a place for about `tokens` tokens.
 
         Raises:
-            OverloadedError: there is no room.
+            OverloadedError: there is no room; never in the background.
             ServiceError: the queue is closed.
         """
-        tokens = min(tokens, self.max_tokens)
+        tokens = 0 if background else min(tokens, self.max_tokens)
         with self._changed:
             self._admit(tokens)
-            reservation = Reservation(self, tokens)
+            reservation = Reservation(self, tokens, background)
             self._open.add(reservation)
             return reservation
 
     def resize(self, reservation: Reservation, tokens: int) -> None:
         """See `Reservation.resize`."""
+        if reservation.background:
+            return
         if tokens > self.max_tokens:
             raise RequestTooLargeError(tokens, self.max_tokens)
         with self._changed:
@@ -159,7 +167,7 @@ class BlockQueue:
         with self._changed:
             self._admit(0)
             if jobs and not reservation.waiting:
-                self._turns.append(reservation)
+                self._turns_of(reservation).append(reservation)
             reservation.waiting.extend(jobs)
             reservation.unanswered.update(jobs)
             self._changed.notify(sum(len(job.blocks) for job in jobs))
@@ -167,16 +175,16 @@ class BlockQueue:
     def take(self) -> list[Block]:
         """Wait for work and take the blocks of one call; none when the queue is closed."""
         with self._changed:
-            while not self._turns and not self._closed:
+            while not self._next_turns() and not self._closed:
                 self._changed.wait()
             taken: list[Block] = []
             longest = 0
-            while self._turns and not self._closed:
-                job = self._turns[0].waiting[0]
+            while (turns := self._next_turns()) and not self._closed:
+                job = turns[0].waiting[0]
                 longest = max(longest, len(job.blocks[job.taken]) + _SPECIAL_TOKENS)
                 if taken and longest * (len(taken) + 1) > self._batch_tokens:
                     break
-                taken.append(self._take_one())
+                taken.append(self._take_one(turns))
         return sorted(taken, key=lambda block: len(block.tokens))
 
     def keep(self, blocks: Sequence[Block], vectors: Float32) -> list[Block]:
@@ -213,7 +221,7 @@ class BlockQueue:
         """Take a request out of the queue and return its documents that have no answer."""
         with self._changed:
             if reservation.waiting:
-                self._turns.remove(reservation)
+                self._turns_of(reservation).remove(reservation)
             dropped = list(reservation.unanswered)
             reservation.waiting.clear()
             reservation.unanswered.clear()
@@ -246,8 +254,21 @@ class BlockQueue:
         self._queued += tokens
         self._on_change(self._queued)
 
-    def _take_one(self) -> Block:
-        reservation = self._turns.popleft()
+    def _turns_of(self, reservation: Reservation) -> deque[Reservation]:
+        return self._background if reservation.background else self._turns
+
+    def _next_turns(self) -> deque[Reservation]:
+        """Return those whose turn it is: requests, but for one turn in many if the others wait."""
+        if self._turns and not (self._background and self._until_background <= 1):
+            return self._turns
+        return self._background
+
+    def _take_one(self, turns: deque[Reservation]) -> Block:
+        if turns is self._background:
+            self._until_background = _BACKGROUND_EVERY
+        elif self._background:
+            self._until_background -= 1
+        reservation = turns.popleft()
         job = reservation.waiting[0]
         block = Block(reservation, job, job.taken)
         if job.taken == 0:
@@ -256,5 +277,5 @@ class BlockQueue:
         if job.taken == len(job.blocks):
             reservation.waiting.popleft()
         if reservation.waiting:
-            self._turns.append(reservation)
+            turns.append(reservation)
         return block

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
@@ -14,6 +15,7 @@ from index.fusion import FusionRule, read_fusion
 from service.admission import Admission
 from service.calibration import Judge, open_judge
 from service.errors import SettingsError
+from service.jobs.jobs import Jobs, open_jobs
 from service.maintenance import Maintenance, record_index_metrics
 from service.metrics import Metrics, create_metrics
 from service.recall_watch import RecallWatch
@@ -39,6 +41,7 @@ class Engine:
         scheduler: the queue in front of the encoder.
         reranking: the reranker with its threads, if there is one.
         admission: the bound on requests in the house.
+        jobs: uploads, indexed in the background, and kept answers.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index meets the changes
             in the order of the store.
@@ -57,6 +60,7 @@ class Engine:
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
+    jobs: Jobs
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
@@ -67,6 +71,8 @@ class Engine:
 def open_engine(settings: Settings) -> Engine:
     """Load and verify the checkpoint, open the data, start the workers and warm up.
 
+    Jobs that an earlier process left go on.
+
     Raises:
         SettingsError: the queue could not hold the longest document.
         EncoderError: the checkpoint, the execution provider or the golden batch fails.
@@ -74,6 +80,8 @@ def open_engine(settings: Settings) -> Engine:
     """
     checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
     _check_queue(settings, checkpoint)
+    from service.bulk import run_job  # it needs this module
+
     encoder = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()
     with ExitStack() as opened:
@@ -86,6 +94,8 @@ def open_engine(settings: Settings) -> Engine:
         )
         opened.callback(scheduler.close)
         reranking = open_rerank_pool(settings, metrics)
+        jobs = open_jobs(settings, metrics)
+        opened.callback(jobs.close)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
@@ -97,6 +107,7 @@ def open_engine(settings: Settings) -> Engine:
             scheduler=scheduler,
             reranking=reranking,
             admission=Admission(settings.max_active_requests),
+            jobs=jobs,
             readers=ThreadPoolExecutor(READER_THREADS, "reader"),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
@@ -109,6 +120,7 @@ def open_engine(settings: Settings) -> Engine:
         record_index(engine)
         engine.recall_watch.start()
         engine.maintenance.start()
+        jobs.start(partial(run_job, engine))
         opened.pop_all()
     return engine
 
@@ -116,9 +128,11 @@ def open_engine(settings: Settings) -> Engine:
 def close_engine(engine: Engine) -> None:
     """Stop the workers, let writes end, and close the data; who still waits gets an error."""
     engine.maintenance.stop()  # a training that runs gives up while the rest closes
+    engine.jobs.stop()
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
+    engine.jobs.close()
     engine.readers.shutdown()
     engine.writer.shutdown()
     engine.recall_watch.close()

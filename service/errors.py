@@ -3,11 +3,16 @@
 * ServiceError
   * SettingsError            the settings contradict the checkpoint
   * InvalidInputError        fields of a request are refused; names each of them
-  * UnsupportedMediaTypeError   the body is not declared as JSON
+  * UnsupportedMediaTypeError   the body is not declared as what is read
   * NotAcceptableError       the client takes none of the media types that there are
   * BodyTooLargeError        the body has more bytes than are read
   * RequestTooLargeError     the documents of one request have more tokens than the queue holds
   * DocumentNotFoundError    no document has the id
+  * MalformedUploadError     the body cannot be decompressed
+  * JobNotFoundError         no job has the id
+  * JobEndedError            the job that is to be cancelled has ended
+  * KeyInUseError            a request with the same Idempotency-Key is being worked on
+  * KeyReusedError           the Idempotency-Key was given with another request
   * OverloadedError          the queue is full; says when to come back
   * EncodingFailedError      the encoder failed while it worked on the request
   * UnavailableError         the service cannot work
@@ -19,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-RejectionReason = Literal["queue_tokens", "active_requests"]
+RejectionReason = Literal["queue_tokens", "active_requests", "jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,12 @@ class InvalidInputError(ServiceError):
 
 
 class UnsupportedMediaTypeError(ServiceError):
-    """The body of a request is not declared as JSON."""
+    """The body of a request is not declared as what is read."""
 
-    def __init__(self) -> None:
-        super().__init__("send the body as JSON, with Content-Type: application/json")
+    def __init__(
+        self, advice: str = "send the body as JSON, with Content-Type: application/json"
+    ) -> None:
+        super().__init__(advice)
 
 
 class NotAcceptableError(ServiceError):
@@ -95,6 +102,42 @@ class DocumentNotFoundError(ServiceError):
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
         self.pointer = pointer
+
+
+class MalformedUploadError(ServiceError):
+    """The body of a request cannot be decompressed."""
+
+
+class JobNotFoundError(ServiceError):
+    """No job has the id."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"there is no job with the id {job_id!r}")
+
+
+class JobEndedError(ServiceError):
+    """The job that is to be cancelled has ended, this way or another."""
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(f"the job {job_id} is {state} already: there is nothing to cancel")
+
+
+class KeyInUseError(ServiceError):
+    """A request with the same Idempotency-Key is being worked on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a request with this Idempotency-Key is being worked on: repeat yours in a moment"
+        )
+
+
+class KeyReusedError(ServiceError):
+    """The Idempotency-Key was given with another request before."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this Idempotency-Key was given with another body: use a new key for a new request"
+        )
 
 
 class OverloadedError(ServiceError):

@@ -46,7 +46,11 @@ class IndexedDocuments:
 
 
 async def index_documents(
-    engine: Engine, documents: Sequence[Document], *, strict: bool = False
+    engine: Engine,
+    documents: Sequence[Document],
+    *,
+    strict: bool = False,
+    background: bool = False,
 ) -> IndexedDocuments:
     """Insert or replace documents; at return they are durable and the next match finds them.
 
@@ -57,6 +61,7 @@ async def index_documents(
         engine: where to.
         documents: with different ids.
         strict: refuse rather than leave a part of a text out.
+        background: let requests go first.
 
     Raises:
         InvalidInputError: too many documents, an id twice, or a text is refused.
@@ -70,7 +75,9 @@ async def index_documents(
         for number, document in enumerate(documents)
         if document.id not in known
     ]
-    encoded = await encode_texts(engine, [text for text, _ in new], strict=strict)
+    encoded = await encode_texts(
+        engine, [text for text, _ in new], strict=strict, background=background
+    )
     entries = dict(known)
     for (_, document), read in zip(new, encoded, strict=True):
         entries[document.id] = Entry(document, read.vector, read.receipt, read.blocks)

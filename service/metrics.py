@@ -44,6 +44,10 @@ class Metrics:
     cancelled: Counter
     reranked_pairs: Counter
     rerank_out_of_time: Counter
+    jobs_unfinished: Gauge
+    jobs_ended: Counter
+    job_documents: Counter
+    job_redis_up: Gauge
     index_documents: Gauge
     index_generation: Gauge
     index_lists: Gauge
@@ -95,6 +99,12 @@ def create_metrics() -> Metrics:
         reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker read."),
         rerank_out_of_time=counter(
             "rerank_out_of_time_total", "Queries whose candidates could not all be read in time."
+        ),
+        jobs_unfinished=gauge("jobs_unfinished", "Uploads that wait or are being indexed."),
+        jobs_ended=counter("jobs_ended_total", "Uploads that ended.", ["state"]),
+        job_documents=counter("job_documents_total", "Lines of uploads dealt with.", ["outcome"]),
+        job_redis_up=gauge(
+            "job_redis_up", "1 while the Redis of the job queue answers, or none is set."
         ),
         index_documents=gauge("index_documents", "Documents in the index."),
         index_generation=gauge("index_generation", "Generation of the index."),

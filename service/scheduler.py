@@ -59,16 +59,17 @@ class EncodeScheduler:
         """Whether every worker thread works."""
         return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
 
-    def reserve(self, tokens: int) -> Reservation:
+    def reserve(self, tokens: int, *, background: bool = False) -> Reservation:
         """Take a place for about `tokens` tokens, or refuse at once. To be used in `with`.
 
-        A single request, however large it seems, is admitted to an empty queue.
+        A single request, however large it seems, is admitted to an empty queue. What is in the
+        background is never refused, takes no room from requests and lets them go first.
 
         Raises:
             OverloadedError: there is no room.
             UnavailableError: the scheduler is closing or broken.
         """
-        return self._queue.reserve(tokens)
+        return self._queue.reserve(tokens, background=background)
 
     async def encode(
         self, documents: Sequence[SentenceBlocks], place: Reservation

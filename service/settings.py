@@ -52,6 +52,29 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1, description="Bytes of a request body."
     )
+    max_upload_bytes: int = Field(
+        default=4 * 1024**3,
+        ge=1,
+        description="Bytes of an upload of lines to POST /index, as sent and decompressed. Each "
+        "line may have `max_body_bytes`.",
+    )
+    max_unfinished_jobs: int = Field(
+        default=32,
+        ge=1,
+        description="Uploads that may be under way, waiting or indexed at a time; more are "
+        "refused with 503.",
+    )
+    max_idempotency_keys: int = Field(
+        default=100_000,
+        ge=1,
+        description="Answers kept under their Idempotency-Key; of more in 24 hours, the oldest "
+        "are forgotten.",
+    )
+    redis_url: str | None = Field(
+        default=None,
+        description="Redis, as redis://, rediss:// or unix://; never needed, never the only "
+        "place of anything.",
+    )
     max_text_characters: int = Field(
         default=2_000_000, ge=1, description="Characters of the text of one document."
     )

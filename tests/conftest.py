@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from benchmarks.redis_server import RedisServer, install_redis
 from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint
 from encoder.create import Recipe, create_checkpoint
 from encoder.create_reranker import (
@@ -184,6 +186,15 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     written = write_trained_reranker(model, created, directory, "tiny-reranker")
     export_reranker(written, ["fp32", "int8"])
     return directory
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis of the test's own."""
+    install_redis()
+    server = RedisServer(tmp_path)
+    yield server
+    server.close()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 
-from service.api import compare, documents, index, match, ops, similar
+from service.api import bulk, compare, documents, index, jobs, match, ops, similar
 from service.api.docs import install_docs
 from service.api.errors import install_error_handlers
 from service.api.middleware import BodyMiddleware, RequestMiddleware
@@ -42,7 +42,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         redirect_slashes=False,
         lifespan=_lifespan(settings) if engine is None else None,
     )
-    routers = [module.router for module in (match, compare, index, similar, documents, ops)]
+    routers = [
+        module.router for module in (match, compare, bulk, index, jobs, similar, documents, ops)
+    ]
     for router in routers:
         app.include_router(router)
     app.state.routes = [route for router in routers for route in router.routes]

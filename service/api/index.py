@@ -2,15 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Request
+from fastapi.responses import Response
 
+from service.api.bulk import ACCEPTED, REQUEST_BODY
 from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.idempotency import IdempotencyKey, answer_once
 from service.api.openapi import json_example, problem_responses
 from service.api.problems import (
     BODY_TOO_LARGE,
     ENCODING_FAILED,
     INTERNAL_ERROR,
     INVALID_INPUT,
+    KEY_IN_USE,
+    KEY_REUSED,
     MALFORMED_BODY,
     NOT_READY,
     OVERLOADED,
@@ -59,19 +64,36 @@ ANSWER = {
     dependencies=[Admitted, JSONBody],
     responses={
         200: json_example(ANSWER, "All documents are durable and found by the next match"),
+        202: ACCEPTED,
         **problem_responses(
             MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
-            INVALID_INPUT, INTERNAL_ERROR, ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+            INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR, ENCODING_FAILED,
+            OVERLOADED, NOT_READY, SHUTTING_DOWN,
         ),
     },
+    response_model=IndexResponse,
+    openapi_extra={"requestBody": REQUEST_BODY},
 )  # fmt: skip
 async def post_index(
-    request: Annotated[IndexRequest, Body(openapi_examples=REQUESTS)], engine: EngineDep
-) -> IndexResponse:
+    request: Annotated[IndexRequest, Body(openapi_examples=REQUESTS)],
+    http: Request,
+    engine: EngineDep,
+    idempotency_key: IdempotencyKey = None,
+) -> IndexResponse | Response:
     """Store documents: all of them or, when one is refused, none.
 
     A document of an id that is stored already is replaced; when its text is the same, it is not
-    encoded again.
+    encoded again. Sent as `application/x-ndjson`, one document a line, any number of documents is
+    taken with 202 and indexed in the background, each line for itself: see /jobs.
     """
-    indexed = await index_documents(engine, request.to_documents(), strict=request.strict)
-    return index_response(indexed, engine.checkpoint.name)
+
+    async def work() -> IndexResponse:
+        indexed = await index_documents(engine, request.to_documents(), strict=request.strict)
+        return index_response(indexed, engine.checkpoint.name)
+
+    async def work_as_json() -> bytes:
+        return (await work()).model_dump_json().encode()
+
+    if idempotency_key is None:
+        return await work()
+    return await answer_once(engine, idempotency_key, await http.body(), work_as_json)

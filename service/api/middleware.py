@@ -6,8 +6,10 @@ import time
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.bulk import is_bulk
 from service.api.errors import problem_response
 from service.engine import Engine
 from service.errors import BodyTooLargeError
@@ -53,7 +55,10 @@ class RequestMiddleware:
 
 
 class BodyMiddleware:
-    """Reads the body within its limit, and ends the work of a client that left."""
+    """Reads the body within its limit, and ends the work of a client that left.
+
+    Lines of JSON are let through as they come: their route writes them to the disk.
+    """
 
     def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
         self._app = app
@@ -63,6 +68,12 @@ class BodyMiddleware:
         """Serve one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if is_bulk(scope):
+            try:
+                await self._app(scope, receive, send)
+            except ClientDisconnect:
+                _count_cancelled(scope)
             return
         body = await _read_body(Headers(scope=scope), receive, self._max_body_bytes)
         if body is None:

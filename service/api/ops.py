@@ -65,6 +65,8 @@ VERSION = {
         "max_queue_tokens": 262144,
         "max_active_requests": 256,
         "max_body_bytes": 16777216,
+        "max_upload_bytes": 4294967296,
+        "max_unfinished_jobs": 32,
         "max_text_characters": 2000000,
         "max_documents_per_request": 256,
         "max_queries_per_request": 32,
@@ -101,7 +103,8 @@ async def get_livez() -> LiveResponse:
     summary="Can it work",
     responses={
         200: json_example(
-            {"status": "ready", "documents": 3418, "generation": 3}, "It is open and warm"
+            {"status": "ready", "documents": 3418, "generation": 3, "degraded": []},
+            "It is open and warm",
         ),
         **problem_responses(INTERNAL_ERROR, NOT_READY),
     },
@@ -109,7 +112,12 @@ async def get_livez() -> LiveResponse:
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
     """Answer 200 when all is open and every encoder thread works, whatever the load is."""
     index = engine.data.index
-    return ReadyResponse(status="ready", documents=len(index), generation=index.generation)
+    return ReadyResponse(
+        status="ready",
+        documents=len(index),
+        generation=index.generation,
+        degraded=["redis"] if engine.jobs.degraded else [],
+    )
 
 
 @router.get(

@@ -23,6 +23,9 @@ class ReadyResponse(LiveResponse):
 
     documents: int = Field(description="Documents in the index.")
     generation: int = Field(description="Generation of the index.")
+    degraded: list[str] = Field(
+        description="What does not answer and is done without: `redis`. Empty is good."
+    )
 
 
 class CheckpointBody(BaseModel):
@@ -49,6 +52,8 @@ class LimitsBody(BaseModel):
     max_queue_tokens: int
     max_active_requests: int
     max_body_bytes: int
+    max_upload_bytes: int
+    max_unfinished_jobs: int
     max_text_characters: int
     max_documents_per_request: int
     max_queries_per_request: int

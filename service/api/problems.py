@@ -24,7 +24,8 @@ class ProblemType:
 
 MALFORMED_BODY = ProblemType(
     "malformed-body", 400, "The body is not JSON",
-    "The body could not be parsed as UTF-8 encoded JSON. `detail` says where it breaks.",
+    "The body could not be parsed as UTF-8 encoded JSON, or not be decompressed. `detail` says "
+    "where it breaks.",
 )  # fmt: skip
 NO_SUCH_ROUTE = ProblemType(
     "no-such-route", 404, "There is nothing at this address",
@@ -33,6 +34,10 @@ NO_SUCH_ROUTE = ProblemType(
 DOCUMENT_NOT_FOUND = ProblemType(
     "document-not-found", 404, "No document has this id",
     "The id of a document that is not stored, or that was deleted.",
+)  # fmt: skip
+JOB_NOT_FOUND = ProblemType(
+    "job-not-found", 404, "No job has this id",
+    "The id of a job that there never was, or that ended long ago and is forgotten.",
 )  # fmt: skip
 METHOD_NOT_ALLOWED = ProblemType(
     "method-not-allowed", 405, "The method is not allowed here",
@@ -43,9 +48,24 @@ NOT_ACCEPTABLE = ProblemType(
     "The Accept header takes none of the media types that the answer can have, which `detail` "
     "names.",
 )  # fmt: skip
+JOB_ENDED = ProblemType(
+    "job-ended", 409, "The job has ended",
+    "A job that is done, cancelled or failed cannot be cancelled. Nothing was changed.",
+)  # fmt: skip
+KEY_IN_USE = ProblemType(
+    "idempotency-key-in-use", 409, "A request with this Idempotency-Key is being worked on",
+    "The first request with this key has not ended. Repeat this one in a moment: it then gets the "
+    "answer of the first.",
+)  # fmt: skip
+KEY_REUSED = ProblemType(
+    "idempotency-key-reused", 422, "The Idempotency-Key was given with another body",
+    "An answer is kept under this key, and the body is not the one that it belongs to. Nothing "
+    "was done.",
+)  # fmt: skip
 BODY_TOO_LARGE = ProblemType(
     "body-too-large", 413, "The body is too large",
-    "The body has more bytes than the setting `max_body_bytes`.",
+    "The body has more bytes than the setting `max_body_bytes`, or `max_upload_bytes` where it is "
+    "lines of JSON, compressed or not.",
 )  # fmt: skip
 REQUEST_TOO_LARGE = ProblemType(
     "request-too-large", 413, "The request has too many tokens",
@@ -54,7 +74,8 @@ REQUEST_TOO_LARGE = ProblemType(
 )  # fmt: skip
 UNSUPPORTED_MEDIA_TYPE = ProblemType(
     "unsupported-media-type", 415, "The body must be JSON",
-    "The request must have Content-Type: application/json.",
+    "The request must have Content-Type: application/json; POST /index also takes "
+    "application/x-ndjson, with Content-Encoding gzip or none.",
 )  # fmt: skip
 INVALID_INPUT = ProblemType(
     "invalid-input", 422, "A field is refused",
@@ -87,6 +108,7 @@ PROBLEM_TYPES = {
     problem.name: problem
     for problem in (
         MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
+        JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
@@ -121,6 +143,11 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,
     service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
+    service_errors.MalformedUploadError: MALFORMED_BODY,
+    service_errors.JobNotFoundError: JOB_NOT_FOUND,
+    service_errors.JobEndedError: JOB_ENDED,
+    service_errors.KeyInUseError: KEY_IN_USE,
+    service_errors.KeyReusedError: KEY_REUSED,
     service_errors.OverloadedError: OVERLOADED,
     service_errors.EncodingFailedError: ENCODING_FAILED,
     service_errors.UnavailableError: NOT_READY,

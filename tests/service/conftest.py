@@ -235,3 +235,16 @@ def make_document() -> Callable[..., SentenceBlocks]:
 def connected() -> Callable[[FastAPI], httpx.AsyncClient]:
     """Return a maker of clients to be used within one event loop."""
     return connect
+
+
+@pytest.fixture
+def hold_writer() -> Iterator[Callable[[Client], threading.Event]]:
+    """Return what holds every write of the engine of a client until the event is set."""
+    gate = threading.Event()
+
+    def hold(client: Client) -> threading.Event:
+        client.app.state.engine.writer.submit(gate.wait)
+        return gate
+
+    yield hold
+    gate.set()

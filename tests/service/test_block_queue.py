@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.block_queue import BlockQueue, Job
+from service.block_queue import BlockQueue, Job, Reservation
 from service.errors import OverloadedError, RequestTooLargeError, ShuttingDownError
 
 BOUND = 1000
@@ -174,3 +174,49 @@ def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
         queue.submit(place, [make_job(1)])
     queue.release(place)
     assert queue.queued_tokens == 0
+
+
+def submitted(queue: BlockQueue, blocks: int, *, background: bool = False) -> Reservation:
+    place = queue.reserve(blocks, background=background)
+    queue.submit(place, [make_job(*[1] * blocks)])
+    return place
+
+
+def test_the_background_waits_for_requests_but_for_one_turn_in_sixteen() -> None:
+    queue = make_queue()
+    later = submitted(queue, 500, background=True)
+    first = submitted(queue, 320)
+    turns = [queue.take()[0].reservation for _ in range(320)]
+    assert turns.count(later) == 20
+    assert turns[:15] == [first] * 15
+
+
+def test_the_background_has_every_turn_that_nobody_else_wants() -> None:
+    queue = make_queue()
+    later = submitted(queue, 30, background=True)
+    assert [queue.take()[0].reservation for _ in range(30)] == [later] * 30
+
+
+def test_the_background_takes_no_room_from_requests() -> None:
+    queue = make_queue()
+    with queue.reserve(50 * BOUND, background=True) as place:
+        place.resize(50 * BOUND)
+        assert queue.queued_tokens == 0
+        queue.release(queue.reserve(BOUND))
+    assert queue.queued_tokens == 0
+
+
+def test_a_batch_takes_requests_first_and_fills_up_with_the_background() -> None:
+    queue = make_queue(batch_tokens=30)
+    later = submitted(queue, 20, background=True)
+    first = submitted(queue, 4)
+    taken = [block.reservation for block in queue.take()]
+    assert (taken.count(first), taken.count(later)) == (4, 6)
+
+
+def test_what_is_dropped_in_the_background_is_never_taken() -> None:
+    queue = make_queue()
+    later = submitted(queue, 20, background=True)
+    queue.release(later)
+    first = submitted(queue, 1)
+    assert queue.take()[0].reservation is first

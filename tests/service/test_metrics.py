@@ -16,6 +16,10 @@ EXPECTED = {
     "longmatch_cancelled": ("counter", set()),
     "longmatch_reranked_pairs": ("counter", set()),
     "longmatch_rerank_out_of_time": ("counter", set()),
+    "longmatch_jobs_unfinished": ("gauge", set()),
+    "longmatch_jobs_ended": ("counter", {"state"}),
+    "longmatch_job_documents": ("counter", {"outcome"}),
+    "longmatch_job_redis_up": ("gauge", set()),
     "longmatch_index_documents": ("gauge", set()),
     "longmatch_index_generation": ("gauge", set()),
     "longmatch_index_lists": ("gauge", set()),
@@ -43,6 +47,8 @@ def test_every_metric_has_the_name_the_kind_and_the_labels_that_dashboards_use()
     metrics.index_retrainings.labels("swapped").inc()
     metrics.recall.labels("shadow").set(0.97)
     metrics.recall_samples.labels("measured").inc()
+    metrics.jobs_ended.labels("done").inc()
+    metrics.job_documents.labels("indexed").inc()
     metrics.build_info.labels("1", "tiny", "fp32", "cpu").set(1)
     found = {
         family.name: (

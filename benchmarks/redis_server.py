@@ -1,0 +1,85 @@
+"""A real Redis, to be killed, paused, flushed and filled."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+PACKAGE = "redis-server"
+START_SECONDS = 20
+
+
+def install_redis() -> None:
+    """Install Debian's Redis where there is none and we may.
+
+    Raises:
+        RuntimeError: we may not, or it fails.
+    """
+    if shutil.which(PACKAGE) is not None:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise RuntimeError(f"these tests need a Redis: install the package {PACKAGE}")
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update", "-q"], ["install", "-qy", "--no-install-recommends", PACKAGE]):
+        done = subprocess.run(
+            ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"apt-get {' '.join(arguments)}: {done.stderr}")
+
+
+class RedisServer:
+    """A Redis of one's own on a free port."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = int(one.getsockname()[1])
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.client = Redis.from_url(self.url, socket_timeout=5)
+        self._folder = folder
+        self.start()
+
+    def start(self) -> None:
+        """Start it, empty, on its port.
+
+        Raises:
+            RuntimeError: it does not answer.
+        """
+        self._process = subprocess.Popen(
+            [PACKAGE, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""],
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                self.client.ping()
+                return
+            except RedisError:
+                time.sleep(0.02)
+        raise RuntimeError("Redis did not start")
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        """Let it answer nothing; connections stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End a pause."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Leave nothing of it."""
+        self.client.close()
+        self.kill()

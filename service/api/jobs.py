@@ -1,0 +1,94 @@
+"""GET /jobs, GET /jobs/{id} and POST /jobs/{id}/cancel."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from service.api.deps import OpenEngineDep
+from service.api.job_bodies import JobResponse, JobsResponse, job_body, job_response
+from service.api.openapi import json_example, problem_responses
+from service.api.problems import (
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    JOB_ENDED,
+    JOB_NOT_FOUND,
+    NOT_READY,
+    SHUTTING_DOWN,
+)
+from service.threads import run_in
+
+# Asked again and again while a job runs: as operations they stay out of the shares of failures.
+router = APIRouter(prefix="/jobs", tags=["operations"])
+
+JOB = {
+    "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "accepted": 1200,
+    "size": 18_400_211,
+    "state": "done",
+    "progress": 1.0,
+    "indexed": 1199,
+    "unchanged": 0,
+    "truncated": 2,
+    "failed": 1,
+    "detail": None,
+    "created": "2026-01-31T12:00:00+00:00",
+    "ended": "2026-01-31T12:04:51+00:00",
+}
+ANSWER = {**JOB, "errors": [{"line": 17, "pointer": "#/text", "detail": "is empty"}]}
+PROBLEMS = (JOB_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, NOT_READY, SHUTTING_DOWN)
+
+JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["id"]}})]
+
+
+@router.get(
+    "",
+    summary="List the uploads",
+    responses={200: json_example({"jobs": [JOB]}, "The jobs"), **problem_responses(*PROBLEMS)},
+)
+async def get_jobs(
+    engine: OpenEngineDep,
+    limit: Annotated[
+        int, Query(ge=1, le=100, description="How many.", openapi_examples={"ten": {"value": 10}})
+    ] = 20,
+    before: Annotated[
+        str | None,
+        Query(
+            description="The id of a job: those that came before it.",
+            openapi_examples={"page": {"value": JOB["id"]}},
+        ),
+    ] = None,
+) -> JobsResponse:
+    """Return the newest jobs first, those that have ended too: the last 1,000 are remembered."""
+    jobs = engine.jobs
+    found = await run_in(jobs.threads, jobs.store.newest, limit, before)
+    return JobsResponse(jobs=[job_body(job) for job in found])
+
+
+@router.get(
+    "/{id}",
+    summary="How far is an upload",
+    responses={200: json_example(ANSWER, "The job"), **problem_responses(*PROBLEMS)},
+)
+async def get_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
+    """Return counts, progress and the first errors of a job."""
+    jobs = engine.jobs
+    return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))
+
+
+@router.post(
+    "/{id}/cancel",
+    summary="Cancel an upload",
+    responses={
+        200: json_example({**ANSWER, "state": "cancelled"}, "It ends; what is stored stays"),
+        **problem_responses(JOB_ENDED, *PROBLEMS),
+    },
+)
+async def cancel_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
+    """Let a job end before its time.
+
+    The documents that it has stored stay; those of the batch in hand, at most 64, may still be
+    stored and counted.
+    """
+    jobs = engine.jobs
+    await run_in(jobs.threads, jobs.cancel, job_id)
+    return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))

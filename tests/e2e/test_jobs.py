@@ -1,0 +1,206 @@
+"""Uploads to the real server: killed in the middle, with a Redis that dies, beside matches."""
+
+import gzip
+import http.client
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCUMENTS = 2500
+KILLS = 3
+WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour"]
+UNFINISHED = ("waiting", "running")
+
+
+def corpus(documents: int = DOCUMENTS) -> bytes:
+    draw = random.Random(5)
+    texts = (" ".join(draw.choices(WORDS, k=draw.randrange(20, 120))) for _ in range(documents))
+    return b"".join(
+        json.dumps({"id": f"d{number}", "text": f"{text} {number}."}).encode() + b"\n"
+        for number, text in enumerate(texts)
+    )
+
+
+def send(server: Any, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    """Send lines; return the status and the answer."""
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    with closing(connection):
+        connection.request(
+            "POST", "/index", body, {"Content-Type": "application/x-ndjson", **(headers or {})}
+        )
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
+def job_of(server: Any, job_id: str) -> dict[str, Any]:
+    return dict(server.request("GET", f"/jobs/{job_id}")[1])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+
+
+def wait_for_end(server: Any, job_id: str) -> dict[str, Any]:
+    wait_until(lambda: job_of(server, job_id)["state"] not in UNFINISHED)
+    return job_of(server, job_id)
+
+
+def test_a_job_killed_again_and_again_ends_as_if_nothing_had_been(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    body = corpus() + b"not JSON\n"
+    with serve(data, tiny_checkpoint, threads=1) as server:
+        status, answer = send(server, gzip.compress(body), {"Content-Encoding": "gzip"})
+        assert (status, answer["accepted"]) == (202, DOCUMENTS + 1)
+        server.stop(signal.SIGKILL)
+    seen = -1
+    for _ in range(KILLS):
+        with serve(data, tiny_checkpoint, threads=1) as server:
+            before = seen
+            # It goes on by itself, from where it was.
+            wait_until(lambda before=before: job_of(server, answer["id"])["indexed"] > before)
+            job = job_of(server, answer["id"])
+            assert job["state"] in UNFINISHED
+            seen = job["indexed"]
+            server.stop(signal.SIGKILL)
+    assert 0 < seen < DOCUMENTS
+    with serve(data, tiny_checkpoint) as server:
+        job = wait_for_end(server, answer["id"])
+        counts = {name: job[name] for name in ("state", "accepted", "indexed", "failed")}
+        assert counts == {
+            "state": "done",
+            "accepted": DOCUMENTS + 1,
+            "indexed": DOCUMENTS,
+            "failed": 1,
+        }
+        assert [error["line"] for error in job["errors"]] == [DOCUMENTS + 1]
+        assert server.request("GET", "/readyz")[1]["documents"] == DOCUMENTS
+        assert list((data / "uploads").iterdir()) == []
+        assert server.request("POST", f"/jobs/{answer['id']}/cancel")[0] == 409
+
+
+def test_killed_while_it_is_sent_nothing_of_it_is_left(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+
+    with serve(data, tiny_checkpoint) as server:
+
+        def half() -> Iterator[bytes]:
+            yield corpus(400) * 40
+            wait_until(lambda: any((data / "uploads").glob("*.partial")))
+            server.stop(signal.SIGKILL)
+            yield b"\n"
+
+        with pytest.raises((OSError, http.client.HTTPException)):
+            send(server, half())
+        assert list((data / "uploads").iterdir()) != []
+    with serve(data, tiny_checkpoint) as server:
+        assert server.request("GET", "/jobs")[1] == {"jobs": []}
+        assert list((data / "uploads").iterdir()) == []
+
+
+def test_a_line_of_fifty_megabytes_costs_no_memory_and_a_client_that_leaves_nothing(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    def lines() -> Iterator[bytes]:
+        yield b'{"id": "long", "text": "'
+        for _ in range(50):
+            yield b"a" * 2**20
+        yield b'"}\n{"id": "short", "text": "Rivers flood in spring."}\n'
+
+    data = tmp_path / "data"
+    with serve(data, tiny_checkpoint, max_body_bytes=2**20) as server:
+        leave(server, data)
+        before = memory(server)
+        status, answer = send(server, lines())
+        assert status == 202
+        job = wait_for_end(server, answer["id"])
+        assert (job["state"], job["indexed"], job["failed"]) == ("done", 1, 1)
+        assert job["errors"] == [
+            {"line": 1, "pointer": "#", "detail": "is longer than 1048576 bytes"}
+        ]
+        assert memory(server) - before < 40 * 2**20
+
+
+def leave(server: Any, data: Path) -> None:
+    """Send half of what is announced, and go."""
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"))
+    connection.putrequest("POST", "/index")
+    connection.putheader("Content-Type", "application/x-ndjson")
+    connection.putheader("Content-Length", "1000000")
+    connection.endheaders(corpus(100))
+    wait_until(lambda: any((data / "uploads").iterdir()))
+    connection.close()
+    wait_until(lambda: not any((data / "uploads").iterdir()))
+    assert server.request("GET", "/jobs")[1] == {"jobs": []}
+    assert "Traceback" not in server.log.read_text()
+
+
+def memory(server: Any) -> int:
+    """Return the highest resident memory that the server ever had, in bytes."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    [peak] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(peak.split()[1]) * 1024
+
+
+def test_redis_may_be_flushed_paused_and_killed_at_any_moment(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, redis_server: Any
+) -> None:
+    data = tmp_path / "data"
+    with serve(data, tiny_checkpoint, redis_url=redis_server.url) as server:
+        assert degraded(server) == []
+        for harm, undo in (
+            (redis_server.client.flushall, None),
+            (redis_server.pause, redis_server.go_on),
+            (redis_server.kill, redis_server.start),
+        ):
+            first, second = (send(server, corpus(size))[1]["id"] for size in (200, 5))
+            harm()
+            third = send(server, corpus(7))[1]["id"]
+            assert server.request("POST", "/match", {"text": "river stone"})[0] == 200
+            for job_id, size in ((first, 200), (second, 5), (third, 7)):
+                assert wait_for_end(server, job_id)["indexed"] == size
+            if undo is not None:
+                wait_until(lambda: degraded(server) == ["redis"])
+                undo()
+                wait_until(lambda: degraded(server) == [])
+
+
+def degraded(server: Any) -> list[str]:
+    status, answer = server.request("GET", "/readyz")
+    assert status == 200
+    return list(answer["degraded"])
+
+
+def test_matches_go_before_an_upload(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    text = " ".join(WORDS * 20)
+    with serve(tmp_path / "data", tiny_checkpoint, threads=1) as server:
+        job_id = send(server, corpus(8000))[1]["id"]
+        wait_until(lambda: job_of(server, job_id)["indexed"] > 0)
+        queued = []
+        for _ in range(20):
+            status, answer = server.request("POST", "/match", {"text": text})
+            assert status == 200
+            queued.append(answer["timings"]["queue"])
+        assert job_of(server, job_id)["state"] == "running"
+        # At most the one block in hand is waited for, not the batch of 64 documents.
+        assert sorted(queued)[len(queued) // 2] < 50
+        assert server.request("POST", f"/jobs/{job_id}/cancel")[1]["state"] == "cancelled"
+        indexed = server.request("GET", "/readyz")[1]["documents"]
+        time.sleep(1)
+        assert server.request("GET", "/readyz")[1]["documents"] - indexed <= 64
+        assert job_of(server, job_id)["indexed"] < 8000

@@ -1,0 +1,239 @@
+"""Uploads of lines as a client sees them: taken, indexed later, looked at, cancelled."""
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LINES = {"content-type": "application/x-ndjson"}
+GZIP = LINES | {"content-encoding": "gzip"}
+
+
+def lines_of(*documents: Any) -> bytes:
+    return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+
+
+def upload(client: Any, body: bytes, headers: dict[str, str] = LINES) -> dict[str, Any]:
+    """Send lines and return the job when it has ended."""
+    response = client.post("/index", content=body, headers=headers)
+    assert response.status_code == 202, response.text
+    return ended(client, response.headers["location"])
+
+
+def ended(client: Any, location: str) -> dict[str, Any]:
+    wait_for(lambda: client.get(location).json()["state"] not in ("waiting", "running"))
+    return client.get(location).json()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def refused(response: Any, status: int, name: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["type"] == f"/problems/{name}"
+    return response.json()
+
+
+def uploads(client: Any) -> list[Path]:
+    return list((client.app.state.engine.settings.data / "uploads").iterdir())
+
+
+def test_lines_are_indexed_in_the_background_and_found(client: Any) -> None:
+    body = lines_of(
+        {"id": "a", "text": "Ants dig."},
+        {"id": "b", "text": "Bees fly.", "title": "Bees", "metadata": {"legs": 6}, "wings": 4},
+    )
+    response = client.post("/index", content=body, headers=LINES)
+    answer = response.json()
+    assert response.status_code == 202
+    assert response.headers["location"] == f"/jobs/{answer['id']}"
+    assert (answer["accepted"], answer["size"]) == (2, len(body))
+    job = ended(client, response.headers["location"])
+    counts = {name: job[name] for name in ("accepted", "indexed", "failed", "unchanged")}
+    assert counts == {"accepted": 2, "indexed": 2, "failed": 0, "unchanged": 0}
+    assert (job["state"], job["progress"], job["errors"]) == ("done", 1.0, [])
+    assert job["ended"] >= job["created"]
+    (best,) = client.post("/match", json={"text": "Bees fly.", "top_k": 1}).json()["matches"]
+    assert (best["id"], best["title"], best["metadata"]) == ("b", "Bees", {"legs": 6, "wings": 4})
+    assert uploads(client) == []
+
+
+def test_gzip_of_any_number_of_members_is_taken(client: Any) -> None:
+    body = gzip.compress(lines_of({"id": "a", "text": "Ants dig."}))
+    body += gzip.compress(lines_of({"id": "b", "text": "Bees fly."}))
+    job = upload(client, body, GZIP)
+    assert (job["state"], job["indexed"]) == ("done", 2)
+
+
+def test_lines_that_are_no_documents_are_named_and_the_others_stored(make_client: Any) -> None:
+    client = make_client(max_body_bytes=400, max_text_characters=200)
+    body = b"\xef\xbb\xbf" + b"\n".join(
+        [
+            b'{"id": "good", "text": "Ants dig."}',
+            b"not JSON",
+            b"",
+            b'{"id": "no text"}',
+            b'{"id": "blank", "text": " "}',
+            b'{"id": "long", "text": "' + b"a" * 201 + b'"}',
+            b'{"id": "very long", "text": "' + b"a" * 400 + b'"}\r',
+            b'{"id": "\xff", "text": "Bees fly."}',
+            b'{"id": "symbols", "text": "\\u200b"}',
+            b'{"id": "last", "text": "Bees fly."}',
+        ]
+    )
+    job = upload(client, body)
+    assert (job["accepted"], job["indexed"], job["failed"]) == (9, 2, 7)
+    found = {error["line"]: (error["pointer"], error["detail"]) for error in job["errors"]}
+    assert found.pop(9)[0] == "#/text"
+    assert found == {
+        2: ("#", "is not JSON: Expecting value at character 0"),
+        4: ("#/text", "is missing"),
+        5: ("#/text", "is empty"),
+        6: ("#/text", "is longer than 200 characters"),
+        7: ("#", "is longer than 400 bytes"),
+        8: ("#", "is not UTF-8 at byte 8 of the line"),
+    }
+    assert client.get("/documents/last").status_code == 200
+
+
+def test_all_failures_are_counted_and_the_first_hundred_listed(client: Any) -> None:
+    job = upload(client, b"{}\n" * 1500 + lines_of({"id": "a", "text": "Ants dig."}))
+    assert (job["failed"], job["indexed"]) == (1500, 1)
+    assert [error["line"] for error in job["errors"]] == list(range(1, 101))
+
+
+def test_of_two_lines_with_one_id_the_later_one_stays(client: Any) -> None:
+    job = upload(
+        client,
+        lines_of({"id": "a", "text": "Ants dig."}, {"id": "a", "text": "Bees fly."}),
+    )
+    assert (job["indexed"], job["unchanged"]) == (2, 0)
+    assert client.get("/documents/a?text=true").json()["text"] == "Bees fly."
+    again = upload(client, lines_of({"id": "a", "text": "Bees fly."}))
+    assert (again["indexed"], again["unchanged"]) == (1, 1)
+
+
+def test_documents_that_are_too_long_to_be_read_whole_are_counted(client: Any) -> None:
+    job = upload(client, lines_of({"id": "a", "text": "word " * 3000}, {"id": "b", "text": "b"}))
+    assert (job["indexed"], job["truncated"]) == (2, 1)
+
+
+def test_an_upload_may_be_longer_than_a_json_body(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_body_bytes=1000)
+    documents = [{"id": str(number), "text": f"Ants dig {number}."} for number in range(150)]
+    assert upload(client, lines_of(*documents))["indexed"] == 150
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_upload_over_its_limit_is_refused_and_leaves_nothing(
+    make_client: Callable[..., Any], compressed: bool
+) -> None:
+    client = make_client(max_upload_bytes=100_000)
+    body = b" " * 20_000_000 if compressed else b" " * 100_001
+    content = gzip.compress(body) if compressed else body
+    assert len(content) < 100_000 or not compressed
+    response = client.post("/index", content=content, headers=GZIP if compressed else LINES)
+    assert refused(response, 413, "body-too-large")["limit"] == 100_000
+    assert uploads(client) == []
+    assert client.get("/jobs").json() == {"jobs": []}
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}\n", gzip.compress(b'{"id": "a", "text": "b"}\n' * 50)[:-9], b"\x1f\x8b\x08\x00x"]
+)
+def test_gzip_that_is_none_or_cut_off_is_refused(client: Any, body: bytes) -> None:
+    refused(client.post("/index", content=body, headers=GZIP), 400, "malformed-body")
+    assert uploads(client) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"\n \r\n\t\n"])
+@pytest.mark.parametrize("headers", [LINES, GZIP])
+def test_an_upload_without_a_line_is_refused(
+    client: Any, body: bytes, headers: dict[str, str]
+) -> None:
+    content = gzip.compress(body) if headers is GZIP and body else body
+    problem = refused(client.post("/index", content=content, headers=headers), 422, "invalid-input")
+    assert problem["errors"] == [{"pointer": "#", "detail": "has no line"}]
+
+
+def test_another_encoding_is_refused(client: Any) -> None:
+    headers = LINES | {"content-encoding": "br"}
+    refused(client.post("/index", content=b"{}", headers=headers), 415, "unsupported-media-type")
+
+
+def test_no_more_uploads_are_taken_than_allowed(
+    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
+) -> None:
+    client = make_client(max_unfinished_jobs=2)
+    hold_writer(client)
+    body = lines_of({"id": "a", "text": "Ants dig."})
+    first = client.post("/index", content=body, headers=LINES)
+    assert client.post("/index", content=body, headers=LINES).status_code == 202
+    problem = refused(client.post("/index", content=body, headers=LINES), 503, "overloaded")
+    assert problem["retry_after"] == 10
+    assert client.post(f"{first.headers['location']}/cancel").status_code == 200
+    assert client.post("/index", content=body, headers=LINES).status_code == 202
+
+
+def test_a_job_is_cancelled_once_and_what_is_in_hand_is_still_counted(
+    client: Any, hold_writer: Callable[[Any], threading.Event]
+) -> None:
+    gate = hold_writer(client)
+    body = lines_of(*({"id": str(number), "text": "Ants dig."} for number in range(100)))
+    location = client.post("/index", content=body, headers=LINES).headers["location"]
+    wait_for(lambda: client.get(location).json()["state"] == "running")
+    answer = client.post(f"{location}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+    assert answer.json().keys() == client.get(location).json().keys()
+    problem = refused(client.post(f"{location}/cancel"), 409, "job-ended")
+    assert "is cancelled already" in problem["detail"]
+    assert uploads(client) == []
+    gate.set()
+    upload(client, lines_of({"id": "a", "text": "Ants dig."}))  # runs when the other has left off
+    job = client.get(location).json()
+    assert job["state"] == "cancelled"
+    assert job["indexed"] in (0, 64)
+    assert len(client.app.state.engine.data.index) == job["indexed"] + 1
+
+
+def test_a_job_that_is_done_cannot_be_cancelled(client: Any) -> None:
+    job = upload(client, lines_of({"id": "a", "text": "Ants dig."}))
+    problem = refused(client.post(f"/jobs/{job['id']}/cancel"), 409, "job-ended")
+    assert "is done already" in problem["detail"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_job_that_there_never_was(client: Any, method: str) -> None:
+    path = "/jobs/nothing" + ("/cancel" if method == "POST" else "")
+    refused(client.request(method, path), 404, "job-not-found")
+    refused(client.get("/jobs?before=nothing"), 404, "job-not-found")
+    refused(client.get("/jobs?limit=101"), 422, "invalid-input")
+
+
+def test_jobs_are_listed_newest_first_in_pages(client: Any) -> None:
+    ids = [upload(client, lines_of({"id": "a", "text": "Ants."}))["id"] for _ in range(3)]
+    newest = client.get("/jobs?limit=2").json()["jobs"]
+    assert [job["id"] for job in newest] == ids[:0:-1]
+    assert "errors" not in newest[0]
+    rest = client.get(f"/jobs?limit=2&before={ids[1]}").json()["jobs"]
+    assert [job["id"] for job in rest] == ids[:1]
+
+
+def test_jobs_and_lines_are_counted(client: Any) -> None:
+    upload(client, lines_of({"id": "a", "text": "Ants."}, {}))
+    value = client.app.state.engine.metrics.registry.get_sample_value
+    assert value("longmatch_job_documents_total", {"outcome": "indexed"}) == 1
+    assert value("longmatch_job_documents_total", {"outcome": "failed"}) == 1
+    assert value("longmatch_jobs_ended_total", {"state": "done"}) == 1
+    assert value("longmatch_jobs_unfinished") == 0
+    assert value("longmatch_job_redis_up") == 1
