@@ -14,10 +14,12 @@ from index.fusion import FusionRule, read_fusion
 from service.admission import Admission
 from service.calibration import Judge, open_judge
 from service.errors import SettingsError
+from service.golden_run import golden_run
 from service.metrics import Metrics, create_metrics
 from service.reranking import RerankPool, open_rerank_pool
 from service.scheduler import EncodeScheduler
 from service.settings import Settings
+from service.shared import Shared, open_shared
 
 READER_THREADS = 4
 
@@ -37,6 +39,7 @@ class Engine:
         scheduler: the queue in front of the encoder.
         reranking: the reranker with its threads, if there is one.
         admission: the bound on requests in the house.
+        shared: block vectors and rate counters, in Redis where there is one.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index meets the changes
             in the order of the store.
@@ -53,6 +56,7 @@ class Engine:
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
+    shared: Shared
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
@@ -75,9 +79,17 @@ def open_engine(settings: Settings) -> Engine:
             settings.data, fingerprint=encoder.fingerprint, dimension=encoder.dimension
         )
         opened.callback(data.close)
+        golden = golden_run(encoder)
+        shared = open_shared(settings, encoder, golden.space, metrics)
+        opened.callback(shared.close)
         scheduler = EncodeScheduler(
-            encoder, max_queue_tokens=settings.max_queue_tokens, metrics=metrics
+            encoder,
+            max_queue_tokens=settings.max_queue_tokens,
+            max_queue_seconds=settings.max_queue_seconds,
+            metrics=metrics,
+            memory=shared.memory,
         )
+        scheduler.expect(golden.tokens_per_second)
         opened.callback(scheduler.close)
         reranking = open_rerank_pool(settings, metrics)
         engine = Engine(
@@ -91,6 +103,7 @@ def open_engine(settings: Settings) -> Engine:
             scheduler=scheduler,
             reranking=reranking,
             admission=Admission(settings.max_active_requests),
+            shared=shared,
             readers=ThreadPoolExecutor(READER_THREADS, "reader"),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
@@ -108,6 +121,7 @@ def close_engine(engine: Engine) -> None:
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
+    engine.shared.close()
     engine.readers.shutdown()
     engine.writer.shutdown()
     engine.data.close()
@@ -116,6 +130,11 @@ def close_engine(engine: Engine) -> None:
 def is_ready(engine: Engine) -> bool:
     """Say whether the engine can work: it is open and every encoder thread runs."""
     return engine.scheduler.alive
+
+
+def degraded_parts(engine: Engine) -> list[str]:
+    """Name the parts that do not work, and without which requests are answered all the same."""
+    return engine.shared.degraded
 
 
 def record_index(engine: Engine) -> None:

@@ -9,6 +9,7 @@ import uvicorn
 
 from service.api.app import create_app
 from service.engine import close_engine, open_engine
+from service.http_protocol import TimedH11Protocol
 from service.settings import Settings
 
 
@@ -38,6 +39,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
                 create_app(settings, engine),
                 host=host,
                 port=port,
+                http=TimedH11Protocol,
                 log_level=settings.log_level,
                 timeout_graceful_shutdown=round(settings.drain_seconds),
             )

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.block_queue import BlockQueue, Job
+from service.block_queue import BlockQueue
 from service.errors import OverloadedError, RequestTooLargeError, ShuttingDownError
+from service.queued_work import Job
 
 BOUND = 1000
 
