@@ -1,11 +1,18 @@
 """What tests of more than one package share: a tiny checkpoint, really initialised and exported."""
 
 import json
+import os
 import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import redis
 import torch
 from safetensors.torch import save_file
 
@@ -184,6 +191,90 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     written = write_trained_reranker(model, created, directory, "tiny-reranker")
     export_reranker(written, ["fp32", "int8"])
     return directory
+
+
+class RedisServer:
+    """A real Redis of the test's own, which a test may kill, pause, flush and fill."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = int(one.getsockname()[1])
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._folder = folder
+        self.start()
+
+    def start(self) -> None:
+        """Start it, empty, and wait until it answers."""
+        options = {"port": self.port, "bind": "127.0.0.1", "save": "", "dir": str(self._folder)}
+        arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        self._process = subprocess.Popen(
+            ["redis-server", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                with self.client() as client:
+                    client.ping()
+            except redis.RedisError:
+                time.sleep(0.02)
+            else:
+                return
+        pytest.fail("redis-server does not start")
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(port=self.port)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def flush(self) -> None:
+        with self.client() as client:
+            client.flushall()
+
+    def fill(self) -> None:
+        """Let it have no memory for another write."""
+        with self.client() as client:
+            client.config_set("maxmemory", 1)
+
+    def make_room(self) -> None:
+        with self.client() as client:
+            client.config_set("maxmemory", 0)
+
+
+@pytest.fixture(scope="session")
+def redis_installed() -> None:
+    """A redis-server; where there is none and we may, Debian's is installed."""
+    if shutil.which("redis-server") is not None:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        pytest.fail("these tests need a Redis: install the package redis-server")
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (
+        ["update", "-q"],
+        ["install", "-qy", "--no-install-recommends", "redis-server"],
+    ):
+        done = subprocess.run(
+            ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.fail(f"apt-get {' '.join(arguments)}: {done.stderr}")
+
+
+@pytest.fixture
+def redis_server(redis_installed: None, tmp_path: Path) -> Iterator[RedisServer]:
+    """Return a Redis that nobody else uses."""
+    server = RedisServer(tmp_path)
+    yield server
+    server.resume()
+    server.kill()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
