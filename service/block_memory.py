@@ -22,7 +22,11 @@ _MAX_WAITING_WRITES = 16  # more are forgotten: a slow cache must not fill the m
 
 
 class BlockMemory:
-    """A cache of block vectors, asked off the event loop."""
+    """A cache of block vectors, asked off the event loop.
+
+    Attributes:
+        written: block vectors that were given to the cache so far.
+    """
 
     def __init__(self, cache: BlockCache, space: bytes, metrics: Metrics) -> None:
         """Use a cache.
@@ -36,6 +40,7 @@ class BlockMemory:
         self._space = space
         self._metrics = metrics
         self._threads = ThreadPoolExecutor(_THREADS, "block-cache")
+        self.written = 0
         self._writes = threading.Semaphore(_MAX_WAITING_WRITES)
 
     async def recall(
@@ -81,6 +86,7 @@ class BlockMemory:
     def _remember(self, blocks: Blocks, vectors: Float32, rows: Sequence[int]) -> None:
         try:
             self._cache.put({self._key(blocks[row]): vectors[row] for row in rows})
+            self.written += len(rows)
         finally:
             self._writes.release()
 

@@ -67,13 +67,13 @@ class Upload:
 
     async def _next_part(self) -> Message:
         left = self._seconds + self.received / _BYTES_PER_SECOND - self._waited
+        part = asyncio.ensure_future(self._receive())
         try:
-            async with asyncio.timeout(min(left, _STALL_SECONDS)):
-                return await self._receive()
-        except TimeoutError:
-            self._place.stall(True)
-        try:
-            async with asyncio.timeout(left - _STALL_SECONDS):
-                return await self._receive()
-        except TimeoutError:
-            raise UploadTooSlowError from None
+            for seconds in (min(left, _STALL_SECONDS), left - _STALL_SECONDS):
+                await asyncio.wait({part}, timeout=max(0.0, seconds))
+                if part.done():
+                    return part.result()
+                self._place.stall(True)
+            raise UploadTooSlowError
+        finally:
+            part.cancel()
