@@ -210,7 +210,17 @@ def summarise(before: Sequence[Answer], answers: Sequence[Answer]) -> dict[str, 
     return {
         "statuses": dict(sorted(statuses.items())),
         "latency_seconds": rows,
+        "stage_milliseconds": {"before": _stages(before), "during": _stages(answers)},
         "tokens_answered": sum(answer.tokens for answer in answers),
+    }
+
+
+def _stages(answers: Sequence[Answer]) -> dict[str, float]:
+    """Return the median milliseconds of each stage of the answers."""
+    names = sorted({name for answer in answers for name in answer.stages})
+    return {
+        name: round(median([one.stages[name] for one in answers if name in one.stages]), 1)
+        for name in names
     }
 
 

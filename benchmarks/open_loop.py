@@ -7,8 +7,8 @@ the server.
 import asyncio
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 NO_ANSWER = 0  # the "status" of a request whose connection broke
 _ANSWER_SECONDS = 120
@@ -34,6 +34,7 @@ class Answer:
         seconds: until the head of a refusal, or the whole of an answer, was read.
         tokens: that the server says it read.
         retry_after: seconds that a refusal asks to wait.
+        stages: milliseconds of each stage, as the server says.
     """
 
     words: int
@@ -41,6 +42,7 @@ class Answer:
     seconds: float
     tokens: int = 0
     retry_after: int = 0
+    stages: Mapping[str, float] = field(default_factory=dict)
 
 
 async def send_all(port: int, plan: Sequence[Asked]) -> list[Answer]:
@@ -74,8 +76,9 @@ async def _send(port: int, asked: Asked) -> Answer:
     except (OSError, TimeoutError, asyncio.IncompleteReadError, KeyError, ValueError):
         return Answer(asked.words, NO_ANSWER, time.perf_counter() - started)
     if status == 200:
-        tokens = json.loads(content)["receipt"]["tokens_read"]
-        return Answer(asked.words, status, time.perf_counter() - started, tokens)
+        told = json.loads(content)
+        seconds, tokens = time.perf_counter() - started, told["receipt"]["tokens_read"]
+        return Answer(asked.words, status, seconds, tokens, stages=told["timings"])
     return Answer(asked.words, status, answered, retry_after=int(headers.get("retry-after", "0")))
 
 

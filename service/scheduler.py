@@ -30,6 +30,7 @@ from service.errors import (
 )
 from service.metrics import Metrics
 from service.queued_work import DOCUMENT_ONLY, Block, Encoded, Job, Reservation
+from service.threads import give_way
 
 _LOG = logging.getLogger(__name__)
 
@@ -161,6 +162,7 @@ class EncodeScheduler:
         _answer_all(self._queue.close(error), error)
 
     def _work(self) -> None:
+        give_way()
         try:
             while blocks := self._queue.take():
                 self._compute(blocks)

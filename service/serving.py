@@ -11,6 +11,7 @@ from service.api.app import create_app
 from service.engine import close_engine, open_engine
 from service.http_protocol import TimedH11Protocol
 from service.settings import Settings
+from service.threads import switch_often
 
 
 def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
@@ -29,6 +30,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
         ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     settings = Settings(**given)
+    switch_often()
     engine = open_engine(settings)
     # uvicorn finishes what is in flight and then raises the signal once more, which would end the
     # process before the engine is closed.
