@@ -15,7 +15,7 @@ from service.errors import (
     RequestTooLargeError,
     ServiceError,
 )
-from service.fair_turns import FairTurns, LaneName, lane_of
+from service.fair_turns import WEIGHTS, FairTurns, LaneName, lane_of
 from service.queued_work import Block, Float32, Job, Reservation
 
 _RATE_SMOOTHING = 0.05  # weight of the newest call in the measured rate
@@ -218,8 +218,9 @@ class BlockQueue:
         """Return how long the work that a lane has keeps its share of the encoder busy."""
         if not self._rate:
             return 0.0
-        sharing = sum(1 for one in _FOREGROUND if one == lane or self._ahead[one])
-        return self._ahead[lane] * sharing / self._rate
+        sharing = [one for one in _FOREGROUND if one == lane or self._ahead[one]]
+        part = WEIGHTS[lane] / sum(WEIGHTS[one] for one in sharing)
+        return self._ahead[lane] / (self._rate * part)
 
     @staticmethod
     def _overloaded(seconds: float, reason: RejectionReason) -> OverloadedError:

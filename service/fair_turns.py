@@ -1,11 +1,12 @@
 """Whose turn it is at the encoder: by tokens, between kinds of work and between requests.
 
 There are three lanes: short requests, long ones, and work that nobody waits for. Lanes that have
-work share the encoder by their weights, however many requests are in each; the requests of a lane
-share what it has in equal parts. So a page does not wait for a library of books, and a book gets
-its half however many pages come. Fair queuing by virtual time: Demers, Keshav, Shenker, "Analysis
-and simulation of a fair queueing algorithm" (1989), and for the requests of a lane Goyal, Vin,
-Cheng, "Start-time fair queuing" (1996).
+work share the encoder by their weights, however many requests are in each, so that a page does not
+wait for a library of books, and a book gets its part however many pages come (fair queuing by
+virtual time: Demers, Keshav, Shenker, "Analysis and simulation of a fair queueing algorithm",
+1989).
+Within a lane the request is next whose tokens, added to those that the lane had served when it
+came, are fewest: small before large, and nobody is overtaken for longer than its own tokens take.
 """
 
 import heapq
@@ -16,8 +17,11 @@ LaneName = Literal["short", "long", "background"]
 
 # Requests of more tokens are long: a paper is, a page or a news article is not.
 LONG_TOKENS = 4096
-# What a token of each lane costs: the background has one turn for fifteen of each other lane.
-_COST: dict[LaneName, int] = {"short": 1, "long": 1, "background": 15}
+# Parts of the encoder when all lanes have work; most tokens that come are of long requests.
+WEIGHTS: dict[LaneName, int] = {"short": 15, "long": 30, "background": 1}
+_COST: dict[LaneName, int] = {
+    name: max(WEIGHTS.values()) // weight for name, weight in WEIGHTS.items()
+}
 
 
 def lane_of(tokens: int) -> LaneName:
@@ -29,6 +33,7 @@ class Turn(Protocol):
     """What takes turns: a request with work."""
 
     lane: LaneName
+    tokens: int
     turn: int
 
     def next_tokens(self) -> int:
@@ -44,7 +49,7 @@ class _Lane(Generic[T]):
 
     cost: int
     spent: int = 0  # virtual time of the lane: tokens served × cost
-    clock: int = 0  # virtual time within the lane, of the request last served
+    served: int = 0  # tokens
     heap: list[tuple[int, int, T]] = field(default_factory=list)
 
     def head(self) -> tuple[int, int, T] | None:
@@ -67,7 +72,9 @@ class FairTurns(Generic[T]):
         if lane.head() is None:
             busy = [other.spent for other in self._lanes.values() if other.head() is not None]
             lane.spent = max(lane.spent, min(busy, default=0))
-        self._push(lane, request, lane.clock)
+        self._entries += 1
+        request.turn = self._entries
+        heapq.heappush(lane.heap, (lane.served + request.tokens, self._entries, request))
 
     def remove(self, request: T) -> None:
         """Let a request take no turns any more."""
@@ -89,18 +96,10 @@ class FairTurns(Generic[T]):
         lane = self._next_lane()
         if lane is None:
             raise ValueError("nobody has work")
-        start, _, request = heapq.heappop(lane.heap)
-        lane.clock = start
+        lane.served += tokens
         lane.spent += max(1, tokens) * lane.cost
-        if again:
-            self._push(lane, request, start + max(1, tokens))
-        else:
-            request.turn = 0
-
-    def _push(self, lane: _Lane[T], request: T, start: int) -> None:
-        self._entries += 1
-        request.turn = self._entries
-        heapq.heappush(lane.heap, (start, self._entries, request))
+        if not again:
+            heapq.heappop(lane.heap)[2].turn = 0
 
     def _next_lane(self) -> _Lane[T] | None:
         """Return the lane whose next piece of work would end first in virtual time."""

@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         "refused with 503. Must hold the longest document that the checkpoint reads.",
     )
     max_queue_seconds: float = Field(
-        default=1.0,
+        default=0.25,
         gt=0,
         allow_inf_nan=False,
         description="Work, by the measured speed of the encoder, that may be ahead of a new "

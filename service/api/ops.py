@@ -63,7 +63,7 @@ VERSION = {
     },
     "limits": {
         "max_queue_tokens": 262144,
-        "max_queue_seconds": 1.0,
+        "max_queue_seconds": 0.25,
         "max_active_requests": 256,
         "rate_limit_tokens_per_minute": 600000,
         "max_body_bytes": 16777216,

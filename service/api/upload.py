@@ -73,7 +73,12 @@ class Upload:
                 await asyncio.wait({part}, timeout=max(0.0, seconds))
                 if part.done():
                     return part.result()
-                self._place.stall(True)
+                self._stall()
             raise UploadTooSlowError
         finally:
             part.cancel()
+
+    def _stall(self) -> None:
+        """Keep room for what has come, not for what was announced: others want it."""
+        self._place.stall(True)
+        self._place.resize(tokens_of(self.received, self._most))

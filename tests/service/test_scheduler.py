@@ -204,7 +204,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
         await reading
 
     within_time(run())
-    assert [call[0][0] for call in encoder.calls[:5]] == [1, 2, 1, 2, 1]
+    assert [call[0][0] for call in encoder.calls[:5]] == [1, 2, 2, 1, 1]
 
 
 def test_a_client_that_left_costs_no_more_and_frees_its_tokens_at_once(
