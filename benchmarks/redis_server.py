@@ -75,9 +75,21 @@ class RedisServer:
         """Let it answer nothing; connections stay open."""
         self._process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """End a pause."""
         self._process.send_signal(signal.SIGCONT)
+
+    def flush(self) -> None:
+        """Let it forget everything."""
+        self.client.flushall()
+
+    def fill(self) -> None:
+        """Let it have no memory for another write."""
+        self.client.config_set("maxmemory", 1)
+
+    def make_room(self) -> None:
+        """Let it have memory again."""
+        self.client.config_set("maxmemory", 0)
 
     def close(self) -> None:
         """Leave nothing of it."""

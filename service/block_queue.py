@@ -1,109 +1,39 @@
-"""The queue of the scheduler: whose sentence block is next, and how many tokens wait.
+"""The queue of the scheduler: what may wait, whose sentence block is next, and what is too late.
 
 It computes nothing and knows no encoder. All of it is guarded by one lock.
 """
 
-import asyncio
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from service.errors import OverloadedError, RequestTooLargeError, ServiceError
-
-Float32 = NDArray[np.float32]
+from service.errors import (
+    OverloadedError,
+    RejectionReason,
+    RequestTooLargeError,
+    ServiceError,
+)
+from service.fair_turns import WEIGHTS, FairTurns, LaneName, lane_of
+from service.queued_work import Block, Float32, Job, Reservation
 
 _RATE_SMOOTHING = 0.05  # weight of the newest call in the measured rate
 _SPECIAL_TOKENS = 2
-_BACKGROUND_EVERY = 16  # while requests wait, one turn in so many is the background's
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """One document, encoded, and where the time went, in seconds.
-
-    Attributes:
-        vector: Float32[dimension], unit norm.
-        block_vectors: Float32[S, H], unit norm.
-        queue_seconds: until its first block was taken.
-        encode_seconds: from then on.
-    """
-
-    vector: Float32
-    block_vectors: Float32
-    queue_seconds: float
-    encode_seconds: float
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A document in the queue, its block vectors Float32[S, H] as they come, and who waits."""
-
-    blocks: Sequence[Sequence[int]]
-    vectors: Float32
-    waiter: asyncio.Future[Encoded]
-    submitted: float
-    started: float = 0.0
-    taken: int = 0
-    done: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Reservation:
-    """The place of one request in the queue; leaving its `with` block gives it back.
-
-    Attributes:
-        tokens: tokens reserved and not encoded yet; always 0 in the background, which is bounded
-            by who submits it and takes no room from requests.
-        background: whether requests go first.
-    """
-
-    queue: "BlockQueue"
-    tokens: int
-    background: bool = False
-    waiting: deque[Job] = field(default_factory=deque)  # have a block that nobody has taken
-    unanswered: set[Job] = field(default_factory=set)
-
-    def resize(self, tokens: int) -> None:
-        """Replace the estimate by the real number of tokens.
-
-        Raises:
-            RequestTooLargeError: more than the whole queue holds.
-            OverloadedError: the difference has no room.
-        """
-        self.queue.resize(self, tokens)
-
-    def __enter__(self) -> "Reservation":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.queue.release(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One sentence block that a worker has taken."""
-
-    reservation: Reservation
-    job: Job
-    row: int
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        """Token ids, without special tokens."""
-        return self.job.blocks[self.row]
+_FOREGROUND: tuple[LaneName, ...] = ("short", "long")
 
 
 class BlockQueue:
-    """Reservations in turns; each turn is one sentence block."""
+    """Reservations in fair turns; each turn is one sentence block."""
 
     def __init__(
-        self, max_tokens: int, *, batch_tokens: int, on_change: Callable[[int], object]
+        self,
+        max_tokens: int,
+        *,
+        batch_tokens: int,
+        on_change: Callable[[int], object],
+        max_seconds: float = math.inf,
+        on_expired: Callable[[list[Job]], object] = lambda jobs: None,
     ) -> None:
         """Make an empty queue.
 
@@ -111,17 +41,21 @@ class BlockQueue:
             max_tokens: tokens that may be reserved at a time.
             batch_tokens: tokens, padding counted, that one call takes; 0 for one block a call.
             on_change: told the number of queued tokens when it changes.
+            max_seconds: work that may be ahead of a new request, by the measured rate.
+            on_expired: given the documents that were dropped because their deadline passed; must
+                not block.
         """
         self.max_tokens = max_tokens
+        self.max_seconds = max_seconds
         self._batch_tokens = batch_tokens
         self._on_change = on_change
+        self._on_expired = on_expired
         self._changed = threading.Condition()
         self._queued = 0
+        self._ahead: Counter[LaneName] = Counter()  # tokens by lane, without stalled requests
         self._rate = 0.0  # tokens a second, measured
         self._open: set[Reservation] = set()
-        self._turns: deque[Reservation] = deque()  # those with a waiting job
-        self._background: deque[Reservation] = deque()  # the same, of the background
-        self._until_background = _BACKGROUND_EVERY
+        self._turns: FairTurns[Reservation] = FairTurns()  # those with a waiting job
         self._closed: Callable[[], ServiceError] | None = None
 
     @property
@@ -130,33 +64,59 @@ class BlockQueue:
         return self._queued
 
     @property
+    def rate(self) -> float:
+        """Tokens a second, as measured; 0 when nothing was."""
+        return self._rate
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed is not None
 
-    def reserve(self, tokens: int, *, background: bool = False) -> Reservation:
+    def reserve(
+        self, tokens: int, *, background: bool = False, deadline: float = math.inf
+    ) -> Reservation:
         """Take a place for about `tokens` tokens.
 
+        Args:
+            tokens: of the request; a single one, however large, is admitted to an empty queue.
+            background: let requests go first, and take no room from them.
+            deadline: by `time.monotonic`.
+
         Raises:
-            OverloadedError: there is no room; never in the background.
+            OverloadedError: there is no room, or too much is ahead; never in the background.
             ServiceError: the queue is closed.
         """
         tokens = 0 if background else min(tokens, self.max_tokens)
+        lane: LaneName = "background" if background else lane_of(tokens)
         with self._changed:
-            self._admit(tokens)
-            reservation = Reservation(self, tokens, background)
+            self._refuse(tokens)
+            if not background:
+                self._refuse_late(lane, deadline)
+            reservation = Reservation(self, 0, lane, deadline)
+            self._add(reservation, tokens)
             self._open.add(reservation)
             return reservation
 
     def resize(self, reservation: Reservation, tokens: int) -> None:
         """See `Reservation.resize`."""
-        if reservation.background:
+        if reservation.lane == "background":
             return
         if tokens > self.max_tokens:
             raise RequestTooLargeError(tokens, self.max_tokens)
         with self._changed:
-            self._admit(tokens - reservation.tokens)
-            reservation.tokens = tokens
+            self._refuse(tokens - reservation.tokens)
+            self._add(reservation, tokens - reservation.tokens)
+            if not reservation.waiting:
+                self._change_lane(reservation, lane_of(tokens))
+
+    def stall(self, reservation: Reservation, stalled: bool) -> None:
+        """See `Reservation.stall`."""
+        with self._changed:
+            if stalled != reservation.stalled:
+                reservation.stalled = stalled
+                sign = -1 if stalled else 1
+                self._ahead[reservation.lane] += sign * reservation.tokens
 
     def submit(self, reservation: Reservation, jobs: Sequence[Job]) -> None:
         """Queue the documents of a request.
@@ -165,26 +125,27 @@ class BlockQueue:
             ServiceError: the queue is closed.
         """
         with self._changed:
-            self._admit(0)
-            if jobs and not reservation.waiting:
-                self._turns_of(reservation).append(reservation)
+            self._refuse(0)
+            begins = bool(jobs) and not reservation.waiting
             reservation.waiting.extend(jobs)
             reservation.unanswered.update(jobs)
+            if begins:
+                self._turns.add(reservation)
             self._changed.notify(sum(len(job.blocks) for job in jobs))
 
     def take(self) -> list[Block]:
         """Wait for work and take the blocks of one call; none when the queue is closed."""
         with self._changed:
-            while not self._next_turns() and not self._closed:
+            while (first := self._next()) is None and not self._closed:
                 self._changed.wait()
             taken: list[Block] = []
             longest = 0
-            while (turns := self._next_turns()) and not self._closed:
-                job = turns[0].waiting[0]
-                longest = max(longest, len(job.blocks[job.taken]) + _SPECIAL_TOKENS)
+            while first is not None and not self._closed:
+                longest = max(longest, first.next_tokens() + _SPECIAL_TOKENS)
                 if taken and longest * (len(taken) + 1) > self._batch_tokens:
                     break
-                taken.append(self._take_one(turns))
+                taken.append(self._take_one(first))
+                first = self._next()
         return sorted(taken, key=lambda block: len(block.tokens))
 
     def keep(self, blocks: Sequence[Block], vectors: Float32) -> list[Block]:
@@ -197,10 +158,8 @@ class BlockQueue:
                     continue
                 job.vectors[block.row] = vector
                 job.done += 1
-                spent = min(len(block.tokens), reservation.tokens)
-                reservation.tokens -= spent
-                self._add_queued(-spent)
-                if job.done == len(job.blocks):
+                self._add(reservation, -min(len(block.tokens), reservation.tokens))
+                if job.done == len(job.pending):
                     last.append(block)
         return last
 
@@ -220,8 +179,7 @@ class BlockQueue:
     def drop(self, reservation: Reservation) -> list[Job]:
         """Take a request out of the queue and return its documents that have no answer."""
         with self._changed:
-            if reservation.waiting:
-                self._turns_of(reservation).remove(reservation)
+            self._turns.remove(reservation)
             dropped = list(reservation.unanswered)
             reservation.waiting.clear()
             reservation.unanswered.clear()
@@ -232,8 +190,8 @@ class BlockQueue:
         with self._changed:
             self.drop(reservation)
             self._open.discard(reservation)
-            self._add_queued(-reservation.tokens)
-            reservation.tokens = 0
+            self._add(reservation, -reservation.tokens)
+            reservation.released = True
 
     def close(self, error: Callable[[], ServiceError]) -> list[Job]:
         """Refuse everything from now on with `error`; return the documents without an answer."""
@@ -242,40 +200,60 @@ class BlockQueue:
             self._changed.notify_all()
             return [job for reservation in self._open for job in self.drop(reservation)]
 
-    def _admit(self, tokens: int) -> None:
+    def _refuse(self, tokens: int) -> None:
         if self._closed:
             raise self._closed()
         if tokens > 0 and self._queued + tokens > self.max_tokens:
-            seconds = self._queued / self._rate if self._rate else 1.0
-            raise OverloadedError(max(1, math.ceil(seconds)), "queue_tokens")
-        self._add_queued(tokens)
+            raise self._overloaded(self._queued / self._rate if self._rate else 0.0, "queue_tokens")
 
-    def _add_queued(self, tokens: int) -> None:
+    def _refuse_late(self, lane: LaneName, deadline: float) -> None:
+        """Refuse what would wait too long: others', or its own time."""
+        seconds = self._seconds_ahead(lane)
+        if seconds > self.max_seconds:
+            raise self._overloaded(seconds - self.max_seconds, "queue_seconds")
+        if seconds > deadline - time.monotonic():
+            raise self._overloaded(seconds, "deadline")
+
+    def _seconds_ahead(self, lane: LaneName) -> float:
+        """Return how long the work that a lane has keeps its share of the encoder busy."""
+        if not self._rate:
+            return 0.0
+        sharing = [one for one in _FOREGROUND if one == lane or self._ahead[one]]
+        part = WEIGHTS[lane] / sum(WEIGHTS[one] for one in sharing)
+        return self._ahead[lane] / (self._rate * part)
+
+    @staticmethod
+    def _overloaded(seconds: float, reason: RejectionReason) -> OverloadedError:
+        return OverloadedError(max(1, math.ceil(seconds)), reason)
+
+    def _add(self, reservation: Reservation, tokens: int) -> None:
+        reservation.tokens += tokens
+        if not reservation.stalled:
+            self._ahead[reservation.lane] += tokens
         self._queued += tokens
         self._on_change(self._queued)
 
-    def _turns_of(self, reservation: Reservation) -> deque[Reservation]:
-        return self._background if reservation.background else self._turns
+    def _change_lane(self, reservation: Reservation, lane: LaneName) -> None:
+        if not reservation.stalled:
+            self._ahead[reservation.lane] -= reservation.tokens
+            self._ahead[lane] += reservation.tokens
+        reservation.lane = lane
 
-    def _next_turns(self) -> deque[Reservation]:
-        """Return those whose turn it is: requests, but for one turn in many if the others wait."""
-        if self._turns and not (self._background and self._until_background <= 1):
-            return self._turns
-        return self._background
+    def _next(self) -> Reservation | None:
+        """Return whose turn it is; who is too late by now is dropped, without a turn."""
+        now = time.monotonic()
+        while (first := self._turns.next()) is not None and first.deadline <= now:
+            self._on_expired(self.drop(first))
+        return first
 
-    def _take_one(self, turns: deque[Reservation]) -> Block:
-        if turns is self._background:
-            self._until_background = _BACKGROUND_EVERY
-        elif self._background:
-            self._until_background -= 1
-        reservation = turns.popleft()
+    def _take_one(self, reservation: Reservation) -> Block:
         job = reservation.waiting[0]
-        block = Block(reservation, job, job.taken)
+        block = Block(reservation, job, job.next_row)
         if job.taken == 0:
             job.started = time.perf_counter()
+        last = job.taken + 1 >= len(job.pending)
+        self._turns.take(len(block.tokens), again=not last or len(reservation.waiting) > 1)
         job.taken += 1
-        if job.taken == len(job.blocks):
+        if last:
             reservation.waiting.popleft()
-        if reservation.waiting:
-            turns.append(reservation)
         return block

@@ -14,6 +14,7 @@ from index.sqlite_blocks import BlockVectors, block_vectors_of
 from service.engine import Engine
 from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
+from service.places import taken_place
 from service.threads import run_in
 
 Float32 = NDArray[np.float32]
@@ -61,6 +62,7 @@ async def encode_texts(
         InvalidInputError: a text is empty, over the limit of characters, or `strict` and too long
             to be read whole.
         OverloadedError: the queue is full.
+        DeadlinePassedError: it is too late.
         RequestTooLargeError: the texts have together more tokens than the queue holds.
         EncodingFailedError: the encoder failed.
         UnavailableError: the service is closing or broken.
@@ -69,7 +71,7 @@ async def encode_texts(
         return []
     _check_lengths(texts, engine.settings.max_text_characters)
     estimate = sum(_estimated_tokens(item.text, engine.checkpoint) for item in texts)
-    with engine.scheduler.reserve(estimate, background=background) as place:
+    with taken_place(engine.scheduler, estimate, background=background) as place:
         documents, tokenising = await _tokenise(engine, texts, strict)
         place.resize(sum(document.receipt.tokens_read for document in documents))
         encoded = await engine.scheduler.encode(documents, place)

@@ -15,6 +15,7 @@ from index.fusion import FusionRule, read_fusion
 from service.admission import Admission
 from service.calibration import Judge, open_judge
 from service.errors import SettingsError
+from service.golden_run import golden_run
 from service.jobs.jobs import Jobs, open_jobs
 from service.maintenance import Maintenance, record_index_metrics
 from service.metrics import Metrics, create_metrics
@@ -22,6 +23,7 @@ from service.recall_watch import RecallWatch
 from service.reranking import RerankPool, open_rerank_pool
 from service.scheduler import EncodeScheduler
 from service.settings import Settings
+from service.shared import Shared, open_shared
 
 READER_THREADS = 4
 
@@ -42,6 +44,7 @@ class Engine:
         reranking: the reranker with its threads, if there is one.
         admission: the bound on requests in the house.
         jobs: uploads, indexed in the background, and kept answers.
+        shared: block vectors and rate counters, in Redis where there is one.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index meets the changes
             in the order of the store.
@@ -61,6 +64,7 @@ class Engine:
     reranking: RerankPool | None
     admission: Admission
     jobs: Jobs
+    shared: Shared
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
@@ -89,9 +93,17 @@ def open_engine(settings: Settings) -> Engine:
             settings.data, fingerprint=encoder.fingerprint, dimension=encoder.dimension
         )
         opened.callback(data.close)
+        golden = golden_run(encoder)
+        shared = open_shared(settings, encoder, golden.space, metrics)
+        opened.callback(shared.close)
         scheduler = EncodeScheduler(
-            encoder, max_queue_tokens=settings.max_queue_tokens, metrics=metrics
+            encoder,
+            max_queue_tokens=settings.max_queue_tokens,
+            max_queue_seconds=settings.max_queue_seconds,
+            metrics=metrics,
+            memory=shared.memory,
         )
+        scheduler.expect(golden.tokens_per_second)
         opened.callback(scheduler.close)
         reranking = open_rerank_pool(settings, metrics)
         jobs = open_jobs(settings, metrics)
@@ -108,6 +120,7 @@ def open_engine(settings: Settings) -> Engine:
             reranking=reranking,
             admission=Admission(settings.max_active_requests),
             jobs=jobs,
+            shared=shared,
             readers=ThreadPoolExecutor(READER_THREADS, "reader"),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
@@ -133,6 +146,7 @@ def close_engine(engine: Engine) -> None:
     if engine.reranking is not None:
         engine.reranking.close()
     engine.jobs.close()
+    engine.shared.close()
     engine.readers.shutdown()
     engine.writer.shutdown()
     engine.recall_watch.close()
@@ -143,6 +157,11 @@ def close_engine(engine: Engine) -> None:
 def is_ready(engine: Engine) -> bool:
     """Say whether the engine can work: it is open and every encoder thread runs."""
     return engine.scheduler.alive
+
+
+def degraded_parts(engine: Engine) -> list[str]:
+    """Name the parts that do not work, and without which requests are answered all the same."""
+    return engine.shared.degraded or (["redis"] if engine.jobs.degraded else [])
 
 
 def record_index(engine: Engine) -> None:

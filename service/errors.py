@@ -14,6 +14,9 @@
   * KeyInUseError            a request with the same Idempotency-Key is being worked on
   * KeyReusedError           the Idempotency-Key was given with another request
   * OverloadedError          the queue is full; says when to come back
+  * RateLimitedError         a client asks for more than its share; says when to come back
+  * UploadTooSlowError       the body of a request does not come
+  * DeadlinePassedError      the time that the client gave is over
   * EncodingFailedError      the encoder failed while it worked on the request
   * UnavailableError         the service cannot work
     * NotReadyError          it is not open yet, or it is broken
@@ -24,7 +27,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-RejectionReason = Literal["queue_tokens", "active_requests", "jobs"]
+from service.rate_verdict import Verdict
+
+RejectionReason = Literal["queue_tokens", "queue_seconds", "deadline", "active_requests", "jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +41,14 @@ class FieldError:
         detail: what is wrong, without the value.
         limit: the limit that was passed, where there is one.
         tokens: tokens of the text, where the limit counts tokens.
+        parameter: the header, instead of a pointer, where one is refused.
     """
 
     pointer: str
     detail: str
     limit: int | None = None
     tokens: int | None = None
+    parameter: str | None = None
 
 
 class ServiceError(Exception):
@@ -152,6 +159,35 @@ class OverloadedError(ServiceError):
         super().__init__(f"more work is waiting than the service takes: retry in {retry_after} s")
         self.retry_after = retry_after
         self.reason = reason
+
+
+class RateLimitedError(ServiceError):
+    """A client asks for more tokens than it may.
+
+    Attributes:
+        verdict: how many it may ask for, and when again.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(
+            f"this client may ask for {verdict.limit} tokens a minute: "
+            f"retry in {verdict.retry_after} s"
+        )
+        self.verdict = verdict
+
+
+class UploadTooSlowError(ServiceError):
+    """The body of a request came too slowly, or not at all."""
+
+    def __init__(self) -> None:
+        super().__init__("the body of the request did not arrive in time")
+
+
+class DeadlinePassedError(ServiceError):
+    """The time that the client gave is over, and its request was given up."""
+
+    def __init__(self) -> None:
+        super().__init__("the time that X-Request-Timeout-Ms gave is over")
 
 
 class EncodingFailedError(ServiceError):

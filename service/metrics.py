@@ -36,11 +36,18 @@ class Metrics:
     stage_duration: Histogram
     queue_tokens: Gauge
     admission_rejected: Counter
+    rate_limited: Counter
+    deadline_dropped: Counter
     document_tokens: Histogram
     documents_truncated: Counter
     tokens_left_out: Counter
     encoded_tokens: Counter
     encoded_blocks: Counter
+    encoder_rate: Gauge
+    block_cache_hits: Counter
+    block_cache_misses: Counter
+    redis_up: Gauge
+    redis_errors: Counter
     cancelled: Counter
     reranked_pairs: Counter
     rerank_out_of_time: Counter
@@ -88,6 +95,12 @@ def create_metrics() -> Metrics:
         admission_rejected=counter(
             "admission_rejected_total", "Requests refused because of overload.", ["reason"]
         ),
+        rate_limited=counter(
+            "rate_limited_total", "Requests refused because of their client's rate."
+        ),
+        deadline_dropped=counter(
+            "deadline_dropped_total", "Requests given up because their deadline passed."
+        ),
         document_tokens=histogram(
             "document_tokens", "Tokens of a document.", buckets=TOKEN_BUCKETS
         ),
@@ -95,6 +108,15 @@ def create_metrics() -> Metrics:
         tokens_left_out=counter("tokens_left_out_total", "Tokens that were not read."),
         encoded_tokens=counter("encoded_tokens_total", "Tokens encoded."),
         encoded_blocks=counter("encoded_blocks_total", "Sentence blocks encoded."),
+        encoder_rate=gauge(
+            "encoder_tokens_per_second", "What the encoder can do, as measured while it works."
+        ),
+        block_cache_hits=counter("block_cache_hits_total", "Sentence blocks not encoded again."),
+        block_cache_misses=counter(
+            "block_cache_misses_total", "Sentence blocks that the cache did not have."
+        ),
+        redis_up=gauge("redis_up", "1 when Redis can be used, 0 when not; 1 without one."),
+        redis_errors=counter("redis_errors_total", "Calls of Redis that failed."),
         cancelled=counter("cancelled_total", "Requests whose client left before the answer."),
         reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker read."),
         rerank_out_of_time=counter(

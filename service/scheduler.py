@@ -1,12 +1,14 @@
 """The workers in front of the encoder: one bounded queue of work, counted in tokens.
 
-The unit of work is the sentence block. Worker threads take the next block of one request after
-the other, so that a book does not hold up a page; who finishes the last block of a document also
-encodes the document and answers its waiter.
+The unit of work is the sentence block. Worker threads take the blocks of the requests in fair
+turns (`service.fair_turns`), so that a book does not hold up a page; who finishes the last block of
+a document also encodes the document and answers its waiter. Blocks whose vectors are remembered
+are not encoded again, and nothing is computed for a request whose deadline has passed.
 """
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +19,18 @@ import numpy as np
 
 from encoder.blocks import SentenceBlocks
 from encoder.onnx_encoder import OnnxEncoder
-from service.block_queue import Block, BlockQueue, Encoded, Job, Reservation
-from service.errors import EncodingFailedError, NotReadyError, ServiceError, ShuttingDownError
+from service.block_memory import BlockMemory
+from service.block_queue import BlockQueue
+from service.errors import (
+    DeadlinePassedError,
+    EncodingFailedError,
+    NotReadyError,
+    ServiceError,
+    ShuttingDownError,
+)
 from service.metrics import Metrics
+from service.queued_work import DOCUMENT_ONLY, Block, Encoded, Job, Reservation
+from service.threads import give_way
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,20 +38,33 @@ _LOG = logging.getLogger(__name__)
 class EncodeScheduler:
     """Gives the sentence blocks of all requests to the encoder, in turns."""
 
-    def __init__(self, encoder: OnnxEncoder, *, max_queue_tokens: int, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        encoder: OnnxEncoder,
+        *,
+        max_queue_tokens: int,
+        metrics: Metrics,
+        max_queue_seconds: float = math.inf,
+        memory: BlockMemory | None = None,
+    ) -> None:
         """Start the worker threads.
 
         Args:
             encoder: called from `encoder.threads` threads; from one when it takes batches.
             max_queue_tokens: tokens that may be reserved at a time.
             metrics: where to count.
+            max_queue_seconds: work that may be ahead of a new request.
+            memory: of block vectors, if there is one.
         """
         self._encoder = encoder
         self._metrics = metrics
+        self._memory = memory
         self._queue = BlockQueue(
             max_queue_tokens,
             batch_tokens=encoder.batch_tokens,
             on_change=metrics.queue_tokens.set,
+            max_seconds=max_queue_seconds,
+            on_expired=_give_up,
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"encode-{number}", daemon=True)
@@ -59,17 +83,33 @@ class EncodeScheduler:
         """Whether every worker thread works."""
         return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
 
-    def reserve(self, tokens: int, *, background: bool = False) -> Reservation:
+    @property
+    def tokens_per_second(self) -> float:
+        """How fast it encodes, as measured; 0 when nothing was."""
+        return self._queue.rate
+
+    def expect(self, tokens_per_second: float) -> None:
+        """Say how fast one thread encodes, so that the first request is judged by it."""
+        self._note_rate(tokens_per_second)
+
+    def reserve(
+        self, tokens: int, *, background: bool = False, deadline: float = math.inf
+    ) -> Reservation:
         """Take a place for about `tokens` tokens, or refuse at once. To be used in `with`.
 
         A single request, however large it seems, is admitted to an empty queue. What is in the
         background is never refused, takes no room from requests and lets them go first.
 
+        Args:
+            tokens: of the request, estimated.
+            background: nobody waits for it.
+            deadline: by `time.monotonic`; nothing is computed from then on.
+
         Raises:
-            OverloadedError: there is no room.
+            OverloadedError: there is no room, or too much work is ahead.
             UnavailableError: the scheduler is closing or broken.
         """
-        return self._queue.reserve(tokens, background=background)
+        return self._queue.reserve(tokens, background=background, deadline=deadline)
 
     async def encode(
         self, documents: Sequence[SentenceBlocks], place: Reservation
@@ -81,24 +121,36 @@ class EncodeScheduler:
             place: their place; the call must end before it is given back.
 
         Raises:
+            DeadlinePassedError: it was too late to begin with it.
             EncodingFailedError: the encoder failed.
             UnavailableError: the scheduler is closing or broken.
         """
         if not all(document.blocks for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
+        jobs = await self._jobs(documents)
+        if self._memory is not None:
+            place.resize(sum(job.pending_tokens for job in jobs))
+        self._queue.submit(place, jobs)
+        encoded = await asyncio.gather(*(job.waiter for job in jobs))
+        if self._memory is not None:
+            for job in jobs:
+                self._memory.remember(job.blocks, job.vectors, job.pending)
+        return encoded
+
+    async def _jobs(self, documents: Sequence[SentenceBlocks]) -> list[Job]:
+        """Return what is to do, with the block vectors that are remembered."""
         loop = asyncio.get_running_loop()
         width = self._encoder.checkpoint.block_dimension
-        jobs = [
-            Job(
-                blocks=document.blocks,
-                vectors=np.empty((len(document.blocks), width), dtype=np.float32),
-                waiter=loop.create_future(),
-                submitted=time.perf_counter(),
-            )
-            for document in documents
+        blocks = [document.blocks for document in documents]
+        vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
+        known = [frozenset[int]()] * len(blocks)
+        if self._memory is not None:
+            known = await self._memory.recall(blocks, vectors)
+        submitted = time.perf_counter()
+        return [
+            Job(one, rows, loop.create_future(), submitted, there)
+            for one, rows, there in zip(blocks, vectors, known, strict=True)
         ]
-        self._queue.submit(place, jobs)
-        return await asyncio.gather(*(job.waiter for job in jobs))
 
     def close(self) -> None:
         """Stop the workers; who still waits gets ShuttingDownError."""
@@ -110,6 +162,7 @@ class EncodeScheduler:
         _answer_all(self._queue.close(error), error)
 
     def _work(self) -> None:
+        give_way()
         try:
             while blocks := self._queue.take():
                 self._compute(blocks)
@@ -118,6 +171,13 @@ class EncodeScheduler:
             self._stop(partial(NotReadyError, "an encoder thread died"))
 
     def _compute(self, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            if block.row == DOCUMENT_ONLY:
+                self._finish(block.reservation, block.job)
+        if blocks := [block for block in blocks if block.row != DOCUMENT_ONLY]:
+            self._encode(blocks)
+
+    def _encode(self, blocks: Sequence[Block]) -> None:
         started = time.perf_counter()
         try:
             vectors = self._encoder.encode_blocks([block.tokens for block in blocks])
@@ -125,11 +185,16 @@ class EncodeScheduler:
             self._fail({block.reservation for block in blocks}, error)
             return
         tokens = sum(len(block.tokens) for block in blocks)
-        self._queue.measure(tokens * len(self._threads) / (time.perf_counter() - started))
+        self._note_rate(tokens / (time.perf_counter() - started))
         self._metrics.encoded_blocks.inc(len(blocks))
         self._metrics.encoded_tokens.inc(tokens)
         for block in self._queue.keep(blocks, vectors):
             self._finish(block.reservation, block.job)
+
+    def _note_rate(self, tokens_per_second: float) -> None:
+        """Note how fast one thread is."""
+        self._queue.measure(tokens_per_second * len(self._threads))
+        self._metrics.encoder_rate.set(self._queue.rate)
 
     def _finish(self, reservation: Reservation, job: Job) -> None:
         try:
@@ -155,6 +220,10 @@ def _encoding_error(cause: Exception) -> EncodingFailedError:
     error = EncodingFailedError()
     error.__cause__ = cause
     return error
+
+
+def _give_up(jobs: Iterable[Job]) -> None:
+    _answer_all(jobs, DeadlinePassedError)
 
 
 def _answer_all(jobs: Iterable[Job], error: Callable[[], ServiceError]) -> None:

@@ -9,7 +9,9 @@ import uvicorn
 
 from service.api.app import create_app
 from service.engine import close_engine, open_engine
+from service.http_protocol import TimedH11Protocol
 from service.settings import Settings
+from service.threads import switch_often
 
 
 def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
@@ -28,6 +30,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
         ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     settings = Settings(**given)
+    switch_often()
     engine = open_engine(settings)
     # uvicorn finishes what is in flight and then raises the signal once more, which would end the
     # process before the engine is closed.
@@ -38,6 +41,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
                 create_app(settings, engine),
                 host=host,
                 port=port,
+                http=TimedH11Protocol,
                 log_level=settings.log_level,
                 timeout_graceful_shutdown=round(settings.drain_seconds),
             )

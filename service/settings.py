@@ -44,6 +44,13 @@ class Settings(BaseSettings):
         description="Tokens that may wait for the encoder, of all requests together; more are "
         "refused with 503. Must hold the longest document that the checkpoint reads.",
     )
+    max_queue_seconds: float = Field(
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Work, by the measured speed of the encoder, that may be ahead of a new "
+        "request; with more it is refused with 503. Less answers sooner, more refuses less.",
+    )
     max_active_requests: int = Field(
         default=256,
         ge=1,
@@ -70,10 +77,29 @@ class Settings(BaseSettings):
         description="Answers kept under their Idempotency-Key; of more in 24 hours, the oldest "
         "are forgotten.",
     )
+    upload_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request may take to arrive, and one second more for each 64 KiB "
+        "of its body that has; a slower one is refused with 408.",
+    )
+    rate_limit_tokens_per_minute: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens a minute that one client may ask for, by X-API-Key or its address; "
+        "more are refused with 429.",
+    )
+    block_cache_bytes: int = Field(
+        default=32 * 1024 * 1024,
+        ge=0,
+        description="Memory for the vectors of sentence blocks that were encoded before; not used "
+        "with Redis.",
+    )
     redis_url: str | None = Field(
         default=None,
-        description="Redis, as redis://, rediss:// or unix://; never needed, never the only "
-        "place of anything.",
+        description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too): block vectors, "
+        "rate counters and the order of uploads. It may fail at any moment.",
     )
     max_text_characters: int = Field(
         default=2_000_000, ge=1, description="Characters of the text of one document."

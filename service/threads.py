@@ -1,6 +1,9 @@
 """Work that blocks, off the event loop."""
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import ParamSpec, TypeVar
@@ -9,6 +12,9 @@ from service.errors import ShuttingDownError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_NICE = 10
+_SWITCH_SECONDS = 0.0005
 
 
 async def run_in(
@@ -27,3 +33,23 @@ async def run_in(
     except RuntimeError as error:
         raise ShuttingDownError from error
     return await asyncio.wrap_future(call)
+
+
+def give_way() -> None:
+    """Let the threads that answer requests go first on the processor: this one computes.
+
+    Without it a refusal waits for its turn among all that is encoded, which under load is longer
+    than a refusal may take (measured: benchmarks/bench_overload.py). Not for threads that hold the
+    interpreter for long: everybody would wait for them. On Linux a thread has a priority of its
+    own; elsewhere nothing is done.
+    """
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
+def switch_often() -> None:
+    """Let a thread that waits for the interpreter have it after half a millisecond, not after five.
+
+    The event loop waits for it many times in one request.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from service.api import bulk, compare, documents, index, jobs, match, ops, similar
 from service.api.docs import install_docs
+from service.api.door import DoorMiddleware
 from service.api.errors import install_error_handlers
 from service.api.middleware import BodyMiddleware, RequestMiddleware
 from service.api.openapi import install_openapi
@@ -53,6 +54,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     install_openapi(app)
     install_error_handlers(app)
     app.add_middleware(BodyMiddleware, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(DoorMiddleware, upload_seconds=settings.upload_seconds)
     app.add_middleware(RequestMiddleware)  # added last: around all others
     return app
 

@@ -1,6 +1,5 @@
 """What a route needs, as annotated aliases, so that its signature reads like a sentence."""
 
-from collections.abc import AsyncIterator
 from email.message import Message
 from typing import Annotated
 
@@ -39,15 +38,12 @@ async def get_engine(engine: OpenEngineDep) -> Engine:
 EngineDep = Annotated[Engine, Depends(get_engine)]
 
 
-async def admit(engine: EngineDep) -> AsyncIterator[None]:
-    """Count the request among the active ones for as long as it is worked on.
+async def admit(engine: EngineDep) -> None:
+    """Let in whom the door let in: `service.api.door` counted the request before it was read.
 
     Raises:
-        OverloadedError: as many as are allowed are active.
-        ShuttingDownError: the service is closing.
+        NotReadyError: the service cannot work.
     """
-    with engine.admission.admit():
-        yield
 
 
 async def require_json(request: Request) -> None:

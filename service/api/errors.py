@@ -27,14 +27,18 @@ from service.api.problems import (
     PROBLEM_OF,
     ProblemType,
 )
+from service.api.rate_headers import rate_limit_headers
 from service.errors import (
     BodyTooLargeError,
+    DeadlinePassedError,
     DocumentNotFoundError,
     FieldError,
     InvalidInputError,
     OverloadedError,
+    RateLimitedError,
     RequestTooLargeError,
     ServiceError,
+    UploadTooSlowError,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -73,8 +77,7 @@ async def _handle(request: Request, error: Exception) -> JSONResponse:
 def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     """Return the answer to a request that ended in `error`, and log what is the service's fault."""
     problem = _problem(error, scope)
-    if isinstance(error, OverloadedError):
-        scope["app"].state.engine.metrics.admission_rejected.labels(error.reason).inc()
+    _count(scope, error)
     request_id = scope["state"]["request_id"]
     if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log(request_id, error)
@@ -90,6 +93,19 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     if problem.errors:
         content["errors"] = list(problem.errors[:_MAX_ERRORS])
     return JSONResponse(content, problem.kind.status, dict(problem.headers), media_type=MEDIA_TYPE)
+
+
+def _count(scope: Scope, error: Exception) -> None:
+    if not isinstance(error, OverloadedError | RateLimitedError | DeadlinePassedError):
+        return
+    metrics = scope["app"].state.engine.metrics
+    match error:
+        case OverloadedError():
+            metrics.admission_rejected.labels(error.reason).inc()
+        case RateLimitedError():
+            metrics.rate_limited.inc()
+        case DeadlinePassedError():
+            metrics.deadline_dropped.inc()
 
 
 def _problem(error: Exception, scope: Scope) -> Problem:
@@ -123,6 +139,15 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
                 members={"retry_after": error.retry_after},
                 headers={"Retry-After": str(error.retry_after)},
             )
+        case RateLimitedError(verdict=verdict):
+            return Problem(
+                kind,
+                str(error),
+                members={"retry_after": verdict.retry_after, "limit": verdict.limit},
+                headers={"Retry-After": str(verdict.retry_after), **rate_limit_headers(verdict)},
+            )
+        case UploadTooSlowError():
+            return Problem(kind, str(error), headers={"Connection": "close"})
     return Problem(kind, str(error))
 
 
@@ -190,7 +215,8 @@ def _pointer(path: Sequence[str | int]) -> str:
 
 def _shown(item: FieldError) -> dict[str, Any]:
     shown = {
-        "pointer": item.pointer,
+        "pointer": None if item.parameter else item.pointer,
+        "parameter": item.parameter,
         "detail": item.detail,
         "limit": item.limit,
         "tokens": item.tokens,

@@ -6,8 +6,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.door import KEY_HEADER, MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.errors import MEDIA_TYPE
-from service.api.problems import ProblemType
+from service.api.problems import DOOR_PROBLEMS, ProblemType
 
 # The Swagger UI that is served reads no later version; the schemas keep to what 3.0 knows.
 OPENAPI_VERSION = "3.0.3"
@@ -44,6 +45,28 @@ _PROBLEM_SCHEMA = {
         },
     },
 }
+
+
+_DOOR_PARAMETERS = (
+    {
+        "name": TIMEOUT_HEADER,
+        "in": "header",
+        "required": False,
+        "description": "Milliseconds after which the answer is of no use: work on it is then "
+        "given up, and what waits is never begun (504).",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS},
+        "examples": {"two": {"summary": "Two seconds", "value": 2000}},
+    },
+    {
+        "name": KEY_HEADER,
+        "in": "header",
+        "required": False,
+        "description": "Whose rate this request counts for, where rates are limited (429); "
+        "without it, that of the address. It is not checked.",
+        "schema": {"type": "string"},
+        "examples": {"one": {"summary": "A key", "value": "team-7"}},
+    },
+)
 
 
 def problem_responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
@@ -89,10 +112,25 @@ def _described(app: FastAPI) -> Callable[[], dict[str, Any]]:
                 routes=app.routes,
             )
             document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
+            _describe_door(document)
             app.openapi_schema = document
         return app.openapi_schema
 
     return openapi
+
+
+def _describe_door(document: dict[str, Any]) -> None:
+    """Say of every operation behind the door what the door reads and what it may answer."""
+    for path, methods in document["paths"].items():
+        if is_open(path):
+            continue
+        for operation in methods.values():
+            operation["parameters"] = [*operation.get("parameters", []), *_DOOR_PARAMETERS]
+            for status, response in problem_responses(*DOOR_PROBLEMS).items():
+                known = operation["responses"].setdefault(str(status), response)
+                known["content"][MEDIA_TYPE]["examples"] |= response["content"][MEDIA_TYPE][
+                    "examples"
+                ]
 
 
 def _example(kind: ProblemType) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from service.api.problems import (
     OVERLOADED,
     PROBLEM_TYPES,
 )
-from service.engine import is_ready
+from service.engine import degraded_parts, is_ready
 
 router = APIRouter(tags=["operations"])
 
@@ -63,7 +63,9 @@ VERSION = {
     },
     "limits": {
         "max_queue_tokens": 262144,
+        "max_queue_seconds": 1.0,
         "max_active_requests": 256,
+        "rate_limit_tokens_per_minute": 600000,
         "max_body_bytes": 16777216,
         "max_upload_bytes": 4294967296,
         "max_unfinished_jobs": 32,
@@ -110,13 +112,16 @@ async def get_livez() -> LiveResponse:
     },
 )
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
-    """Answer 200 when all is open and every encoder thread works, whatever the load is."""
-    index = engine.data.index
+    """Answer 200 when all is open and every encoder thread works, whatever the load is.
+
+    The status is `degraded` while a part does not work that requests do without.
+    """
+    index, degraded = engine.data.index, degraded_parts(engine)
     return ReadyResponse(
-        status="ready",
+        status="degraded" if degraded else "ready",
         documents=len(index),
         generation=index.generation,
-        degraded=["redis"] if engine.jobs.degraded else [],
+        degraded=degraded,
     )
 
 

@@ -15,7 +15,7 @@ from service.engine import Engine, installed_version
 class LiveResponse(BaseModel):
     """The process answers."""
 
-    status: Literal["alive", "ready"]
+    status: Literal["alive", "ready", "degraded"]
 
 
 class ReadyResponse(LiveResponse):
@@ -24,7 +24,7 @@ class ReadyResponse(LiveResponse):
     documents: int = Field(description="Documents in the index.")
     generation: int = Field(description="Generation of the index.")
     degraded: list[str] = Field(
-        description="What does not answer and is done without: `redis`. Empty is good."
+        description="Parts that do not work now and that requests do without: `redis`."
     )
 
 
@@ -50,7 +50,9 @@ class LimitsBody(BaseModel):
     """The limits of a request, all of them settings."""
 
     max_queue_tokens: int
+    max_queue_seconds: float
     max_active_requests: int
+    rate_limit_tokens_per_minute: int | None = nullable("Of one client; null where nobody counts.")
     max_body_bytes: int
     max_upload_bytes: int
     max_unfinished_jobs: int

@@ -62,6 +62,10 @@ KEY_REUSED = ProblemType(
     "An answer is kept under this key, and the body is not the one that it belongs to. Nothing "
     "was done.",
 )  # fmt: skip
+UPLOAD_TOO_SLOW = ProblemType(
+    "upload-too-slow", 408, "The body did not arrive in time",
+    "A body may take the seconds of the setting `upload_seconds`, and one more for each 64 KiB.",
+)  # fmt: skip
 BODY_TOO_LARGE = ProblemType(
     "body-too-large", 413, "The body is too large",
     "The body has more bytes than the setting `max_body_bytes`, or `max_upload_bytes` where it is "
@@ -81,6 +85,12 @@ INVALID_INPUT = ProblemType(
     "invalid-input", 422, "A field is refused",
     "`errors` names each field that is refused by JSON pointer, with the limit where there is one.",
 )  # fmt: skip
+RATE_LIMITED = ProblemType(
+    "rate-limited", 429, "The client asks for too much",
+    "The client, by its X-API-Key or its address, has asked for more tokens than the setting "
+    "`rate_limit_tokens_per_minute`. The RateLimit header says what is left, Retry-After when to "
+    "come back.",
+)  # fmt: skip
 INTERNAL_ERROR = ProblemType(
     "internal-error", 500, "The service failed",
     "An error that is not the client's. `request_id` finds it in the log of the service.",
@@ -94,6 +104,11 @@ OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",
     "More work is waiting than the service takes. Nothing was done; retry after the seconds that "
     "the Retry-After header gives.",
+)  # fmt: skip
+DEADLINE_PASSED = ProblemType(
+    "deadline-passed", 504, "The time of the request is over",
+    "The milliseconds of the X-Request-Timeout-Ms header passed before the answer was there. What "
+    "was not begun was not done; documents that were being stored may be stored.",
 )  # fmt: skip
 NOT_READY = ProblemType(
     "not-ready", 503, "The service is not ready",
@@ -112,8 +127,14 @@ PROBLEM_TYPES = {
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+        UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED,
     )
 }  # fmt: skip
+
+# What the door may answer to every request that it does not leave open.
+DOOR_PROBLEMS = (
+    UPLOAD_TOO_SLOW, INVALID_INPUT, RATE_LIMITED, OVERLOADED, SHUTTING_DOWN, DEADLINE_PASSED,
+)  # fmt: skip
 
 # Every exception class of the three packages, itself and not by inheritance: a new one without a
 # line here fails a test.
@@ -149,6 +170,9 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.KeyInUseError: KEY_IN_USE,
     service_errors.KeyReusedError: KEY_REUSED,
     service_errors.OverloadedError: OVERLOADED,
+    service_errors.RateLimitedError: RATE_LIMITED,
+    service_errors.UploadTooSlowError: UPLOAD_TOO_SLOW,
+    service_errors.DeadlinePassedError: DEADLINE_PASSED,
     service_errors.EncodingFailedError: ENCODING_FAILED,
     service_errors.UnavailableError: NOT_READY,
     service_errors.NotReadyError: NOT_READY,

@@ -163,7 +163,7 @@ def test_redis_may_be_flushed_paused_and_killed_at_any_moment(
         assert degraded(server) == []
         for harm, undo in (
             (redis_server.client.flushall, None),
-            (redis_server.pause, redis_server.go_on),
+            (redis_server.pause, redis_server.resume),
             (redis_server.kill, redis_server.start),
         ):
             first, second = (send(server, corpus(size))[1]["id"] for size in (200, 5))

@@ -13,7 +13,6 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from service.block_queue import Encoded
 from service.errors import (
     EncodingFailedError,
     NotReadyError,
@@ -21,6 +20,7 @@ from service.errors import (
     ShuttingDownError,
 )
 from service.metrics import create_metrics
+from service.queued_work import Encoded
 from service.scheduler import EncodeScheduler
 
 T = TypeVar("T")
@@ -204,7 +204,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
         await reading
 
     within_time(run())
-    assert [call[0][0] for call in encoder.calls[:5]] == [1, 1, 2, 1, 2]
+    assert [call[0][0] for call in encoder.calls[:5]] == [1, 2, 2, 1, 1]
 
 
 def test_a_client_that_left_costs_no_more_and_frees_its_tokens_at_once(

@@ -110,7 +110,7 @@ def harmed(server: Any, harm: str) -> Callable[[], object]:
         return server.start
     if harm == "pause":
         server.pause()
-        return server.go_on
+        return server.resume
     server.client.config_set("maxmemory", 1)
     return lambda: server.client.config_set("maxmemory", 0)
 

@@ -1,0 +1,127 @@
+"""One contract for every cache of block vectors."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from service.block_cache import KEY_BYTES, BlockCache, LruBlockCache
+from service.metrics import create_metrics
+from service.redis_cache import RedisBlockCache
+from service.redis_link import RedisLink
+
+WIDTH = 8
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(KEY_BYTES, "big")
+
+
+def vector(number: int) -> Any:
+    return np.random.default_rng(number).standard_normal(WIDTH).astype(np.float32)
+
+
+@pytest.fixture(params=["lru", "redis"])
+def cache(request: pytest.FixtureRequest) -> Iterator[BlockCache]:
+    if request.param == "lru":
+        yield LruBlockCache(1_000_000, WIDTH)
+        return
+    link = RedisLink(request.getfixturevalue("redis_server").url, create_metrics())
+    yield RedisBlockCache(link, WIDTH)
+    link.close()
+
+
+def test_what_was_never_put_is_not_there(cache: BlockCache) -> None:
+    assert cache.get([]) == {}
+    assert cache.get([key(1), key(2)]) == {}
+
+
+def test_what_was_put_is_there_and_nothing_else(cache: BlockCache) -> None:
+    cache.put({key(number): vector(number) for number in range(600)})
+    found = cache.get([key(number) for number in range(0, 1200, 3)])
+    assert set(found) == {key(number) for number in range(0, 600, 3)}
+    for number in range(0, 600, 3):
+        assert found[key(number)].tobytes() == vector(number).tobytes()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arrays.arrays(np.float32, WIDTH, elements=st.floats(width=32)))
+def test_every_bit_comes_back(cache: BlockCache, given_vector: Any) -> None:
+    cache.put({key(7): given_vector})
+    (found,) = cache.get([key(7)]).values()
+    assert found.dtype == np.float32
+    assert found.tobytes() == given_vector.tobytes()
+
+
+def test_a_later_vector_replaces_the_earlier(cache: BlockCache) -> None:
+    cache.put({key(1): vector(1)})
+    cache.put({key(1): vector(2)})
+    assert cache.get([key(1)])[key(1)].tobytes() == vector(2).tobytes()
+
+
+def test_what_comes_back_is_the_callers_own(cache: BlockCache) -> None:
+    mine = vector(1)
+    cache.put({key(1): mine})
+    mine[:] = 0
+    cache.get([key(1)])[key(1)][:] = 0
+    assert cache.get([key(1)])[key(1)].tobytes() == vector(1).tobytes()
+
+
+def test_threads_do_not_mix_up_vectors(cache: BlockCache) -> None:
+    wrong: list[int] = []
+
+    def work(begin: int) -> None:
+        for number in range(begin, begin + 40):
+            cache.put({key(number): vector(number)})
+            for found_key, found in cache.get([key(number), key(number - 1)]).items():
+                if found.tobytes() != vector(int.from_bytes(found_key, "big")).tobytes():
+                    wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(begin,)) for begin in (100, 120, 500)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_the_least_recently_used_goes_first_and_the_limit_holds() -> None:
+    cache = LruBlockCache(10 * (4 * WIDTH + KEY_BYTES + 250), WIDTH)
+    assert cache.capacity == 10
+    for number in range(10):
+        cache.put({key(number): vector(number)})
+    cache.get([key(0)])
+    cache.put({key(number): vector(number) for number in range(10, 13)})
+    assert len(cache) == 10
+    assert set(cache.get([key(number) for number in range(13)])) == {
+        key(number) for number in (0, *range(4, 13))
+    }
+    for number in range(13):
+        for found in cache.get([key(number)]).values():
+            assert found.tobytes() == vector(number).tobytes()
+
+
+def test_a_cache_without_room_keeps_nothing() -> None:
+    cache = LruBlockCache(0, WIDTH)
+    cache.put({key(1): vector(1)})
+    assert cache.get([key(1)]) == {}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda value: value[:-1], lambda value: b"", lambda value: b"\x00" + value[1:]],
+    ids=["cut", "empty", "flipped"],
+)
+def test_a_damaged_value_is_not_there(redis_server: Any, damage: Callable[[bytes], bytes]) -> None:
+    link = RedisLink(redis_server.url, create_metrics())
+    cache = RedisBlockCache(link, WIDTH)
+    cache.put({key(1): vector(1), key(2): vector(2)})
+    name = b"longmatch:block:" + key(1)
+    redis_server.client.set(name, damage(redis_server.client.get(name)))
+    assert set(cache.get([key(1), key(2)])) == {key(2)}
+    link.close()

@@ -1,0 +1,94 @@
+"""Redis dead, paused, flushed or full at any moment: matches are answered, and it is said (R12)."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service.engine import Engine
+
+TEXT = "Insects live in colonies and carry food home. " * 20
+FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
+    "dead": (lambda server: server.kill(), lambda server: server.start()),
+    "paused": (lambda server: server.pause(), lambda server: server.resume()),
+    "full": (lambda server: server.fill(), lambda server: server.make_room()),
+}
+
+
+@pytest.fixture
+def served(make_client: Any, redis_server: Any, texts: dict[str, str]) -> Any:
+    client = make_client(redis_url=redis_server.url, rate_limit_tokens_per_minute=10_000_000)
+    documents = [{"id": name, "text": text} for name, text in texts.items()]
+    assert client.post("/index", json={"documents": documents}).status_code == 200
+    return client
+
+
+def ready_says(client: Any, status: str, degraded: list[str]) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        response = client.get("/readyz")
+        assert response.status_code == 200
+        answer = response.json()
+        if (answer["status"], answer["degraded"]) == (status, degraded):
+            return
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_matches_go_on_and_are_the_same_and_it_recovers(
+    served: Any, redis_server: Any, failure: str
+) -> None:
+    fail, repair = FAILURES[failure]
+    engine: Engine = served.app.state.engine
+    before = served.post("/match", json={"text": TEXT}).json()["matches"]
+    ready_says(served, "ready", [])
+    fail(redis_server)
+    for number in range(3):
+        started = time.monotonic()
+        response = served.post("/match", json={"text": TEXT})
+        assert time.monotonic() - started < 2
+        assert response.status_code == 200
+        assert response.json()["matches"] == before
+        body = {"documents": [{"id": f"new {number}", "text": f"Document {number} is new."}]}
+        assert served.post("/index", json=body).status_code == 200
+        assert served.delete(f"/documents/new {number}").status_code == 204
+    ready_says(served, "degraded", ["redis"])
+    assert engine.metrics.registry.get_sample_value("longmatch_redis_up") == 0
+    repair(redis_server)
+    ready_says(served, "ready", [])
+    assert served.post("/match", json={"text": TEXT}).json()["matches"] == before
+
+
+def test_a_flush_loses_nothing_but_time(served: Any, redis_server: Any) -> None:
+    before = served.post("/match", json={"text": TEXT}).json()["matches"]
+    redis_server.flush()
+    assert served.post("/match", json={"text": TEXT}).json()["matches"] == before
+    ready_says(served, "ready", [])
+
+
+def test_failures_at_any_moment_of_a_stream_of_matches(served: Any, redis_server: Any) -> None:
+    before = served.post("/match", json={"text": TEXT}).json()["matches"]
+    stop = threading.Event()
+
+    def disturb() -> None:
+        steps = [redis_server.pause, redis_server.resume, redis_server.flush, redis_server.fill]
+        steps += [redis_server.make_room, redis_server.kill, redis_server.start]
+        while not stop.is_set():
+            for step in steps:
+                step()
+                stop.wait(0.1)
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        for _ in range(40):
+            response = served.post("/match", json={"text": TEXT})
+            assert response.status_code == 200
+            assert response.json()["matches"] == before
+    finally:
+        stop.set()
+        thread.join()
+    ready_says(served, "ready", [])
