@@ -24,10 +24,11 @@ _CHARACTERS_PER_TOKEN = 4  # of English; only the estimate at the door needs it
 
 @dataclass(frozen=True, slots=True)
 class PointedText:
-    """A text of a request, with the JSON pointer to it."""
+    """A text of a request, with the JSON pointer to it, and its title where it was given one."""
 
     pointer: str
     text: str
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,9 @@ async def _read_queries(engine: Engine, queries: Sequence[Query], *, strict: boo
 
 
 def _sought_text(query: PointedText, read: EncodedText) -> Sought:
-    return Sought(query.text, read.vector, read.receipt, read.seconds, blocks=read.blocks)
+    return Sought(
+        query.text, read.vector, read.receipt, read.seconds, blocks=read.blocks, title=query.title
+    )
 
 
 def _find_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list[Sought]:

@@ -28,9 +28,10 @@ MAX_TIMEOUT_MS = 24 * 3600 * 1000
 NDJSON = "application/x-ndjson"
 
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-# First segments of the paths that are open whatever the load is: probes, scrapes, documentation.
+# First segments of the paths that are open whatever the load is: probes, scrapes, how far uploads
+# are, documentation.
 OPEN_PATHS = frozenset(
-    {"", "livez", "readyz", "metrics", "version", "problems", "docs", "openapi.json"}
+    {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
 )
 
 

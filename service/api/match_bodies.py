@@ -14,6 +14,7 @@ from service.api.fields import (
     Cosine,
     DocumentId,
     Share,
+    Title,
     nullable,
     optional,
     or_a_number,
@@ -25,6 +26,7 @@ from service.api.schemas import (
     exactly_one,
     milliseconds,
     receipt_body,
+    title_of_text,
     to_query,
 )
 from service.calibration import Bounds
@@ -40,6 +42,10 @@ class QueryBody(Body):
     """One of several queries."""
 
     text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional(
+        "Title of the text, if it has one: a document of this title, or one that names it, is "
+        "nearer in lexical and hybrid mode.",
+    )
     id: DocumentId | None = optional(
         "Id of a stored document, which is left out of its own matches.",
     )
@@ -47,6 +53,7 @@ class QueryBody(Body):
     @model_validator(mode="after")
     def _one_of(self) -> Self:
         exactly_one(text=self.text, id=self.id)
+        title_of_text(self.text, self.title)
         return self
 
 
@@ -106,6 +113,10 @@ class MatchRequest(Body):
     """What to match: exactly one of `text`, `id` and `queries`."""
 
     text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional(
+        "Title of the text, if it has one: a document of this title, or one that names it, is "
+        "nearer in lexical and hybrid mode.",
+    )
     id: DocumentId | None = optional(
         "Id of a stored document, which is left out of its own matches.",
     )
@@ -156,6 +167,7 @@ class MatchRequest(Body):
     @model_validator(mode="after")
     def _one_of(self) -> Self:
         exactly_one(text=self.text, id=self.id, queries=self.queries)
+        title_of_text(self.text, self.title)
         return self
 
     def to_wanted(self, default_top_k: int) -> Wanted:
@@ -177,9 +189,9 @@ class MatchRequest(Body):
     def to_queries(self) -> list[Query]:
         """Return the queries, each with the pointer to its place in the request."""
         if self.queries is None:
-            return [to_query("#", self.text, self.id)]
+            return [to_query("#", self.text, self.id, self.title)]
         return [
-            to_query(f"#/queries/{number}", query.text, query.id)
+            to_query(f"#/queries/{number}", query.text, query.id, query.title)
             for number, query in enumerate(self.queries)
         ]
 

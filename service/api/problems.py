@@ -155,6 +155,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.FingerprintMismatchError: INTERNAL_ERROR,
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
     index_errors.SnapshotError: INTERNAL_ERROR,
+    index_errors.BackupError: INTERNAL_ERROR,
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,
     service_errors.ServiceError: INTERNAL_ERROR,
     service_errors.SettingsError: INTERNAL_ERROR,

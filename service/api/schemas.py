@@ -140,10 +140,12 @@ def document_response(stored: StoredDocument, *, with_text: bool) -> DocumentRes
     )
 
 
-def to_query(place: str, text: str | None, document_id: str | None) -> Query:
+def to_query(
+    place: str, text: str | None, document_id: str | None, title: str | None = None
+) -> Query:
     """Return a text or an id with the pointer to it, given the pointer to where both stand."""
     if text is not None:
-        return PointedText(f"{place}/text", text)
+        return PointedText(f"{place}/text", text, title or "")
     return StoredQuery(f"{place}/id", str(document_id))
 
 
@@ -151,6 +153,12 @@ def exactly_one(**given: object) -> None:
     """Refuse a body that has not exactly one of some fields."""
     if sum(value is not None for value in given.values()) != 1:
         raise ValueError(f"give exactly one of {', '.join(given)}")
+
+
+def title_of_text(text: str | None, title: str | None) -> None:
+    """Refuse a title without the text that it is of; a stored document has its own."""
+    if title is not None and text is None:
+        raise ValueError("give title only beside text")
 
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:

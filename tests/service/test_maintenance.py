@@ -136,6 +136,7 @@ def test_disk_space_of_deleted_documents_is_given_back(
 
 def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Metrics) -> None:
     put(data, 0, ONE_LIST_BELOW)
+    before = set(threading.enumerate())
     maintenance = make(maintenance_seconds=0.01)
     maintenance.start()
     deadline = time.monotonic() + 30
@@ -143,7 +144,7 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
         assert time.monotonic() < deadline
         time.sleep(0.01)
     maintenance.close()
-    assert "maintenance" not in [thread.name for thread in threading.enumerate()]
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_training_is_given_up_when_the_service_stops(
@@ -174,9 +175,12 @@ def test_a_failure_is_logged_and_the_other_work_is_done(
 
 
 def test_an_engine_has_the_threads_and_ends_them(make_settings: Callable[..., Settings]) -> None:
+    before = set(threading.enumerate())
     engine = open_engine(make_settings(maintenance_seconds=3_600.0))
-    assert {"maintenance", "recall"} <= {thread.name for thread in threading.enumerate()}
+    begun = set(threading.enumerate()) - before
+    assert {"maintenance", "recall"} <= {thread.name for thread in begun}
     started = time.monotonic()
     close_engine(engine)
     assert time.monotonic() - started < 30
-    assert not {"maintenance", "recall"} & {thread.name for thread in threading.enumerate()}
+    left = set(threading.enumerate()) - before
+    assert not {"maintenance", "recall"} & {thread.name for thread in left}

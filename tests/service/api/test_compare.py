@@ -26,8 +26,9 @@ def refused(client: Any, body: Any, status: int = 422) -> list[str]:
 
 
 @pytest.fixture
-def stored(client: Any) -> Any:
-    """Return a client of an application that holds parts of LONG."""
+def stored(make_client: Any) -> Any:
+    """Return a client of an application that holds parts of LONG, and remembers no blocks."""
+    client = make_client(block_cache_bytes=0)
     documents = [
         {"id": f"d{n}", "title": f"Part {n}", "text": f"{LONG[150 * n : 150 * n + 900]} End {n}."}
         for n in range(10)

@@ -25,8 +25,28 @@ def pointers(content: dict[str, Any]) -> list[str]:
     return [error["pointer"] for error in content["errors"]]
 
 
+def test_the_title_of_a_text_counts(library: Any, texts: dict[str, str]) -> None:
+    asked = {"text": texts["ants"], "mode": "lexical"}
+    plain = library.post("/match", json=asked).json()["matches"]
+    named = library.post("/match", json=asked | {"title": "Bees"}).json()["matches"]
+    assert {match["id"]: match["score"] for match in plain}["bees"] < (
+        {match["id"]: match["score"] for match in named}["bees"]
+    )
+    several = {"queries": [asked_text(texts["ants"], "Bees")], "mode": "lexical"}
+    assert library.post("/match", json=several).json()["results"][0]["matches"] == named
+    content = problem(
+        library.post("/match", json={"id": "ants", "title": "Ants"}), 422, "invalid-input"
+    )
+    assert "title only beside text" in content["errors"][0]["detail"]
+
+
+def asked_text(text: str, title: str) -> dict[str, str]:
+    return {"text": text, "title": title}
+
+
 def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
-    response = library.post("/match", json={"text": texts["bees"], "top_k": 2})
+    asked = {"text": texts["bees"], "title": "Bees", "top_k": 2}
+    response = library.post("/match", json=asked)
     assert response.status_code == 200
     answer = response.json()
     assert [match["id"] for match in answer["matches"]] == ["bees", "ants"]

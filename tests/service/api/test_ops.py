@@ -95,7 +95,7 @@ def test_the_application_opens_and_closes_its_own_engine(make_settings: Any, cli
 def test_requests_are_counted_by_template_and_never_by_path(filled: Any) -> None:
     for name in ("bees", "ants", "nobody"):
         filled.get(f"/documents/{name}")
-    for path in ("/wp-admin", "/.env", "/documents"):
+    for path in ("/wp-admin", "/.env", "/document"):
         filled.get(path)
     filled.request("BREW", "/coffee")
     text = filled.get("/metrics").text
