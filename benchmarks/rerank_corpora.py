@@ -28,7 +28,7 @@ class JudgedCorpus:
     Attributes:
         folder: with corpus.jsonl.gz, qrels.tsv, splits.tsv and pairs.<part>.jsonl.gz.
         embedded: its document vectors.
-        texts: by row.
+        texts: by row, as a reranker reads them: with their titles.
         qrels: judgements.
         systems: by mode.
     """
@@ -62,11 +62,12 @@ def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> J
     """Read a corpus and its vectors, as `longmatch embed` wrote them."""
     embedded = read_embedded_corpus(vectors)
     texts = read_texts(folder / "corpus.jsonl.gz", embedded.ids)
+    readings = read_texts(folder / "corpus.jsonl.gz", embedded.ids, titled=True)
     semantic = vector_system("semantic", checkpoint.name, embedded.vectors)
     lexical = remembered(lexical_system(texts))
     hybrid = hybrid_system(semantic, lexical, read_fusion(checkpoint))
     systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
-    return JudgedCorpus(folder, embedded, texts, read_qrels(folder / "qrels.tsv"), systems)
+    return JudgedCorpus(folder, embedded, readings, read_qrels(folder / "qrels.tsv"), systems)
 
 
 def remembered(system: System) -> System:

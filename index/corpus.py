@@ -87,13 +87,17 @@ def read_document(path: Path) -> Document:
         raise CorpusError(f"{path}: {error}") from error
 
 
-def read_texts(corpus: Path, ids: Sequence[str]) -> list[str]:
-    """Read the texts of these documents, in the order of the ids.
+def read_texts(corpus: Path, ids: Sequence[str], *, titled: bool = False) -> list[str]:
+    """Read the texts of these documents, in the order of the ids; on wish below their titles.
 
     Raises:
         CorpusError: the corpus cannot be read, or has no document of such an id.
     """
-    found = {item.id: item.text for item in read_corpus(corpus) if isinstance(item, Document)}
+    found = {
+        item.id: item.titled_text if titled else item.text
+        for item in read_corpus(corpus)
+        if isinstance(item, Document)
+    }
     missing = [document_id for document_id in ids if document_id not in found]
     if missing:
         raise CorpusError(f"{corpus}: has no document {missing[0]!r}, which the vectors have")

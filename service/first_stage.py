@@ -79,7 +79,10 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A query as a vector Float32[dimension]; `itself` is its own vector id, if it is stored."""
+    """A query as a vector Float32[dimension]; `itself` is its own vector id, if it is stored.
+
+    A reranker reads `title` above the text.
+    """
 
     text: str
     vector: Float32
@@ -87,6 +90,7 @@ class Sought:
     seconds: Mapping[Stage, float]
     itself: int = NO_VECTOR
     blocks: BlockVectors | None = None
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

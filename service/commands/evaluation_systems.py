@@ -114,7 +114,7 @@ def reranked_own(
     Raises:
         CorpusError: a text is missing.
     """
-    judge = PairJudge(reranker, _all_texts(known, files), threads=usable_cores())
+    judge = PairJudge(reranker, _all_texts(known, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
     mixture = reranker.rule.mixture(mode)
     return reranked_system(system, judge, mixture, candidates, RERANKED)
@@ -140,10 +140,10 @@ def anchor_systems(
         yield from block_anchors(names, blocks)
 
 
-def _all_texts(known: Known, files: Sequence[Path]) -> list[str]:
-    texts = read_texts(files[0], known.corpus.ids)
+def _all_texts(known: Known, files: Sequence[Path], *, titled: bool = False) -> list[str]:
+    texts = read_texts(files[0], known.corpus.ids, titled=titled)
     for queries in files[1:]:
-        texts += read_texts(queries, known.queries.ids)
+        texts += read_texts(queries, known.queries.ids, titled=titled)
     return texts
 
 
