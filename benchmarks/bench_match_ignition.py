@@ -127,7 +127,7 @@ def _sample(folder: Path, number: int) -> list[tuple[str, str, int]]:
     pairs = read_pairs(folder / "pairs.test.jsonl.gz")
     chosen = np.random.default_rng(0).permutation(len(pairs))[:number].tolist()
     documents = read_corpus(folder / "corpus.jsonl.gz")
-    texts = {one.id: one.text for one in documents if isinstance(one, Document)}
+    texts = {one.id: one.titled_text for one in documents if isinstance(one, Document)}
     return [(texts[p.source], texts[p.target], int(p.label)) for p in (pairs[n] for n in chosen)]
 
 

@@ -28,7 +28,7 @@ class JudgedCorpus:
     Attributes:
         folder: with corpus.jsonl.gz, qrels.tsv, splits.tsv and pairs.<part>.jsonl.gz.
         embedded: its document vectors.
-        texts: by row.
+        texts: by row, as a reranker reads them: with their titles.
         qrels: judgements.
         systems: by mode.
     """
@@ -63,11 +63,12 @@ def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> J
     embedded = read_embedded_corpus(vectors)
     documents = read_documents(folder / "corpus.jsonl.gz", embedded.ids)
     texts = [document.text for document in documents]
+    readings = [document.titled_text for document in documents]
     semantic = vector_system("semantic", checkpoint.name, embedded.vectors)
     lexical = remembered(lexical_system(texts, [one.title for one in documents]))
     hybrid = hybrid_system(semantic, lexical, read_fusion(checkpoint))
     systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
-    return JudgedCorpus(folder, embedded, texts, read_qrels(folder / "qrels.tsv"), systems)
+    return JudgedCorpus(folder, embedded, readings, read_qrels(folder / "qrels.tsv"), systems)
 
 
 def remembered(system: System) -> System:

@@ -16,7 +16,7 @@ from encoder.sentences import replace_lone_surrogates
 Int64 = NDArray[np.int64]
 
 FIRST, SEPARATOR, WORD, PADDING = 2, 1, 0, -1  # what stands at a place of a pair
-_SPECIAL_TOKENS = 3
+SPECIAL_TOKENS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PairReader:
             )
         else:
             a, b = (self._tokens(text, list(range(len(text.spans)))) for text in (first, second))
-        room = self._shape.length - _SPECIAL_TOKENS
+        room = self._shape.length - SPECIAL_TOKENS
         sizes = [sum(len(tokens) for _, tokens in side) for side in (a, b)]
         half = room // 2
         room_of_a = min(sizes[0], max(half, room - sizes[1]))

@@ -39,14 +39,20 @@ class PairTable:
         return len(self.ends)
 
     def pair(
-        self, row: int, start_token: int, end_token: int, *, swapped: bool = False
+        self,
+        row: int,
+        start_token: int,
+        end_token: int,
+        *,
+        swapped: bool = False,
+        most: int | None = None,
     ) -> PairTokens:
-        """Return one pair; swapped, its second text comes first."""
+        """Return one pair; swapped, its second text comes first; no more than `most` of each."""
         begin = int(self.ends[row - 1]) if row else 0
         cut = begin + int(self.firsts[row])
         sides = self.tokens[begin:cut].tolist(), self.tokens[cut : int(self.ends[row])].tolist()
         first, second = sides[::-1] if swapped else sides
-        return join_pair(first, second, start_token, end_token)
+        return join_pair(first[:most], second[:most], start_token, end_token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,13 +87,14 @@ def read_document(path: Path) -> Document:
         raise CorpusError(f"{path}: {error}") from error
 
 
-def read_texts(corpus: Path, ids: Sequence[str]) -> list[str]:
-    """Read the texts of these documents, in the order of the ids.
+def read_texts(corpus: Path, ids: Sequence[str], *, titled: bool = False) -> list[str]:
+    """Read the texts of these documents, in the order of the ids; on wish below their titles.
 
     Raises:
         CorpusError: the corpus cannot be read, or has no document of such an id.
     """
-    return [document.text for document in read_documents(corpus, ids)]
+    documents = read_documents(corpus, ids)
+    return [document.titled_text if titled else document.text for document in documents]
 
 
 def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:

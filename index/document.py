@@ -47,9 +47,20 @@ class Document:
         object.__setattr__(self, "metadata", json.loads(metadata))
 
     @property
+    def titled_text(self) -> str:
+        """The text with the title as its first paragraph, unless it begins with it anyhow."""
+        return text_below(self.title, self.text)
+
+    @property
     def content_hash(self) -> bytes:
         """SHA-256 of the text, the part of a document that decides its vector."""
         return hashlib.sha256(self.text.encode()).digest()
+
+
+def text_below(title: str, text: str) -> str:
+    """Return a text with its title as the first paragraph, unless it begins with it anyhow."""
+    title = title.strip()
+    return text if not title or text.lstrip().startswith(title) else f"{title}\n\n{text}"
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> str:

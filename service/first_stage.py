@@ -84,7 +84,10 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A query as a vector Float32[dimension]; `itself` is its own vector id, if it is stored."""
+    """A query as a vector Float32[dimension]; `itself` is its own vector id, if it is stored.
+
+    A reranker reads `title` above the text.
+    """
 
     text: str
     vector: Float32

@@ -112,12 +112,8 @@ def _find_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list[So
         if document is None or document.vector_id not in vectors:
             raise DocumentNotFoundError(query.document_id, query.pointer)
         vector = vectors[document.vector_id]
-        stored = document.document
-        sought.append(
-            Sought(
-                stored.text, vector, document.receipt, {}, document.vector_id, title=stored.title
-            )
-        )
+        text, title = document.document.text, document.document.title
+        sought.append(Sought(text, vector, document.receipt, {}, document.vector_id, title=title))
     return sought
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from encoder.calibration import FittedMap, match_probabilities
 from index.data_directory import DataDirectory
+from index.document import text_below
 from index.modes import Mode
 from service.calibration import NO_BOUNDS, Worth, score_kind, within
 from service.engine import Engine
@@ -66,7 +67,8 @@ async def _rerank(
     texts = await run_in(engine.readers, _texts, engine.data, first)
     first = tuple(one for one in first if one.id in texts)  # others were deleted since
     seconds = rerank.seconds or engine.settings.rerank_seconds
-    judged = await pool.judge(query.text, [texts[one.id] for one in first], seconds)
+    reading = text_below(query.title, query.text)
+    judged = await pool.judge(reading, [texts[one.id] for one in first], seconds)
     scores = _Scores(engine, pool, found.scored_as)
     ordered = found.matches
     if complete := len(judged.logits) == len(first):
@@ -145,9 +147,9 @@ def refused_reranking(engine: Engine, search: Search, rerank: Rerank) -> list[Fi
 
 
 def _texts(data: DataDirectory, matches: Sequence[Match]) -> Mapping[str, str]:
-    """Return the texts of candidates by their ids; of those deleted since, none."""
+    """Return what is read of candidates by their ids; of those deleted since, nothing."""
     found = data.store.find([one.id for one in matches])
-    return {name: one.document.text for name, one in found.items()}
+    return {name: one.document.titled_text for name, one in found.items()}
 
 
 def _cut(matches: Sequence[Match], search: Search) -> tuple[Match, ...]:

@@ -30,7 +30,7 @@ PARAMETERS: Mapping[str, Mapping[str, Parameter]] = MappingProxyType(
         "distil": {"teacher": "lexical", "teacher_temperature": 0.05, "temperature": 0.05},
         "wp": {"share": 0.15},
         "sp": {"masked_blocks": 2},
-        "rerank": {"positives": 0.33, "candidates": 30},
+        "rerank": {"positives": 0.5, "candidates": 30, "random": 0.5, "tokens": 256},
     }
 )
 

@@ -30,9 +30,10 @@ _AT_LEAST_ONE = frozenset(
         "span",
         "parts",
         "candidates",
+        "tokens",
     }
 )
-_SHARES = frozenset({"share", "dropout", "positives"})
+_SHARES = frozenset({"share", "dropout", "positives", "random"})
 _ABOVE_ZERO = frozenset(
     {"share", "positives", "temperature", "teacher_temperature", "amplifier", "gradient_clip"}
     | {"balance", "sketch_balance"}

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from encoder.models.match_ignition import MatchIgnition
 from encoder.noise_filter import Float32
-from encoder.pair_reader import Int64, PairTokens, collate_pairs
+from encoder.pair_reader import SPECIAL_TOKENS, Int64, PairTokens, collate_pairs
 from encoder.pair_table import PairTable
 from encoder.reranker_checkpoint import RerankerCheckpoint
 from encoder.training.errors import TrainingRecipeError
@@ -24,8 +24,9 @@ def rerank_objective(
 ) -> Objective[MatchIgnition]:
     """Make the objective of labelled pairs.
 
-    A step draws pairs with replacement: each corpus is as likely as the others, a match has the
-    recipe's share, and either text comes first.
+    A step draws pairs with replacement: a corpus is as likely as the root of its matches is large,
+    so that a few of them are not learned by heart; a match has the recipe's share, and either text
+    comes first. The recipe's `tokens` cut a pair: shorter ones are learned from faster.
 
     Args:
         recipe: of kind "rerank".
@@ -38,17 +39,23 @@ def rerank_objective(
     """
     groups = [_rows_by_label(table, group) for group in np.unique(table.groups)]
     positives = recipe.number("positives")
+    roots = np.sqrt([len(matches) for _, matches in groups])
+    most = max(1, (int(recipe.number("tokens")) - SPECIAL_TOKENS) // 2)
 
     def draw(generator: torch.Generator) -> ModelTask[MatchIgnition]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
         rows = []
         for _ in range(pairs):
-            others, matches = groups[chance.integers(len(groups))]
+            others, matches = groups[chance.choice(len(groups), p=roots / roots.sum())]
             rows.append(int(chance.choice(matches if chance.random() < positives else others)))
         drawn = [
             table.pair(
-                row, checkpoint.start_token, checkpoint.end_token, swapped=bool(chance.integers(2))
+                row,
+                checkpoint.start_token,
+                checkpoint.end_token,
+                swapped=bool(chance.integers(2)),
+                most=most,
             )
             for row in rows
         ]

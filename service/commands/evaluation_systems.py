@@ -116,7 +116,7 @@ def reranked_own(
     Raises:
         CorpusError: a text is missing.
     """
-    judge = PairJudge(reranker, _all_texts(known, files), threads=usable_cores())
+    judge = PairJudge(reranker, _all_texts(known, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
     mixture = reranker.rule.mixture(mode)
     return reranked_system(system, judge, mixture, candidates, RERANKED)
@@ -149,8 +149,9 @@ def _all_documents(known: Known, files: Sequence[Path]) -> list[Document]:
     return documents
 
 
-def _all_texts(known: Known, files: Sequence[Path]) -> list[str]:
-    return [document.text for document in _all_documents(known, files)]
+def _all_texts(known: Known, files: Sequence[Path], *, titled: bool = False) -> list[str]:
+    documents = _all_documents(known, files)
+    return [document.titled_text if titled else document.text for document in documents]
 
 
 def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieval:

@@ -126,6 +126,10 @@ def test_a_table_gives_back_its_pairs(checkpoint: RerankerCheckpoint, tmp_path: 
     swapped = read.pair(0, *tokens, swapped=True)
     assert swapped.input_ids.tolist() != pairs[0].input_ids.tolist()
     assert sorted(swapped.input_ids.tolist()) == sorted(pairs[0].input_ids.tolist())
+    cut = read.pair(1, *tokens, most=4)
+    sides = [pairs[1].input_ids[(pairs[1].token_types == side)].tolist() for side in (0, 1)]
+    assert cut.input_ids.tolist() == [*sides[0][:5], tokens[1], *sides[1][:4], tokens[1]]
+    assert cut.special.tolist() == [2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,12 @@ def test_the_content_hash_is_of_the_text_alone() -> None:
     assert Document("a", "x\ud800").content_hash == Document("a", "x\ufffd").content_hash
 
 
+def test_a_title_stands_above_its_text_once() -> None:
+    assert Document("a", "The text.").titled_text == "The text."
+    assert Document("a", "The text.", " Name ").titled_text == "Name\n\nThe text."
+    assert Document("a", " Name: the text.", "Name").titled_text == " Name: the text."
+
+
 def test_metadata_is_written_one_way() -> None:
     assert metadata_json({"b": [1, None], "a": "ü"}) == metadata_json({"a": "ü", "b": [1, None]})
     assert json.loads(metadata_json({"a": "ü\ud800"})) == {"a": "ü\ufffd"}

@@ -16,8 +16,9 @@ from encoder.training.observer import SilentTrainingObserver
 from index.errors import CorpusError
 from index.leaks import TRAIN, VALID
 from index.observer import SilentObserver
-from index.rerank_data import prepare_rerank_data, read_rerank_corpus
+from index.rerank_data import prepare_rerank_data
 from index.rerank_job import train_reranker, validation_figure
+from index.rerank_pairs import PairKinds, read_rerank_corpus, training_pairs
 from index.training_files import CorpusFiles, RerankJob, find_corpus_files
 
 TOPICS = {
@@ -25,6 +26,7 @@ TOPICS = {
     "music": "The violin plays a slow concert while a drum answers the choir.",
     "bread": "A baker kneads dough, waits for the yeast and bakes bread in the oven.",
 }
+KINDS = PairKinds(candidates=5)
 RECIPE = """
 name = "small"
 steps = 4
@@ -98,16 +100,49 @@ def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
     read = read_rerank_corpus(corpus)
     assert (np.bincount(read.parts) == [15, 9, 6]).all()
     assert (TRAIN, VALID) == (0, 1)
-    data = prepare_rerank_data([read], start, 5, tmp_path / "work", SilentObserver())
+    data = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentObserver())
     assert 0.2 < data.training.labels.mean() < 0.9
-    assert 30 <= len(data.training) <= 15 * 5 + 1
+    assert 30 <= len(data.training) <= 15 * 14 / 2
     assert (np.diff(data.validation.groups) >= 0).all()
     assert len(np.unique(data.validation.groups)) == 9
     counts = np.unique(data.validation.groups, return_counts=True)[1]
     assert counts.tolist() == [5] * 9
     assert (data.validation.scores > 0).any()
-    again = prepare_rerank_data([read], start, 5, tmp_path / "work", SilentObserver())
+    again = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentObserver())
     assert (again.training.tokens == data.training.tokens).all()
+
+
+def test_all_links_are_matches_and_a_share_of_the_others_is_random(
+    corpus: CorpusFiles, tmp_path: Path
+) -> None:
+    read = read_rerank_corpus(corpus)
+    shares = (0.0, 0.5, 0.99)
+    drawn = [training_pairs(read, PairKinds(2, share), tmp_path / "n") for share in shares]
+    for pairs in drawn:
+        edges = [(pair.first, pair.second) for pair in pairs]
+        assert len(set(edges)) == len(edges)
+        linked = {edge for edge, pair in zip(edges, pairs, strict=True) if pair.label}
+        names = [(read.ids[a], read.ids[b]) for a, b in linked]
+        assert all(b in read.qrels[a] for a, b in names)
+        assert len(linked) == 9 * 8 / 2 + 6 * 5 / 2
+        assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in edges)
+    near, mixed, easy = (
+        {(pair.first, pair.second) for pair in pairs if not pair.label} for pairs in drawn
+    )
+    assert mixed & near
+    assert mixed - near
+    assert len(easy - near) > len(mixed - near) / 2
+    topics = [{read.ids[row][:-1] for row in edge} for edge in easy - near]
+    assert any(len(topic) == 2 for topic in topics)
+
+
+def test_what_is_read_has_the_title_above(corpus: CorpusFiles) -> None:
+    file = corpus.corpus / "corpus.jsonl"
+    lines = file.read_text().replace('"id": "river0"', '"title": "Silt", "id": "river0"')
+    file.write_text(lines)
+    read = read_rerank_corpus(corpus)
+    assert read.readings[0] == f"Silt\n\n{read.texts[0]}"
+    assert read.readings[1:] == read.texts[1:]
 
 
 def test_what_a_reranker_cannot_learn_from_is_refused(
@@ -118,7 +153,7 @@ def test_what_a_reranker_cannot_learn_from_is_refused(
     read = read_rerank_corpus(corpus)
     unlinked = replace(read, qrels={"river0": {"river9": 1}})
     with pytest.raises(CorpusError, match="no link is within the training part"):
-        prepare_rerank_data([unlinked], start, 5, tmp_path / "work", SilentObserver())
+        prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentObserver())
 
 
 def test_training_learns_writes_and_goes_on_where_it_stopped(
@@ -156,11 +191,14 @@ def test_a_recipe_of_another_model_is_refused(
         train_reranker(job, SilentObserver(), SilentTrainingObserver())
 
 
-def test_the_figure_of_validation_is_that_of_the_best_mixture(
+def test_the_figure_of_validation_is_of_the_reranker_alone(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
-    table = prepare_rerank_data([read], start, 5, tmp_path / "w", SilentObserver()).validation
+    table = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentObserver()).validation
     perfect = np.where(table.labels > 0, 9.0, -9.0).astype(np.float32)
     assert validation_figure(table, perfect) == pytest.approx(1.0)
-    assert validation_figure(table, np.zeros(len(table), dtype=np.float32)) <= 1.0
+    shuffled = np.random.default_rng(1).normal(size=len(table)).astype(np.float32)
+    figures = [validation_figure(table, sure * perfect + shuffled) for sure in (-1, 0, 1)]
+    assert figures == sorted(figures)
+    assert figures[0] < figures[1] < 1.0

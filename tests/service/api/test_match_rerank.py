@@ -13,12 +13,14 @@ from encoder.reranker_checkpoint import load_reranker_checkpoint
 
 MakeClient = Callable[..., Any]
 
+TITLES = {"ants": "All of ants", "tax law": "Assessments"}
+
 
 @pytest.fixture
 def reranking(make_client: MakeClient, tiny_reranker: Path, texts: dict[str, str]) -> Any:
     """Return a client of a service with a reranker that holds TEXTS."""
     client = make_client(reranker=tiny_reranker, max_rerank_candidates=20)
-    documents = [{"id": name, "text": text} for name, text in texts.items()]
+    documents = [{"id": name, "title": TITLES.get(name, ""), "text": texts[name]} for name in texts]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client
 
@@ -44,10 +46,11 @@ def test_candidates_are_ordered_by_what_the_reranker_says(
     }
     assert (before["rerank"], before["matches"][0]["first_stage_score"]) == (None, None)
     reranker = OnnxReranker(load_reranker_checkpoint(tiny_reranker))
-    query = reranker.read(texts["ants"])
+    readings = {name: f"{TITLES[name]}\n\n{texts[name]}" for name in TITLES}
+    read = {name: reranker.read(text) for name, text in {**texts, **readings}.items()}
     first_stage = {one["id"]: one["score"] for one in before["matches"]}
     for one in after["matches"]:
-        logit = reranker.judge(query, reranker.read(texts[one["id"]]))
+        logit = reranker.judge(read["ants"], read[one["id"]])
         assert one["first_stage_score"] == first_stage[one["id"]]
         expected = reranker.rule.mixture(mode).score(one["first_stage_score"], logit)
         assert one["score"] == pytest.approx(expected, abs=1e-6)
