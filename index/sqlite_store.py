@@ -1,6 +1,6 @@
 """The durable truth in one SQLite file: documents, their vectors and a change sequence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -291,14 +291,16 @@ class SQLiteDocumentStore:
         """
         return reclaim(self._connections, pages)
 
-    def recount_titles(self, observer: Observer) -> None:
+    def recount_titles(self, observer: Observer, stop: Callable[[], bool] = lambda: False) -> None:
         """Look again for the titles that each text names: those of later documents, too.
+
+        Ends early when `stop` says so.
 
         Raises:
             StoreError: the file cannot be read or written; a later call goes on.
         """
         try:
-            recount_titles(self._connections, observer)
+            recount_titles(self._connections, observer, stop)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 

@@ -7,7 +7,7 @@ whose terms differ are written, so that after a kill it is simply made again.
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,13 @@ SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
 _Row = tuple[int, str, str]
 
 
-def recount_titles(connections: SQLiteConnections, observer: Observer) -> None:
+def recount_titles(
+    connections: SQLiteConnections, observer: Observer, stop: Callable[[], bool] = lambda: False
+) -> None:
     """Count the titles that each stored text names, and write the terms of those that differ.
 
-    Documents may be put and deleted meanwhile; the observer hears of every document looked at.
+    Documents may be put and deleted meanwhile; the observer hears of every document looked at. It
+    ends early when `stop` says so.
 
     Raises:
         StoreError: the file cannot be read or written, or a row in it is damaged.
@@ -48,7 +51,7 @@ def recount_titles(connections: SQLiteConnections, observer: Observer) -> None:
     title_ids = np.array(rows, dtype=np.int64).reshape(-1)
     observer.started("looking for titles", number)
     last = 0
-    while True:
+    while not stop():
         with connections.reading() as connection:
             some = connection.execute(_NEXT_DOCUMENTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
             changed = _changed(connection, some, titles, title_ids)

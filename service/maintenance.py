@@ -1,4 +1,8 @@
-"""The thread that keeps the index good: trains it again, publishes it, gives disk space back."""
+"""The thread that keeps the index good.
+
+It trains the index again and publishes it, looks for the titles of new documents in the texts that
+were there before, and gives disk space back.
+"""
 
 import logging
 import threading
@@ -8,11 +12,13 @@ from index.data_directory import DataDirectory
 from index.drift import Drift, DriftLimits, Training, drift_reasons
 from index.errors import IndexingError, RetrainingStoppedError
 from index.live_index import LiveIndex
+from index.observer import SilentObserver
 from service.metrics import Metrics
 from service.settings import Settings
 
 PUBLISH_FROM = 1_000  # changes since the last snapshot, and
 PUBLISH_SHARE = 0.1  # this share of the vectors: what a restart replays stays small
+TITLES_SHARE = 0.2  # of the documents may change before all texts are searched for titles again
 RECLAIM_SHARE = 0.1  # of the store's file may stay free: new documents use it
 RECLAIM_PAGES = 1_000  # in one transaction, which writes wait for
 
@@ -38,6 +44,7 @@ class Maintenance:
         self._seconds = settings.maintenance_seconds
         self._limits = DriftLimits()
         self._refused: _Attempt | None = None
+        self._titles_at = data.store.lexical.changes
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -59,7 +66,12 @@ class Maintenance:
     def work(self) -> None:
         """Do what there is to do: one round. What fails is logged and tried in a later one."""
         with self._working:
-            for task in (self._keep_lists, self._keep_snapshot, self._keep_space):
+            for task in (
+                self._keep_lists,
+                self._keep_snapshot,
+                self._keep_titles,
+                self._keep_space,
+            ):
                 if self._stopping.is_set():
                     return
                 try:
@@ -120,6 +132,13 @@ class Maintenance:
             record_index_metrics(index, self._metrics)
             changes = index.unpublished()
         self._metrics.index_unpublished.set(changes)
+
+    def _keep_titles(self) -> None:
+        store = self._data.store
+        changes = store.lexical.changes
+        if changes - self._titles_at > TITLES_SHARE * len(store):
+            store.recount_titles(SilentObserver(), self._stopping.is_set)
+            self._titles_at = store.lexical.changes
 
     def _keep_space(self) -> None:
         store = self._data.store

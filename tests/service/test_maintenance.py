@@ -184,3 +184,21 @@ def test_an_engine_has_the_threads_and_ends_them(make_settings: Callable[..., Se
     assert time.monotonic() - started < 30
     left = set(threading.enumerate()) - before
     assert not {"maintenance", "recall"} & {thread.name for thread in left}
+
+
+def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory) -> None:
+    maintenance = make()
+    vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
+    for document in (
+        Document("battle", "the fight was part of the great war", "A battle"),
+        Document("war", "it was long", "Great War"),
+    ):
+        data.store.put([Entry(document, vector, Receipt(1, 1, 1, 0))])
+    named = data.store.lexical.read("unheard", title="Great War")
+    assert len(data.store.lexical.search(named, 10).vector_ids) == 1
+    maintenance.work()
+    named = data.store.lexical.read("unheard", title="Great War")
+    assert len(data.store.lexical.search(named, 10).vector_ids) == 2
+    changes = data.store.lexical.changes
+    maintenance.work()
+    assert data.store.lexical.changes == changes
