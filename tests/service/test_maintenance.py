@@ -191,6 +191,7 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
     for document in (
         Document("battle", "the fight was part of the great war", "A battle"),
+        Document("river", "water all the way", "A river"),
         Document("war", "it was long", "Great War"),
     ):
         data.store.put([Entry(document, vector, Receipt(1, 1, 1, 0))])
