@@ -52,7 +52,7 @@ def test_what_is_acknowledged_is_found_and_stays(
         ]
         status, answer = server.request("POST", "/index", {"documents": documents})
         assert (status, answer["indexed"]) == (200, 2)
-        assert top(server, RIVER) == "a/river"
+        assert top(server, RIVER, "Rivers") == "a/river"
         server.request("POST", "/index", {"documents": [{"id": "a/river", "text": WINTER}]})
         assert top(server, WINTER) == "a/river"
         assert server.request("DELETE", "/documents/m%C3%BAsica")[0] in (200, 204)
@@ -64,8 +64,9 @@ def test_what_is_acknowledged_is_found_and_stays(
         assert top(server, WINTER) == "a/river"
 
 
-def top(server: Any, text: str) -> str:
-    status, answer = server.request("POST", "/match", {"text": text, "top_k": 1})
+def top(server: Any, text: str, title: str = "") -> str:
+    asked = {"text": text, "title": title, "top_k": 1}
+    status, answer = server.request("POST", "/match", asked)
     assert status == 200
     assert answer["matches"][0]["score"] > 0.999
     return str(answer["matches"][0]["id"])
