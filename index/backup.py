@@ -80,8 +80,9 @@ def verify_backup(source: Path) -> BackupManifest:
     """Read a backup whole and compare it with its checksums.
 
     Raises:
-        BackupError: it is incomplete or damaged; the message names the file.
+        BackupError: it is missing, incomplete or damaged; the message names the file.
     """
+    _require_there(source)
     if source.is_dir():
         manifest = read_manifest(source)
         verify_files(source, manifest)
@@ -96,10 +97,11 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
     counts. A kill leaves an empty directory, or a restored one at its next opening.
 
     Raises:
-        BackupError: it is damaged or of another checkpoint, or could not be written.
+        BackupError: it is missing, damaged or of another checkpoint, or could not be written.
         DataDirectoryInUseError: another process has the directory open for writing.
         StoreError: the directory is not empty, or cannot be written.
     """
+    _require_there(source)
     manifest = read_manifest(source) if source.is_dir() else read_archived_manifest(source)
     _require_checkpoint(source, manifest, checkpoint)
     with locked(data):
@@ -112,6 +114,11 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
             verify_files(arriving, manifest)
         swap_in(data, CONTENT)
     return manifest
+
+
+def _require_there(source: Path) -> None:
+    if not source.exists():
+        raise BackupError(f"{source}: there is no such backup")
 
 
 def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:

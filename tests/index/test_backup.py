@@ -288,3 +288,12 @@ def test_the_manifest_is_json_that_people_can_read(
     assert content["format"] == 1
     assert content["checkpoint"] == "ours"
     assert content["files"]["store.sqlite3"]["size"] > 10_000
+
+
+def test_a_backup_that_is_not_there(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    for name in ("nothing", "nothing.tar"):
+        with pytest.raises(BackupError, match=f"{name}: there is no such backup"):
+            verify_backup(tmp_path / name)
+        with pytest.raises(BackupError, match=f"{name}: there is no such backup"):
+            restore_backup(tmp_path / name, tmp_path / "new", checkpoint)
+    assert not (tmp_path / "new").exists()
