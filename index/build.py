@@ -17,6 +17,7 @@ from encoder.tokenizer import BlockTokenizer
 from index.corpus import RefusedInput, count_documents, read_corpus
 from index.data_directory import DataDirectory
 from index.document import Document
+from index.lexical_index import MAX_DRIFT
 from index.live_index import LiveIndex
 from index.observer import Observer
 from index.sqlite_blocks import BlockVectors, block_vectors_of
@@ -88,7 +89,8 @@ def build_index(
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
-    if data.store.lexical.changes != changes:
+    changed = data.store.lexical.changes - changes
+    if changed > MAX_DRIFT * len(data.store):  # a pass over all texts is too much for a few
         data.store.recount_titles(observer)
     publish(data.index, observer)
     return BuildReport(

@@ -222,3 +222,17 @@ def test_data_of_another_checkpoint_is_refused(job: Job) -> None:
     with pytest.raises(FingerprintMismatchError, match="another data directory"):
         open_data_directory(job.data, fingerprint="f" * 64, dimension=32)
     assert set(job.stored("a")) == {"a"}
+
+
+def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
+    documents = [{"id": str(n), "text": text(n)} for n in range(150)]
+    job.write(*documents)
+    job.run()
+    observer = RecordingObserver()
+    job.write(*documents[1:], {"id": "0", "text": text(200)})  # one removed, one added: 2 changes
+    job.run(observer)
+    assert "looking for titles" in observer.documents
+    observer = RecordingObserver()
+    job.write(*documents[1:], {"id": "0", "text": text(200)}, {"id": "new", "text": text(300)})
+    job.run(observer)
+    assert "looking for titles" not in observer.documents
