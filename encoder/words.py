@@ -37,6 +37,11 @@ def find_words(text: str) -> Words:
     return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
 
 
+def split_words(text: str) -> list[str]:
+    """Return the words of a text as `find_words` tells them apart, without regard to case."""
+    return _WORD.findall(text.casefold())
+
+
 def word_range(words: Words, start: int, end: int) -> tuple[int, int]:
     """Return the range of the words that lie within characters `start:end`."""
     first = int(np.searchsorted(words.starts, start, side="left"))

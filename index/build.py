@@ -92,6 +92,8 @@ def build_index(
     changed = data.store.lexical.changes - changes
     if changed > MAX_DRIFT * len(data.store):  # a pass over all texts is too much for a few
         data.store.recount_titles(observer)
+    if data.store.finds_families and data.store.families.pending():  # of an earlier release
+        data.store.families.find(observer)
     publish(data.index, observer)
     return BuildReport(
         encoded=counts["encoded"],

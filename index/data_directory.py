@@ -59,7 +59,12 @@ class DataDirectory:
 
 
 def open_data_directory(
-    path: Path, *, fingerprint: str, dimension: int, read_only: bool = False
+    path: Path,
+    *,
+    fingerprint: str,
+    dimension: int,
+    read_only: bool = False,
+    find_families: bool = True,
 ) -> DataDirectory:
     """Open a data directory, and make it when it is missing unless `read_only`.
 
@@ -71,6 +76,7 @@ def open_data_directory(
         fingerprint: of the checkpoint whose vectors it holds.
         dimension: of these vectors.
         read_only: take no lock, make nothing, publish nothing.
+        find_families: compare documents that are put with those that are there.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -91,7 +97,11 @@ def open_data_directory(
         if not read_only:
             break_seal(path / STORE_FILE)
         store = SQLiteDocumentStore(
-            path / STORE_FILE, fingerprint=fingerprint, dimension=dimension, read_only=read_only
+            path / STORE_FILE,
+            fingerprint=fingerprint,
+            dimension=dimension,
+            read_only=read_only,
+            find_families=find_families,
         )
         open_files.callback(store.close)
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)

@@ -10,6 +10,9 @@ there. They can be explained all the same, at the cost of encoding them then.
 Format 3 counts words alone: the titles that each text names are looked for. It has no table of the
 values in the metadata, which is made and filled, and no checksums, which are taken from the rows as
 they are.
+
+Format 4 has no near-duplicates: their tables are made, and stay empty until the texts that are
+there are looked at (`Families.find`).
 """
 
 import json
@@ -19,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from index.errors import StoreError
+from index.family_tables import make_family_tables
 from index.lexical_tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical_terms import count_terms
 from index.metadata_values import METADATA_SCHEMA, insert_metadata
@@ -29,6 +33,7 @@ from index.sqlite_connections import SQLiteConnections
 from index.sqlite_schema import (
     EARLIER_VERSIONS,
     SCHEMA_VERSION,
+    VERSION_WITHOUT_FAMILIES,
     VERSION_WITHOUT_TITLES,
     VERSION_WITHOUT_WORDS,
 )
@@ -51,6 +56,9 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in EARLIER_VERSIONS:
         return
+    if version == VERSION_WITHOUT_FAMILIES:
+        _make_families(connections, path)
+        return
     if version == VERSION_WITHOUT_WORDS:
         make_lexical_index(connections)
     if version != VERSION_WITHOUT_TITLES:
@@ -62,7 +70,14 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
     recount_titles(connections, SilentObserver())
     with connections.writing() as connection:
         make_metadata_values(connection, path)
-    take_checksums(connections)
+    take_checksums(connections, VERSION_WITHOUT_FAMILIES)
+    _make_families(connections, path)
+
+
+def _make_families(connections: SQLiteConnections, path: Path) -> None:
+    with connections.writing() as connection:
+        make_family_tables(connection)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     _log.info("%s: the store has format %d now", path, SCHEMA_VERSION)
 
 
@@ -81,8 +96,8 @@ def make_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
             raise StoreError(f"{path}: the metadata of a document is damaged") from error
 
 
-def take_checksums(connections: SQLiteConnections) -> None:
-    """Take the checksums of all rows as they are; the store has the present format then.
+def take_checksums(connections: SQLiteConnections, version: int = SCHEMA_VERSION) -> None:
+    """Take the checksums of all rows as they are; the store has the format `version` then.
 
     Raises:
         StoreError: they cannot be written.
@@ -92,7 +107,7 @@ def take_checksums(connections: SQLiteConnections) -> None:
         connection.execute(CHECKSUMS_SCHEMA)
         for ids in _some_at_a_time(connection):
             write_checksums(connection, ids)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute(f"PRAGMA user_version = {version}")
 
 
 def make_lexical_index(connections: SQLiteConnections) -> None:

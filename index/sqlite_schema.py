@@ -8,16 +8,23 @@ from pathlib import Path
 from encoder.adapter import VectorSpace
 from encoder.durable_files import put_in_place
 from index.errors import FingerprintMismatchError, StoreError
+from index.family_tables import make_family_tables
 from index.lexical_tables import LEXICAL_SCHEMA
 from index.metadata_values import METADATA_SCHEMA
 from index.sqlite_blocks import BLOCKS_SCHEMA
 from index.sqlite_checksums import CHECKSUMS_SCHEMA
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+VERSION_WITHOUT_FAMILIES = 4  # the format before near-duplicates
 VERSION_WITHOUT_TITLES = 3  # the format before titles were terms
 VERSION_WITHOUT_BLOCKS = 2  # the format before the block vectors
 VERSION_WITHOUT_WORDS = 1  # the format before the lexical index
-EARLIER_VERSIONS = (VERSION_WITHOUT_WORDS, VERSION_WITHOUT_BLOCKS, VERSION_WITHOUT_TITLES)
+EARLIER_VERSIONS = (
+    VERSION_WITHOUT_WORDS,
+    VERSION_WITHOUT_BLOCKS,
+    VERSION_WITHOUT_TITLES,
+    VERSION_WITHOUT_FAMILIES,
+)
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
@@ -93,6 +100,7 @@ def _create(path: Path, fingerprint: str, dimension: int) -> None:
         if mode != "wal":  # some network file systems
             raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
         connection.executescript(SCHEMA)
+        make_family_tables(connection)
         connection.execute(
             "INSERT INTO meta VALUES (?, ?, ?, 0)", (fingerprint, dimension, utc_now())
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from encoder.blocks import Receipt
 from index.document import Document, metadata_json
+from index.family_tables import contents_of, remove_texts
 from index.lexical_tables import remove_terms
 from index.metadata_values import insert_metadata, remove_metadata
 from index.sqlite_schema import utc_now
@@ -121,7 +122,9 @@ def remove_documents(
     `sequence` is the one from which on they are.
     """
     wanted = vector_id_list(vector_ids)
+    contents = contents_of(connection, wanted)
     remove_metadata(connection, vector_ids)
     remove_terms(connection, vector_ids)
     connection.execute(_INSERT_REMOVALS, (sequence, wanted))
     connection.execute(_DELETE_DOCUMENTS, (wanted,))
+    remove_texts(connection, contents)

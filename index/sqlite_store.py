@@ -1,5 +1,6 @@
 """The durable truth in one SQLite file: documents, their vectors and a change sequence."""
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,13 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.document_pages import DocumentPages, stored_metadata
 from index.errors import DocumentError, StoreError
+from index.families import Families
+from index.family_tables import add_text
 from index.filter_selection import select
 from index.filters import Filter
 from index.lexical_index import LexicalIndex
 from index.lexical_tables import insert_terms, replace_terms
+from index.near_copies import UInt32, sign
 from index.observer import Observer
 from index.selection import Selection
 from index.selection_cache import SelectionCache
@@ -95,12 +99,22 @@ class SQLiteDocumentStore:
     Attributes:
         lexical: the lexical index, changed in the transactions that change the documents.
         pages: the documents in the order of their ids.
+        families: which documents are near-duplicates, changed in the same transactions.
+        finds_families: whether documents that are put are compared with the others.
     """
 
     def __init__(
-        self, path: Path, *, fingerprint: str, dimension: int, read_only: bool = False
+        self,
+        path: Path,
+        *,
+        fingerprint: str,
+        dimension: int,
+        read_only: bool = False,
+        find_families: bool = True,
     ) -> None:
         """Open the store at `path`, and create it when it is missing unless `read_only`.
+
+        Without `find_families` documents that are put are not compared with the others.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -114,6 +128,8 @@ class SQLiteDocumentStore:
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.lexical = LexicalIndex(self._connections, path)
         self.pages = DocumentPages(self._connections, path)
+        self.families = Families(self._connections)
+        self.finds_families = find_families
         # What another process writes is seen only where nothing is kept.
         self._selections = None if read_only else SelectionCache()
         try:
@@ -121,6 +137,7 @@ class SQLiteDocumentStore:
                 check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
             if not read_only:
                 bring_up_to_date(self._connections, path)
+                self.families.keep_rule()
         except BaseException:
             self._connections.close()
             raise
@@ -138,6 +155,7 @@ class SQLiteDocumentStore:
         """
         self._check(entries)
         ids = sql.document_id_list(entry.document.id for entry in entries)
+        signatures = self._signatures(entries)
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
@@ -156,12 +174,7 @@ class SQLiteDocumentStore:
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
-            added = []
-            for entry in changed:
-                added.append(sql.insert_document(connection, entry.document, entry.receipt))
-                sql.insert_vector(connection, added[-1], sequence, entry.vector)
-                if entry.blocks is not None:
-                    insert_block_vectors(connection, added[-1], entry.blocks)
+            added = [self._insert(connection, one, sequence, signatures) for one in changed]
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
@@ -354,6 +367,35 @@ class SQLiteDocumentStore:
         with self._connections.reading() as connection:
             rows = connection.execute(statement, (ids,)).fetchall()
             return rows, read_checksums(connection, (row[0] for row in rows))
+
+    def _signatures(self, entries: Sequence[Entry]) -> dict[bytes, UInt32]:
+        """Sign the texts that are new, by content hash: no write has to wait for it."""
+        if not self.finds_families:
+            return {}
+        known = self.content_hashes([entry.document.id for entry in entries])
+        hashed = [(entry.document, entry.document.content_hash) for entry in entries]
+        return {
+            one: sign(document.text) for document, one in hashed if known.get(document.id) != one
+        }
+
+    def _insert(
+        self,
+        connection: sqlite3.Connection,
+        entry: Entry,
+        sequence: int,
+        signatures: Mapping[bytes, UInt32],
+    ) -> int:
+        """Insert a new document, all but its terms, and return its vector id."""
+        document = entry.document
+        vector_id = sql.insert_document(connection, document, entry.receipt)
+        sql.insert_vector(connection, vector_id, sequence, entry.vector)
+        if entry.blocks is not None:
+            insert_block_vectors(connection, vector_id, entry.blocks)
+        if self.finds_families:
+            signature = signatures.get(document.content_hash)  # none: it has changed since
+            signature = sign(document.text) if signature is None else signature
+            add_text(connection, document.content_hash, signature)
+        return vector_id
 
     def _check(self, entries: Sequence[Entry]) -> None:
         seen: set[str] = set()

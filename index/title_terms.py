@@ -59,7 +59,7 @@ def known_titles(titles: Iterable[str]) -> Titles:
     of_length: dict[int, set[int]] = {}
     for title in titles:
         if words := title_words(title):
-            hashed = _hash_runs(_hash_words(words), len(words))
+            hashed = hash_runs(hash_words(words), len(words))
             of_length.setdefault(len(words), set()).update(hashed.tolist())
     hashes = np.fromiter(chain.from_iterable(of_length.values()), np.uint64)
     return Titles(np.unique(hashes), tuple(sorted(of_length)))
@@ -97,17 +97,18 @@ def count_corpus(
 
 
 def _named(words: Sequence[str], titles: Titles) -> Iterator[str]:
-    hashed = _hash_words(words)
+    hashed = hash_words(words)
     for length in titles.lengths:
         if length > len(words):
             return
-        runs = _hash_runs(hashed, length)
+        runs = hash_runs(hashed, length)
         places = np.minimum(np.searchsorted(titles.hashes, runs), len(titles.hashes) - 1)
         for start in np.flatnonzero(titles.hashes[places] == runs).tolist():
             yield title_term(words[start : start + length])
 
 
-def _hash_words(words: Sequence[str]) -> NDArray[np.uint64]:
+def hash_words(words: Sequence[str]) -> NDArray[np.uint64]:
+    """Hash each word, the same in every process: UInt64[W]."""
     return np.fromiter(map(_hash_word, words), np.uint64, len(words))
 
 
@@ -116,7 +117,7 @@ def _hash_word(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
 
 
-def _hash_runs(hashed: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
+def hash_runs(hashed: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
     """Hash each run of `length` words UInt64[W] to UInt64[W - length + 1]."""
     runs = np.full(len(hashed) - length + 1, length, dtype=np.uint64)
     for place in range(length):

@@ -90,7 +90,10 @@ def open_engine(settings: Settings) -> Engine:
     metrics = create_metrics()
     with ExitStack() as opened:
         data = open_data_directory(
-            settings.data, fingerprint=encoder.fingerprint, dimension=encoder.dimension
+            settings.data,
+            fingerprint=encoder.fingerprint,
+            dimension=encoder.dimension,
+            find_families=settings.find_families,
         )
         opened.callback(data.close)
         golden = golden_run(encoder)

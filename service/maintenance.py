@@ -1,7 +1,8 @@
 """The thread that keeps the index good.
 
 It trains the index again and publishes it, looks for the titles of new documents in the texts that
-were there before, and gives disk space back.
+were there before, looks for near-duplicates among texts of an earlier release, and gives disk space
+back.
 """
 
 import logging
@@ -45,6 +46,7 @@ class Maintenance:
         self._limits = DriftLimits()
         self._refused: _Attempt | None = None
         self._titles_at = data.store.lexical.changes
+        self._families_found = False  # of what was there at the beginning; others are when put
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -70,6 +72,7 @@ class Maintenance:
                 self._keep_lists,
                 self._keep_snapshot,
                 self._keep_titles,
+                self._keep_families,
                 self._keep_space,
             ):
                 if self._stopping.is_set():
@@ -139,6 +142,15 @@ class Maintenance:
         if changes - self._titles_at > TITLES_SHARE * len(store):
             store.recount_titles(SilentObserver(), self._stopping.is_set)
             self._titles_at = store.lexical.changes
+
+    def _keep_families(self) -> None:
+        store = self._data.store
+        if not store.finds_families or self._families_found:
+            return
+        if pending := store.families.pending():
+            _log.info("looking for near-duplicates of %d documents", pending)
+            store.families.find(SilentObserver(), self._stopping.is_set)
+        self._families_found = not self._stopping.is_set()
 
     def _keep_space(self) -> None:
         store = self._data.store

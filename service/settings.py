@@ -154,6 +154,11 @@ class Settings(BaseSettings):
         description="Share of the searches by vector that are repeated exactly, off the "
         "request's path, to measure their recall.",
     )
+    find_families: bool = Field(
+        default=True,
+        description="Compare each new text with those that are stored, to find near-duplicates; "
+        "without it `collapse` knows only what was found before.",
+    )
     maintenance_seconds: float = Field(
         default=60.0,
         gt=0,

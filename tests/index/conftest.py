@@ -63,10 +63,15 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
         fingerprint: str = FINGERPRINT,
         dimension: int = DIMENSION,
         read_only: bool = False,
+        find_families: bool = True,
     ) -> SQLiteDocumentStore:
         opened.append(
             SQLiteDocumentStore(
-                path, fingerprint=fingerprint, dimension=dimension, read_only=read_only
+                path,
+                fingerprint=fingerprint,
+                dimension=dimension,
+                read_only=read_only,
+                find_families=find_families,
             )
         )
         return opened[-1]
