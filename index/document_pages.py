@@ -18,21 +18,29 @@ from index.sqlite_connections import SQLiteConnections
 BEFORE_ALL = ""  # no document has this id
 
 _LISTED = """
-SELECT id, title, metadata, tokens, tokens_read, blocks, blocks_left_out, indexed_at
-FROM documents WHERE id > ? ORDER BY id LIMIT ?"""
+SELECT id, title, metadata, tokens, tokens_read, blocks, blocks_left_out, indexed_at, (
+    SELECT t.family FROM texts t WHERE t.content_hash = d.content_hash AND EXISTS (
+        SELECT 1 FROM texts o JOIN documents m USING (content_hash)
+        WHERE o.family = t.family AND m.vector_id != d.vector_id
+    )
+) FROM documents d WHERE id > ? ORDER BY id LIMIT ?"""
 _WHOLE = """
 SELECT id, text, title, metadata FROM documents WHERE id > ? ORDER BY id"""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A stored document without its text; `indexed_at` is ISO 8601 in UTC."""
+    """A stored document without its text; `indexed_at` is ISO 8601 in UTC.
+
+    `family` is the number of its family, None where it is in none.
+    """
 
     id: str
     title: str
     metadata: Mapping[str, Any]
     receipt: Receipt
     indexed_at: str
+    family: int | None
 
 
 class DocumentPages:
@@ -58,6 +66,7 @@ class DocumentPages:
                 stored_metadata(self._path, row[0], row[2]),
                 Receipt(*row[3:7]),
                 row[7],
+                row[8],
             )
             for row in rows
         ]

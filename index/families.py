@@ -13,6 +13,7 @@ from index.family_tables import add_text, follow_rule, make_family_tables
 from index.near_copies import sign
 from index.observer import Observer
 from index.sqlite_connections import SQLiteConnections
+from index.sqlite_statements import document_id_list
 from index.vector_index import Int64
 
 _DOCUMENTS_A_TRANSACTION = 64
@@ -32,7 +33,11 @@ SELECT d.id, d.title, d.content_hash = ?2 FROM texts t JOIN documents d USING (c
 WHERE t.family = ?1 AND d.id > ?3 ORDER BY d.id LIMIT ?4"""
 _TEXT_OF = """
 SELECT t.family, d.content_hash FROM documents d JOIN texts t USING (content_hash)
-WHERE d.id = ?"""
+WHERE d.id IN (SELECT value FROM json_each(?))"""
+_TWO_OF = """
+SELECT count(*) FROM (
+    SELECT 1 FROM texts JOIN documents USING (content_hash) WHERE family = ? LIMIT 2
+)"""
 _LARGEST = """
 SELECT t.family, count(*), count(DISTINCT t.text_id), min(d.id)
 FROM texts t JOIN documents d USING (content_hash)
@@ -108,13 +113,24 @@ class Families:
         numbers = self.of(found.values())
         return {name: numbers[one] for name, one in found.items() if one in numbers}
 
+    def hidden_by(self, document_ids: Sequence[str]) -> Int64:
+        """Return the vector ids of these documents and of their whole families, ascending.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            found = dict(connection.execute(_OF_IDS, (json.dumps(document_ids),)))
+        own = np.array(list(found.values()), dtype=np.int64)
+        return np.union1d(own, self.vector_ids(self.of(found.values()).values()))
+
     def vector_ids(self, numbers: Iterable[int]) -> Int64:
         """Return the vector ids of all documents of these families, ascending: Int64[N].
 
         Raises:
             StoreError: the file cannot be read.
         """
-        wanted = json.dumps(sorted(numbers))
+        wanted = json.dumps(sorted(set(numbers)))
         with self._connections.reading() as connection:
             rows = connection.execute(_VECTOR_IDS, (wanted,)).fetchall()
         return np.array(rows, dtype=np.int64).reshape(-1)
@@ -134,16 +150,12 @@ class Families:
             StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
-            text = connection.execute(_TEXT_OF, (document_id,)).fetchone()
+            text = connection.execute(_TEXT_OF, (document_id_list([document_id]),)).fetchone()
             if text is None:
                 return None, []
             rows = connection.execute(_PAGE, (*text, after, limit)).fetchall()
-            (alone,) = connection.execute(
-                "SELECT count(*) < 2 FROM (SELECT 1 FROM texts JOIN documents USING (content_hash)"
-                " WHERE family = ? LIMIT 2)",
-                (text[0],),
-            ).fetchone()
-        if alone:
+            (size,) = connection.execute(_TWO_OF, (text[0],)).fetchone()
+        if size < 2:
             return None, []
         return int(text[0]), [Member(name, title, bool(copy)) for name, title, copy in rows]
 

@@ -1,7 +1,7 @@
 """Repairs a data directory: makes again what can be made from the rest of it.
 
-Texts are the source of words and vectors, vectors that of the index. Nothing that cannot be made
-again is touched.
+Texts are the source of words, vectors and families, vectors that of the index. Nothing that cannot
+be made again is touched.
 """
 
 import sqlite3
@@ -15,6 +15,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.corpus_adapter import read_corpus_adapter
 from index.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
+from index.family_tables import make_family_tables
 from index.findings import Finding, Remedy
 from index.observer import Observer, SilentObserver
 from index.seal import break_seal
@@ -61,6 +62,8 @@ def repair(
         if again or "rebuild the index" in remedies:
             observer.started("building the index", None)
             directory.index.rebuild()
+        if "find the families again" in remedies:
+            directory.store.families.find(observer)
 
 
 def _repair_database(store: Path, remedies: set[Remedy]) -> None:
@@ -72,6 +75,9 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
         if "make the lexical index again" in remedies:
             make_lexical_index(connections)
             recount_titles(connections, SilentObserver())
+        if "find the families again" in remedies:
+            with connections.writing() as connection:
+                make_family_tables(connection)  # filled below, when block vectors are sound
         if "take the checksums again" in remedies:
             take_checksums(connections)
 

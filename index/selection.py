@@ -63,6 +63,11 @@ def intersection(one: Selection, other: Selection) -> Selection:
     return replace(one, ids=join(one.ids, other.ids, assume_unique=True))
 
 
+def without(one: Selection, ids: Int64) -> Selection:
+    """Return a selection without these vector ids Int64[N], ascending and different."""
+    return intersection(one, Selection(one.end, ids[ids < one.end], inverted=True))
+
+
 def union(one: Selection, other: Selection) -> Selection:
     """Return what is in at least one of two selections, which were made at the same time.
 

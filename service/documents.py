@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from index.data_directory import DataDirectory
 from index.document_pages import ListedDocument
+from index.families import Member
 from service.engine import Engine
+from service.errors import DocumentNotFoundError
 from service.threads import run_in
 
 CHARACTERS_AT_A_TIME = 1_000_000  # of an export, in memory; more where one document has more
@@ -18,6 +20,22 @@ async def list_documents(engine: Engine, after: str, limit: int) -> Sequence[Lis
         StoreError: the store cannot be read.
     """
     return await run_in(engine.readers, engine.data.store.pages.listed, after, limit)
+
+
+async def find_family(
+    engine: Engine, document_id: str, after: str, limit: int
+) -> tuple[int | None, Sequence[Member]]:
+    """Return the family of a document: its number and up to `limit` documents after an id.
+
+    Raises:
+        DocumentNotFoundError: it is not there.
+        StoreError: the store cannot be read.
+    """
+    store = engine.data.store
+    number, members = await run_in(engine.readers, store.families.page, document_id, after, limit)
+    if number is None and not await run_in(engine.readers, store.content_hashes, [document_id]):
+        raise DocumentNotFoundError(document_id)
+    return number, members
 
 
 async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:

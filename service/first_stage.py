@@ -11,7 +11,7 @@ from encoder.blocks import Receipt
 from index.filters import Filter, matches
 from index.lexical_query import TermWeight
 from index.modes import DEFAULT_MODE, Asked, Mode, search_hybrid, search_lexical
-from index.selection import Selection
+from index.selection import Selection, without
 from index.sqlite_blocks import BlockVectors
 from index.sqlite_store import DocumentSummary
 from index.vector_index import NO_VECTOR, SearchResult
@@ -43,6 +43,8 @@ class Match:
             the data directory has no calibration.
         explained: why it matches, where that was asked for.
         first_stage_score: what it was found by, where `score` is that of the reranker.
+        family: the number of its family, where families were collapsed and it is in one.
+        collapsed: ids of other documents of its family that stand behind it, some of them.
     """
 
     id: str
@@ -56,6 +58,8 @@ class Match:
     false_positive_rate: float | None = None
     explained: Explained | None = None
     first_stage_score: float | None = None
+    family: int | None = None
+    collapsed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,8 @@ class Search:
         bounds: give no match outside them.
         where: give no match for whose metadata it does not hold.
         exclude: ids of documents that are not to be given.
+        collapse: give one document of each family, the best; see `service.collapsing`.
+        hidden: vector ids, ascending, that are not to be given.
     """
 
     top_k: int
@@ -115,6 +121,8 @@ class Search:
     bounds: Bounds = NO_BOUNDS
     where: Filter | None = None
     exclude: tuple[str, ...] = ()
+    collapse: bool = False
+    hidden: tuple[int, ...] = ()
 
 
 async def find(engine: Engine, sought: Sequence[Sought], search: Search) -> list[Matches]:
@@ -130,10 +138,12 @@ async def find(engine: Engine, sought: Sequence[Sought], search: Search) -> list
 
 def _select(engine: Engine, search: Search) -> tuple[Selection | None, dict[Stage, float]]:
     """Return what a search is kept to, None for nothing, and the time that it took to find."""
-    if search.where is None and not search.exclude:
+    if search.where is None and not search.exclude and not search.hidden:
         return None, {}
     started = time.perf_counter()
     among = engine.data.store.select(search.where, search.exclude)
+    if search.hidden:
+        among = without(among, np.array(search.hidden, dtype=np.int64))
     seconds: dict[Stage, float] = {"filter": time.perf_counter() - started}
     _observe(engine, seconds)
     return among, seconds

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from index.data_directory import DataDirectory
 from index.vector_index import NO_VECTOR
 from service.calibration import refused_bounds
+from service.collapsing import find_distinct
 from service.comparing import Explaining, explain
 from service.encoding import EncodedText, PointedText, encode_texts
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.first_stage import Matches, Search, Sought, find
+from service.first_stage import Matches, Search, Sought
 from service.metrics import Stage
 from service.second_stage import Rerank, find_reranked, refused_reranking
 from service.sources import Query, Source, StoredQuery
@@ -54,7 +55,7 @@ async def match(engine: Engine, queries: Sequence[Query], wanted: Wanted) -> lis
         raise InvalidInputError(refused)
     sought = await _read_queries(engine, queries, strict=wanted.strict)
     if wanted.rerank is None:
-        found = await find(engine, sought, wanted.search)
+        found = await find_distinct(engine, sought, wanted.search)
     else:
         found = await find_reranked(engine, sought, wanted.search, wanted.rerank)
     if wanted.explaining is None:

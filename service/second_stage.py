@@ -10,9 +10,10 @@ from index.data_directory import DataDirectory
 from index.document import text_below
 from index.modes import Mode
 from service.calibration import NO_BOUNDS, Worth, score_kind, within
+from service.collapsing import find_distinct
 from service.engine import Engine
 from service.errors import FieldError
-from service.first_stage import Match, Matches, Search, Sought, find
+from service.first_stage import Match, Matches, Search, Sought
 from service.reranking import RerankPool, RerankReceipt
 from service.threads import run_in
 
@@ -51,7 +52,7 @@ async def find_reranked(
     if engine.reranking is None:
         raise ValueError("there is no reranker")
     wanted = max(search.top_k, min(rerank.candidates, engine.settings.max_top_k))
-    found = await find(engine, sought, replace(search, top_k=wanted, bounds=NO_BOUNDS))
+    found = await find_distinct(engine, sought, replace(search, top_k=wanted, bounds=NO_BOUNDS))
     reranked = [
         await _rerank(engine, engine.reranking, query, matches, rerank)
         for query, matches in zip(sought, found, strict=True)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
 
-from service.api import bulk, compare, documents, index, jobs, match, ops, similar
+from service.api import bulk, compare, documents, family, index, jobs, match, ops, similar
 from service.api.docs import install_docs
 from service.api.door import DoorMiddleware
 from service.api.errors import install_error_handlers
@@ -43,9 +43,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         redirect_slashes=False,
         lifespan=_lifespan(settings) if engine is None else None,
     )
-    routers = [
-        module.router for module in (match, compare, bulk, index, jobs, similar, documents, ops)
-    ]
+    modules = (match, compare, bulk, index, jobs, similar, family, documents, ops)
+    routers = [module.router for module in modules]
     for router in routers:
         app.include_router(router)
     app.state.routes = [route for router in routers for route in router.routes]

@@ -36,7 +36,7 @@ ANSWER = {
 JSON, NDJSON = "application/json", "application/x-ndjson"
 MAX_PAGE, DEFAULT_PAGE = 1_000, 100
 PAGE = json_example(
-    {"documents": [ANSWER], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
+    {"documents": [{**ANSWER, "family": 12}], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
     "A page; with `Accept: application/x-ndjson` all documents with their texts, one on a line, "
     "as `longmatch index` reads them",
 )

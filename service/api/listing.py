@@ -18,6 +18,9 @@ class ListedBody(BaseModel):
     metadata: dict[str, JsonValue]
     receipt: ReceiptBody
     indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
+    family: int | None = nullable(
+        "Number of its family of copies and versions; null where it is in none."
+    )
 
 
 class DocumentsResponse(BaseModel):
@@ -37,6 +40,7 @@ def documents_response(documents: Sequence[ListedDocument], limit: int) -> Docum
                 metadata=dict(one.metadata),
                 receipt=receipt_body(one.receipt),
                 indexed_at=one.indexed_at,
+                family=one.family,
             )
             for one in documents
         ],

@@ -68,6 +68,10 @@ REQUESTS = {
             "rerank": {"candidates": 50, "budget_ms": 2000},
         },
     },
+    "collapse": {
+        "summary": "One match of each family of copies and versions",
+        "value": {"text": "Ant colonies find short paths. …", "collapse": True},
+    },
     "strict": {
         "summary": "Refuse rather than leave a part out",
         "value": {"text": "A whole book. …", "strict": True},
@@ -87,6 +91,8 @@ ANSWER = {
             "false_positive_rate": 0.0004,
             "explanation": EXPLANATION,
             "first_stage_score": None,
+            "family": None,
+            "collapsed": [],
         }
     ],
     "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},

@@ -158,6 +158,11 @@ class MatchRequest(Body):
         "relation. It is made from stored vectors: no match is encoded for it.",
         json_schema_extra=_switch,
     )
+    collapse: bool = Field(
+        default=False,
+        description="Give one match of each family of copies and versions, the best; `top_k` come "
+        "back whenever so many families exist.",
+    )
     strict: bool = Field(
         default=False,
         description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
@@ -180,6 +185,7 @@ class MatchRequest(Body):
                 bounds=bounds,
                 where=None if self.filter is None else self.filter.to_filter(),
                 exclude=tuple(self.exclude or ()),
+                collapse=self.collapse,
             ),
             rerank=None if self.rerank is None else self.rerank.to_rerank(),
             explaining=_to_explaining(self.explain),
@@ -233,6 +239,14 @@ class MatchBody(BaseModel):
     )
     first_stage_score: float | None = nullable(
         "What it was found by, where `score` is that of the reranker; null where it was not read."
+    )
+    family: int | None = nullable(
+        "Number of its family of copies and versions; null where it is in none, or `collapse` was "
+        "not asked for."
+    )
+    collapsed: list[str] = Field(
+        description="Ids of other documents of the family, which are not given as matches: the "
+        "first 10 of those that `filter` and `exclude` let through."
     )
 
 

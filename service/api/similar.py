@@ -18,8 +18,6 @@ from service.first_stage import Search
 from service.matching import Wanted, match
 from service.sources import StoredQuery
 
-_SUFFIX = b"/similar"
-
 
 class UnescapedRoute(APIRoute):
     """A route below an id that may contain slashes: its own last part must not be escaped.
@@ -29,7 +27,8 @@ class UnescapedRoute(APIRoute):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Say whether the path of a request is this one."""
-        if not scope.get("raw_path", _SUFFIX).endswith(_SUFFIX):
+        last = self.path[self.path.rindex("/") :].encode()
+        if not scope.get("raw_path", last).endswith(last):
             return Match.NONE, {}
         return super().matches(scope)
 
@@ -53,6 +52,8 @@ ANSWER: dict[str, Any] = {
             "false_positive_rate": 0.0004,
             "explanation": None,
             "first_stage_score": None,
+            "family": None,
+            "collapsed": [],
         }
     ],
     "timings": {"search": 0.4, "fetch": 0.3},

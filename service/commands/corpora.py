@@ -15,6 +15,7 @@ from index.build import build_index
 from index.corpus import read_document
 from index.corpus_adapter import adapt_data_directory
 from index.data_directory import ADAPTER_FILE
+from index.distinct import search_distinct
 from index.document_vectors import embed_encoded_corpus
 from index.embed import embed_corpus, write_embedded_corpus
 from index.encoded_corpus import keep_blocks
@@ -83,6 +84,9 @@ def match(
     exclude: Annotated[
         list[str] | None, typer.Option(help="Id not to give; again for more.")
     ] = None,
+    collapse: Annotated[
+        bool, typer.Option("--collapse", help="One match of each family of copies and versions.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
@@ -100,7 +104,8 @@ def match(
     with opened(data, loaded.encoder, read_only=True) as directory:
         among = directory.store.select(wanted, exclude or ()) if wanted or exclude else None
         rule = read_fusion(loaded.checkpoint)
-        found, scored_as = search(directory, asked, top_k, mode, rule, among=among)
+        find = search_distinct if collapse else search
+        found, scored_as = find(directory, asked, top_k, mode, rule, among=among)
         documents = directory.store.get([one.vector_id for one in found])
     worths = judge_scores(judge, scored_as, [one.score for one in found])
     matches = [

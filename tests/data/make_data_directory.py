@@ -1,6 +1,6 @@
 """Writes a small data directory, as this release writes it, for later releases to open.
 
-    python tests/data/make_data_directory.py tests/data/format-4
+    python tests/data/make_data_directory.py tests/data/format-5
 
 Run once for each format of the store, with the release that writes it, and committed. Beside it
 lies `answers.json`: what that release answered. The vectors are drawn at random.
