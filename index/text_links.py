@@ -1,9 +1,9 @@
 """Which stored texts are near-duplicates of a new one: found by bands, confirmed by block vectors.
 
-Two texts are near-duplicates when at least half of the sentence blocks of the longer one are found
-in the shorter one. So a copy with a part added is one, a document among several that were put
-together is one if it is most of them, and two documents that quote a third are none: nothing that
-is only half of a text can make it a near-duplicate of two that have nothing in common.
+Two texts are near-duplicates when more than half of the sentence blocks of the longer one are found
+in the shorter one. So a copy with a part added is one, and so is a document among several that were
+put together if it is most of them; but no text is a near-duplicate of two that have nothing in
+common, and brings them into one family.
 
 What is looked at is bounded, for a corpus full of forms: `_FROM_BAND` texts of each band, of those
 `_COMPARED` by signature, of those `_CONFIRMED` by block vectors.
@@ -16,7 +16,7 @@ from index.near_copies import UInt32, band_keys, resemblances, unpack
 from index.sqlite_blocks import read_block_vectors
 from index.vector_index import Float32
 
-LEAST_SHARE = 0.5  # of the blocks of the longer text
+LEAST_SHARE = 0.5  # of the blocks of the longer text; more than that
 LEAST_COSINE = 0.75  # of a block and the one that it is found as
 _LEAST_RESEMBLANCE = 0.2  # of copies with a fifth of the words changed it is 0.33
 _WITHOUT_BLOCKS = 0.5  # resemblance that is enough where block vectors are missing
@@ -69,7 +69,7 @@ def shared_share(one: Float32, other: Float32) -> float:
 def _confirms(resemblance: float, blocks: Float32 | None, others: Float32 | None) -> bool:
     if blocks is None or others is None:
         return resemblance >= _WITHOUT_BLOCKS
-    return shared_share(blocks, others) >= LEAST_SHARE
+    return shared_share(blocks, others) > LEAST_SHARE
 
 
 def _candidates(

@@ -110,6 +110,7 @@ class DocumentResponse(BaseModel):
     metadata: dict[str, JsonValue]
     receipt: ReceiptBody
     indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
+    family: int | None = optional("Number of its family of copies and versions, if it is in one.")
     text: str | None = optional("Only with `?text=true`.")
 
 
@@ -127,7 +128,9 @@ def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
     )
 
 
-def document_response(stored: StoredDocument, *, with_text: bool) -> DocumentResponse:
+def document_response(
+    stored: StoredDocument, family: int | None, *, with_text: bool
+) -> DocumentResponse:
     """Shape the answer to GET /documents/{id}."""
     document = stored.document
     return DocumentResponse(
@@ -136,6 +139,7 @@ def document_response(stored: StoredDocument, *, with_text: bool) -> DocumentRes
         metadata=dict(document.metadata),
         receipt=receipt_body(stored.receipt),
         indexed_at=stored.indexed_at,
+        family=family,
         text=document.text if with_text else None,
     )
 

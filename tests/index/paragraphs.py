@@ -59,4 +59,4 @@ def are_near_duplicates(one: Sequence[int], other: Sequence[int]) -> bool:
     if not set(band_keys(signatures[0])) & set(band_keys(signatures[1])):
         return False
     [resemblance] = resemblances(signatures[0], [signatures[1]]).tolist()
-    return resemblance >= 0.2 and np.mean([part in shorter for part in longer]) >= 0.5
+    return resemblance >= 0.2 and np.mean([part in shorter for part in longer]) > 0.5

@@ -117,6 +117,27 @@ def test_match_with_a_filter(longmatch: Run, tmp_path: Path) -> None:
         assert complaint in refused.err
 
 
+def test_families_are_listed_and_collapsed(longmatch: Run, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    texts = {"a": "Rivers carry stones.", "b": "Rivers carry stones.", "c": "Trees grow slowly."}
+    corpus.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in texts.items()))
+    longmatch("index", corpus)
+    query = tmp_path / "query.txt"
+    query.write_text("Rivers carry stones.")
+    for mode in ("semantic", "hybrid"):
+        asked = ("match", query, "--mode", mode, "--top-k", 2, "--json")
+        assert {one["id"] for one in json.loads(longmatch(*asked).out)["matches"]} == {"a", "b"}
+        found = json.loads(longmatch(*asked, "--collapse").out)["matches"]
+        assert {one["id"] for one in found} in ({"a", "c"}, {"b", "c"})
+    answer = longmatch("families", "--json")
+    assert answer.status == 0
+    [family] = json.loads(answer.out)["largest"]
+    assert (family["documents"], family["texts"], family["first"]) == (2, 1, "a")
+    table = longmatch("families")
+    assert "1 families of 2 documents; 0 documents not looked at" in table.err
+    assert longmatch("families", "--data", tmp_path / "nothing").status == 2
+
+
 def test_index_again_encodes_nothing(longmatch: Run, corpus: Path) -> None:
     longmatch("index", corpus)
     assert "0 encoded (0 tokens, 0 left out), 3 unchanged" in longmatch("index", corpus).err

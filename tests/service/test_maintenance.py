@@ -186,6 +186,29 @@ def test_an_engine_has_the_threads_and_ends_them(make_settings: Callable[..., Se
     assert not {"maintenance", "recall"} & {thread.name for thread in left}
 
 
+def test_near_duplicates_of_an_earlier_release_are_found(tmp_path: Path, metrics: Metrics) -> None:
+    def opened(*, find_families: bool) -> DataDirectory:
+        return open_data_directory(
+            tmp_path / "earlier",
+            fingerprint="a" * 64,
+            dimension=DIMENSION,
+            find_families=find_families,
+        )
+
+    before = opened(find_families=False)
+    put(before, 0, 3)
+    vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
+    before.store.put([Entry(Document("copy", "d1 "), vector, Receipt(1, 1, 1, 0))])
+    Maintenance(before, metrics, Settings()).work()
+    assert before.store.families.pending() == 4
+    before.close()
+    data = opened(find_families=True)
+    Maintenance(data, metrics, Settings()).work()
+    assert data.store.families.pending() == 0
+    assert data.store.families.of_ids(["d0", "d1", "d2", "copy"]).keys() == {"d1", "copy"}
+    data.close()
+
+
 def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory) -> None:
     maintenance = make()
     vector = np.eye(1, DIMENSION, dtype=np.float32)[0]

@@ -56,6 +56,7 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("post", "/jobs/{id}/cancel"),
         ("get", "/documents/{id}"),
         ("get", "/documents/{id}/similar"),
+        ("get", "/documents/{id}/family"),
         ("delete", "/documents/{id}"),
         ("get", "/livez"),
         ("get", "/readyz"),
@@ -112,6 +113,7 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
         ("get", "/documents"),
         ("get", "/documents/{id}"),
         ("get", "/documents/{id}/similar"),
+        ("get", "/documents/{id}/family"),
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
         ("get", "/version"),
@@ -130,12 +132,20 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
         "/index": lambda: filled.post("/index", json={"documents": [{"id": "a", "text": "b"}]}),
         "/documents": lambda: filled.get("/documents?limit=1"),
         "/documents/{id}/similar": lambda: filled.get("/documents/bees/similar"),
+        "/documents/{id}/family": lambda: with_a_copy(filled).get("/documents/bees/family"),
         "/documents/{id}": lambda: filled.get("/documents/bees"),
         "/jobs": lambda: filled.get(upload(filled)[:5]),
         "/jobs/{id}": lambda: filled.get(upload(filled)),
         "/version": lambda: measured(filled).get("/version"),
     }[path]().json()
     assert shape(example) == shape(real, example)
+
+
+def with_a_copy(client: Any) -> Any:
+    """Return a client of the same engine, which now has another document of the text of bees."""
+    text = client.get("/documents/bees?text=true").json()["text"]
+    client.post("/index", json={"documents": [{"id": "bees-2", "text": text}]})
+    return client
 
 
 def upload(client: Any) -> str:

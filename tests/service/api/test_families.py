@@ -1,0 +1,166 @@
+"""Families over HTTP: `collapse` in POST /match, and what documents say of theirs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.index.paragraphs import text_of
+
+FIRST = list(range(4))  # all that the tiny checkpoint reads are six paragraphs
+DOCUMENTS = {
+    "first": FIRST,
+    "copy": FIRST,
+    "edited": [*FIRST[:3], 100],
+    "longer": [*FIRST, 200],
+    "quoting": [FIRST[0], 300, 301, 302],
+    "other": list(range(400, 404)),
+    "other copy": list(range(400, 404)),
+    "alone": list(range(500, 504)),
+}
+FAMILY = {"first", "copy", "edited", "longer"}
+MODES = ("semantic", "lexical", "hybrid")
+
+
+@pytest.fixture(scope="module")
+def versions(make_shared_client: Callable[[], Any]) -> Any:
+    """Return a client of an application that holds DOCUMENTS; do not change what it holds."""
+    client = make_shared_client()
+    for name, paragraphs in DOCUMENTS.items():
+        metadata = {"paragraphs": len(paragraphs)}
+        document = {"id": name, "text": text_of(paragraphs), "metadata": metadata}
+        assert client.post("/index", json={"documents": [document]}).status_code == 200
+    return client
+
+
+def matched(client: Any, **asked: Any) -> list[dict[str, Any]]:
+    response = client.post("/match", json={"text": text_of(FIRST), **asked})
+    assert response.status_code == 200, response.text
+    return list(response.json()["matches"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_match_of_each_family(versions: Any, mode: str) -> None:
+    every = matched(versions, mode=mode, top_k=8)
+    if mode != "lexical":  # which reads the telling words alone
+        assert {one["id"] for one in every} >= FAMILY
+    assert all((one["family"], one["collapsed"]) == (None, []) for one in every)
+    found = matched(versions, mode=mode, top_k=8, collapse=True)
+    best = found[0]
+    assert best["id"] in ("first", "copy")
+    assert set(best["collapsed"]) == FAMILY - {best["id"]}
+    listed = {one["id"]: one["family"] for one in versions.get("/documents").json()["documents"]}
+    assert best["family"] == listed["first"] == listed["longer"]
+    assert listed["alone"] is listed["quoting"] is None
+    given = [one["id"] for one in found]
+    assert len(FAMILY & set(given)) == 1
+    kept = {one["id"]: one for one in every}
+    for one in found:  # as without collapsing, the best of each
+        same = {name: part for name, part in one.items() if name not in ("family", "collapsed")}
+        assert same == {name: kept[one["id"]][name] for name in same}
+    assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
+
+
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+@pytest.mark.parametrize("top_k", [1, 2, 3, 4, 5])
+def test_as_many_as_there_are_families_come_back(versions: Any, mode: str, top_k: int) -> None:
+    found = matched(versions, mode=mode, top_k=top_k, collapse=True)
+    families = {one["family"] or one["id"] for one in found}
+    assert len(found) == len(families) == min(top_k, 4)
+
+
+def test_a_stored_document_finds_its_own_family_once(versions: Any) -> None:
+    response = versions.post("/match", json={"id": "first", "collapse": True, "mode": "semantic"})
+    matches = response.json()["matches"]
+    assert matches[0]["id"] == "copy"
+    assert set(matches[0]["collapsed"]) == FAMILY - {"first", "copy"}
+    assert len(matches) == 4
+
+
+def test_several_queries_are_collapsed_each(versions: Any) -> None:
+    queries = [{"text": text_of(FIRST)}, {"id": "other"}]
+    asked = {"queries": queries, "top_k": 2, "collapse": True}
+    results = versions.post("/match", json=asked).json()["results"]
+    assert [len(one["matches"]) for one in results] == [2, 2]
+    assert results[1]["matches"][0]["id"] == "other copy"
+    assert results[1]["matches"][0]["collapsed"] == []
+
+
+def test_a_filter_hides_what_it_leaves_out_behind_a_match_too(versions: Any) -> None:
+    where = {"field": "paragraphs", "equal": 4}
+    found = matched(versions, filter=where, exclude=["copy"], collapse=True, top_k=8)
+    assert (found[0]["id"], found[0]["collapsed"]) == ("first", ["edited"])
+    assert {one["id"] for one in found} >= {"alone", "quoting"}
+
+
+def test_bounds_hold(versions: Any) -> None:
+    assert len(matched(versions, mode="lexical", collapse=True, min_score=0.9)) == 1
+
+
+def test_explanations_are_of_what_is_given(versions: Any) -> None:
+    found = matched(versions, collapse=True, top_k=2, explain={"matches": 2})
+    assert found[0]["explanation"]["relation"] == "identical"
+    assert found[1]["explanation"] is not None
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1, 0, [], {}, "true", None])
+def test_collapse_is_true_or_false(versions: Any, wrong: object) -> None:
+    response = versions.post("/match", json={"text": "Some text.", "collapse": wrong})
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["errors"][0]["pointer"] == "#/collapse"
+
+
+def test_a_document_says_its_family(versions: Any) -> None:
+    page = versions.get("/documents/edited/family").json()
+    assert page["next_cursor"] is None
+    assert [one["id"] for one in page["documents"]] == sorted(FAMILY)
+    assert [one["id"] for one in page["documents"] if one["copy"]] == ["edited"]
+    page = versions.get("/documents/first/family").json()
+    assert {one["id"] for one in page["documents"] if one["copy"]} == {"first", "copy"}
+    assert versions.get("/documents/first").json()["family"] == page["family"]
+    assert "family" not in versions.get("/documents/alone").json()
+    nothing = {"family": None, "documents": [], "next_cursor": None}
+    assert versions.get("/documents/alone/family").json() == nothing
+
+
+def test_a_family_comes_a_page_at_a_time(versions: Any) -> None:
+    seen: list[str] = []
+    path = "/documents/first/family?limit=3"
+    cursor = ""
+    while cursor is not None:
+        page = versions.get(f"{path}&cursor={cursor}" if cursor else path).json()
+        seen += [one["id"] for one in page["documents"]]
+        cursor = page["next_cursor"]
+    assert seen == sorted(FAMILY)
+
+
+@pytest.mark.parametrize("unknown", ["nobody", "a%00b", "%ED%A0%80", "first/family/family"])
+def test_the_family_of_nobody_is_not_found(versions: Any, unknown: str) -> None:
+    response = versions.get(f"/documents/{unknown}/family")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "cursor=%21", "cursor=x"])
+def test_a_wrong_parameter_is_named(versions: Any, query: str) -> None:
+    response = versions.get(f"/documents/first/family?{query}")
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["parameter"] == query.partition("=")[0]
+
+
+def test_a_copy_is_in_the_family_at_once_and_leaves_it(filled: Any, texts: dict[str, str]) -> None:
+    filled.post("/index", json={"documents": [{"id": "again", "text": texts["bees"]}]})
+    assert filled.get("/documents/bees/family").json()["family"] is not None
+    filled.delete("/documents/again")
+    assert filled.get("/documents/bees/family").json()["family"] is None
+
+
+def test_switched_off_nothing_new_is_found(make_client: Callable[..., Any]) -> None:
+    client = make_client(find_families=False)
+    for name in ("one", "other"):
+        body = {"documents": [{"id": name, "text": text_of(FIRST)}]}
+        assert client.post("/index", json=body).status_code == 200
+    client.app.state.engine.maintenance.work()
+    assert client.get("/documents/one/family").json()["family"] is None
+    assert len(matched(client, collapse=True)) == 2
