@@ -13,6 +13,7 @@ from index.build import BATCH_DOCUMENTS, BuildReport, build_index
 from index.corpus import RefusedInput
 from index.data_directory import DataDirectory, open_data_directory
 from index.errors import CorpusError, FingerprintMismatchError
+from index.family_tables import make_family_tables
 from index.observer import SilentObserver
 from index.sqlite_store import StoredDocument
 
@@ -236,3 +237,52 @@ def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
     job.write(*documents[1:], {"id": "0", "text": text(200)}, {"id": "new", "text": text(300)})
     job.run(observer)
     assert "looking for titles" not in observer.documents
+
+
+def families_in(job: Job) -> set[frozenset[str]]:
+    with job.opened() as data:
+        numbers = data.store.families.of_ids([one.id for one in data.store.pages.listed("", 100)])
+    return {
+        frozenset(name for name, one in numbers.items() if one == number)
+        for number in numbers.values()
+    }
+
+
+def test_near_duplicates_are_found_by_the_job_in_one_run_or_several(
+    tmp_path: Path, encoder: OnnxEncoder
+) -> None:
+    long = [" ".join(f"{word}{n} of" for word in WORDS) for n in range(9)]
+    texts = {
+        "first": " ".join(long),
+        "copy": " ".join(long),
+        "edited": " ".join([*long[:8], "some other words at the end"]),
+        "other": " ".join(reversed(WORDS)) * 9,
+    }
+    documents = [{"id": name, "text": text} for name, text in texts.items()]
+    whole = Job(tmp_path / "whole", encoder)
+    parts = Job(tmp_path / "parts", encoder)
+    for job in (whole, parts):
+        job.corpus.parent.mkdir()
+    whole.write(*documents)
+    whole.run()
+    for count in (1, 3, 4):
+        parts.write(*documents[-count:])
+        parts.run()
+    assert families_in(whole) == families_in(parts) == {frozenset({"first", "copy", "edited"})}
+
+
+def test_near_duplicates_of_an_earlier_release_are_found_at_the_end_of_the_job(
+    job: Job,
+) -> None:
+    job.write({"id": "a", "text": "some words"}, {"id": "b", "text": "some words"})
+    job.run()
+    with job.opened() as data, data.store._connections.writing() as connection:
+        make_family_tables(connection)  # as when the format is brought up to date
+    assert families_in(job) == set()
+    observer = RecordingObserver()
+    job.run(observer)
+    assert ("looking for near-duplicates", 2) in observer.steps
+    assert families_in(job) == {frozenset({"a", "b"})}
+    observer = RecordingObserver()
+    job.run(observer)
+    assert "looking for near-duplicates" not in dict(observer.steps)
