@@ -47,6 +47,7 @@ class Maintenance:
         self._refused: _Attempt | None = None
         self._titles_at = data.store.lexical.changes
         self._families_found = False  # of what was there at the beginning; others are when put
+        self._families_counted_at = -1  # changes of the store as of which they were counted
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -145,12 +146,15 @@ class Maintenance:
 
     def _keep_families(self) -> None:
         store = self._data.store
-        if not store.finds_families or self._families_found:
-            return
-        if pending := store.families.pending():
-            _log.info("looking for near-duplicates of %d documents", pending)
-            store.families.find(SilentObserver(), self._stopping.is_set)
-        self._families_found = not self._stopping.is_set()
+        if store.finds_families and not self._families_found:
+            if pending := store.families.pending():
+                _log.info("looking for near-duplicates of %d documents", pending)
+                store.families.find(SilentObserver(), self._stopping.is_set)
+            self._families_found = not self._stopping.is_set()
+            self._families_counted_at = -1
+        if (changes := store.lexical.changes) != self._families_counted_at:  # it reads all
+            self._metrics.family_documents.set(store.families.totals()[1])
+            self._families_counted_at = changes
 
     def _keep_space(self) -> None:
         store = self._data.store

@@ -67,6 +67,7 @@ class Metrics:
     recall: Gauge
     recall_samples: Counter
     store_free: Gauge
+    family_documents: Gauge
     ready: Gauge
     build_info: Gauge
 
@@ -156,6 +157,9 @@ def create_metrics() -> Metrics:
         ),
         recall_samples=counter(
             "recall_samples_total", "Searches chosen to be repeated exactly.", ["outcome"]
+        ),
+        family_documents=gauge(
+            "family_documents", "Documents that are in a family of copies and versions."
         ),
         store_free=gauge("store_free_bytes", "Bytes of the store's file that hold nothing."),
         ready=gauge("ready", "1 when the service is ready, else 0."),

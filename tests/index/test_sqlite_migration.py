@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from index.doctor_families import examine_families
 from index.errors import FingerprintMismatchError, StoreError
 from index.filters import OneOf
 from index.lexical_tables import LEXICAL_TABLES
@@ -287,6 +288,8 @@ def test_a_kill_while_writing_leaves_words_and_documents_alike(
             for term in count_terms(text):
                 frequencies[term] = frequencies.get(term, 0) + 1
         assert counted_in(path) == frequencies
+        assert list(examine_families(path)) == []
+        assert store.families.pending() == 0
         for term in [term for term in frequencies if term.startswith(("state", "d"))]:
             assert found_by(store, term) == {n for n, t in texts.items() if term in count_terms(t)}
         store.close()

@@ -206,6 +206,7 @@ def test_near_duplicates_of_an_earlier_release_are_found(tmp_path: Path, metrics
     Maintenance(data, metrics, Settings()).work()
     assert data.store.families.pending() == 0
     assert data.store.families.of_ids(["d0", "d1", "d2", "copy"]).keys() == {"d1", "copy"}
+    assert value(metrics, "family_documents") == 2
     data.close()
 
 
