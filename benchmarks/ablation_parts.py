@@ -181,7 +181,7 @@ def _over_frozen(
     stages = {**before, "tuning": dict(tuning)}
 
     def encode(directory: Path) -> list[Float32]:
-        smith = _document_level(data, seed, **model)
+        smith = document_level(data, seed, **model)
         reader = new_reader(data, tuning["max_blocks"])
         for name, stage in stages.items():
             if stage["steps"]:
@@ -214,14 +214,22 @@ def _pretrained(data: AblationData, seed: int, size: Size, objectives: Sequence[
     return {"model": model, **stages}, encode
 
 
-def _document_level(
+def document_level(
     data: AblationData,
     seed: int,
     combine: Combine,
     document_layers: int = 1,
     begin_as_mean: bool = False,
 ) -> Smith:
-    """Make a document level as wide as the block vectors; the sentence level is never run."""
+    """Make a document level alone, as wide as the block vectors; the sentence level is never run.
+
+    Args:
+        data: whose checkpoint made the block vectors.
+        seed: of the weights.
+        combine: of the document level.
+        document_layers: of it.
+        begin_as_mean: rather than with random weights; `combine` must be "attention".
+    """
     shipped = model_config(data.checkpoint)
     assert isinstance(shipped, SmithConfig), "the ablations of SMITH start from a SMITH"
     config = replace(
@@ -233,6 +241,7 @@ def _document_level(
         dimension=data.checkpoint.block_dimension,
         term_features=0,
         term_dimension=0,
+        sketch_dimension=0,
         combine=combine,
         dropout=_DROPOUT,
     )
