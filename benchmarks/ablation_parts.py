@@ -23,6 +23,7 @@ PRETRAINING: Mapping[str, tuple[str, ...]] = {
     "WP+SP": ("wp", "sp"),
 }
 COMBINATIONS: tuple[Combine, ...] = ("normal", "sum_concat", "mean_concat", "attention")
+BLOCK_PRETRAINING = "pretraining over block vectors"
 MEAN = "mean of the blocks, untrained"
 FROM_MEAN = "attention, begun as that mean"
 
@@ -49,6 +50,7 @@ class Size:
         sentence_layers: of that model; it has one document layer.
         steps: of fine-tuning over cached block vectors.
         documents: of such a step.
+        block_pretraining_steps: of the same size before it, where there is pretraining.
         blocks: of a document, where the length is not what varies.
         lengths: in blocks, where it is.
     """
@@ -62,6 +64,7 @@ class Size:
     sentence_layers: int = 2
     steps: int = 60
     documents: int = 48
+    block_pretraining_steps: int = 600
     blocks: int = 16
     lengths: tuple[int, ...] = (2, 4, 8, 16, 32, LONGEST)
 
@@ -71,6 +74,23 @@ def pretraining_cells(data: AblationData, seed: int, size: Size) -> list[Cell]:
     return [
         Cell("pretraining", name, seed, *_pretrained(data, seed, size, objectives))
         for name, objectives in PRETRAINING.items()
+    ]
+
+
+def block_pretraining_cells(data: AblationData, seed: int, size: Size) -> list[Cell]:
+    """Plan NP and SP where the sentence level is frozen: over cached block vectors.
+
+    The document level (`normal`, as in the paper) has random weights. Masked words have nothing to
+    teach it, so two of the four remain.
+    """
+    tuning = _over_vectors(size, size.blocks, "pairs", _RATE)
+    pretraining = _over_vectors(size, size.blocks, "sp", _PRETRAINING_RATE) | {
+        "steps": size.block_pretraining_steps
+    }
+    model = {"combine": "normal"}
+    return [
+        Cell(BLOCK_PRETRAINING, "NP", seed, *_over_frozen(data, seed, model, tuning)),
+        Cell(BLOCK_PRETRAINING, "SP", seed, *_over_frozen(data, seed, model, tuning, pretraining)),
     ]
 
 
@@ -150,18 +170,25 @@ def _over_text(size: Size, steps: int, documents: int, objectives: Sequence[str]
 
 
 def _over_frozen(
-    data: AblationData, seed: int, model: Mapping[str, Any], tuning: Mapping[str, Any]
+    data: AblationData,
+    seed: int,
+    model: Mapping[str, Any],
+    tuning: Mapping[str, Any],
+    pretraining: Mapping[str, Any] | None = None,
 ) -> _Planned:
     """Plan a document level over cached block vectors; of no steps, it stays as it begins."""
+    before = {} if pretraining is None else {"pretraining": dict(pretraining)}
+    stages = {**before, "tuning": dict(tuning)}
 
     def encode(directory: Path) -> list[Float32]:
-        smith = _document_level(data, seed, **model)
+        smith = document_level(data, seed, **model)
         reader = new_reader(data, tuning["max_blocks"])
-        if tuning["steps"]:
-            fit(smith, Run(data, reader, make_recipe(seed, tuning)), directory)
+        for name, stage in stages.items():
+            if stage["steps"]:
+                fit(smith, Run(data, reader, make_recipe(seed, stage)), directory / name)
         return encode_corpora(smith, data, reader)
 
-    return {"model": dict(model), "tuning": dict(tuning)}, encode
+    return {"model": dict(model), **stages}, encode
 
 
 def _pretrained(data: AblationData, seed: int, size: Size, objectives: Sequence[str]) -> _Planned:
@@ -187,14 +214,22 @@ def _pretrained(data: AblationData, seed: int, size: Size, objectives: Sequence[
     return {"model": model, **stages}, encode
 
 
-def _document_level(
+def document_level(
     data: AblationData,
     seed: int,
     combine: Combine,
     document_layers: int = 1,
     begin_as_mean: bool = False,
 ) -> Smith:
-    """Make a document level as wide as the block vectors; the sentence level is never run."""
+    """Make a document level alone, as wide as the block vectors; the sentence level is never run.
+
+    Args:
+        data: whose checkpoint made the block vectors.
+        seed: of the weights.
+        combine: of the document level.
+        document_layers: of it.
+        begin_as_mean: rather than with random weights; `combine` must be "attention".
+    """
     shipped = model_config(data.checkpoint)
     assert isinstance(shipped, SmithConfig), "the ablations of SMITH start from a SMITH"
     config = replace(
@@ -206,6 +241,7 @@ def _document_level(
         dimension=data.checkpoint.block_dimension,
         term_features=0,
         term_dimension=0,
+        sketch_dimension=0,
         combine=combine,
         dropout=_DROPOUT,
     )

@@ -19,6 +19,7 @@ from benchmarks.ablation_cells import Cell, run_cells, summarise
 from benchmarks.ablation_data import AblationData, find_folders, read_data
 from benchmarks.ablation_parts import (
     Size,
+    block_pretraining_cells,
     combination_cells,
     length_cells,
     length_row,
@@ -88,7 +89,8 @@ def plan(parts: Sequence[Part], data: AblationData, seeds: int, size: Size) -> l
 
 def _plan(part: Part, data: AblationData, seed: int, size: Size) -> list[Cell]:
     if part == "pretraining":
-        return pretraining_cells(data, seed, size)
+        over_text = pretraining_cells(data, seed, size)
+        return [*block_pretraining_cells(data, seed, size), *over_text]
     if part == "length":
         return length_cells(data, seed, size, LENGTH_LOSS)
     return [cell for loss in LOSSES for cell in combination_cells(data, seed, size, loss)]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
+from encoder.named_titles import NO_TITLES, TitleTable
 from encoder.terms import (
     Float32,
     Int64,
@@ -34,7 +35,8 @@ from encoder.terms import (
 )
 from encoder.tokenizer import open_tokenizer
 
-FORMAT = 1
+FORMAT = 2
+_WITHOUT_TITLES = 1  # the format before adapters knew titles
 # So many that the words of a corpus hardly ever share one.
 BUCKETS = 2**22
 _DIGEST_BYTES = 32
@@ -51,6 +53,7 @@ class Adapter:
         table: weights and vectors of these R terms.
         weight: of the features in the score, between 0 and 1.
         documents: how many it was fitted to.
+        titles: of that corpus, those that have a row: a text that names one has it as a term.
     """
 
     base: str
@@ -59,6 +62,7 @@ class Adapter:
     table: TermTable
     weight: float
     documents: int
+    titles: TitleTable = NO_TITLES
 
     @property
     def width(self) -> int:
@@ -131,7 +135,8 @@ class Adaptation:
 
     def __call__(self, vector: Float32, blocks: Sequence[Sequence[int]]) -> Float32:
         """Adapt the vector [dimension] of the document of these sentence blocks."""
-        return self.adapter.adapt(vector, count_words(self.vocabulary, blocks))
+        terms = count_words(self.vocabulary, blocks, self.adapter.titles)
+        return self.adapter.adapt(vector, terms)
 
 
 def open_adaptation(checkpoint: Checkpoint, adapter: Adapter) -> Adaptation:
@@ -185,8 +190,11 @@ def parse_adapter(data: bytes, where: str) -> Adapter:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
-            if about["format"] != FORMAT:
+            if about["format"] not in (FORMAT, _WITHOUT_TITLES):
                 raise AdapterError(f"{where}: format {about['format']!r} is not {FORMAT}")
+            titles = NO_TITLES
+            if "title_hashes" in arrays:
+                titles = TitleTable(arrays["title_hashes"], arrays["title_lengths"])
             return Adapter(
                 base=str(about["base"]),
                 buckets=int(about["buckets"]),
@@ -194,6 +202,7 @@ def parse_adapter(data: bytes, where: str) -> Adapter:
                 table=TermTable(arrays["weights"], arrays["vectors"], arrays["scales"]),
                 weight=float(about["weight"]),
                 documents=int(about["documents"]),
+                titles=titles,
             )
     except (BadZipFile, EOFError, KeyError, OSError, TypeError, ValueError) as error:
         raise AdapterError(f"{where}: is no adapter: {error}") from error
@@ -209,10 +218,13 @@ def _about(adapter: Adapter) -> dict[str, Any]:
 
 
 def _arrays(adapter: Adapter) -> Mapping[str, NDArray[Any]]:
-    table = adapter.table
-    return {
+    table, titles = adapter.table, adapter.titles
+    arrays: dict[str, NDArray[Any]] = {
         "rows": adapter.rows,
         "scales": table.scales,
         "vectors": table.vectors,
         "weights": table.weights,
     }
+    if len(titles):  # one without has the digest that it had before adapters knew titles
+        arrays |= {"title_hashes": titles.hashes, "title_lengths": titles.lengths}
+    return arrays

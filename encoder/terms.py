@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from encoder.errors import CheckpointError
+from encoder.named_titles import NO_TITLES, TitleTable
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
+NAMED = 25.0  # a title that a text names weighs as a word that occurs so often
 _PRIME = np.uint64(0x100000001B3)  # of FNV
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits
 
@@ -64,11 +66,15 @@ class TermVocabulary:
         tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
         found = tokens
         if self.buckets:
-            hashes = hash_words(tokens, self.continues) % np.uint64(self.buckets)
-            words = hashes.astype(np.int64) + len(self.continues)
+            words = self.rows_of(hash_words(tokens, self.continues))
             found = np.concatenate([tokens, words])
         rows, counts = np.unique(found, return_counts=True)
         return Terms(rows, counts.astype(np.float32))
+
+    def rows_of(self, hashes: NDArray[np.uint64]) -> Int64:
+        """Return the rows of hashed words, or titles; there must be buckets."""
+        rows: Int64 = (hashes % np.uint64(self.buckets)).astype(np.int64) + len(self.continues)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -128,20 +134,25 @@ def hash_words(tokens: Int64, continues: NDArray[np.bool_]) -> NDArray[np.uint64
     return hashes[lengths > 1]
 
 
-def count_words(vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]]) -> Terms:
+def count_words(
+    vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]], titles: TitleTable = NO_TITLES
+) -> Terms:
     """Count the words of a document; unlike `TermVocabulary.count`, not also their pieces.
 
     Args:
         vocabulary: with at least one bucket.
         blocks: token ids of its sentence blocks, special tokens not included.
+        titles: each of them that the document names counts `NAMED`, once.
     """
     tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
     begins = ~vocabulary.continues[tokens]
     whole = tokens[begins & np.append(begins[1:], True)]
-    hashed = hash_words(tokens, vocabulary.continues) % np.uint64(vocabulary.buckets)
-    words = hashed.astype(np.int64) + len(vocabulary.continues)
-    rows, counts = np.unique(np.concatenate([whole, words]), return_counts=True)
-    return Terms(rows, counts.astype(np.float32))
+    words = vocabulary.rows_of(hash_words(tokens, vocabulary.continues))
+    named = vocabulary.rows_of(titles.find(tokens))
+    rows, places = np.unique(np.concatenate([whole, words, named]), return_inverse=True)
+    weights = np.ones(len(places))
+    weights[len(places) - len(named) :] = NAMED
+    return Terms(rows, np.bincount(places, weights, len(rows)).astype(np.float32))
 
 
 def read_term_vocabulary(tokenizer: Tokenizer, buckets: int) -> TermVocabulary:

@@ -4,9 +4,9 @@ The choices below measured best on the average of the validation queries of thre
 docs/experiments.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from encoder.adapter import BUCKETS, Adapter, adapter_vocabulary
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
+from encoder.named_titles import NO_TITLES, TitleTable, title_table
 from encoder.terms import Float32, Int64, Terms, TermTable, count_words, quantise_term_table
 from encoder.tokenizer import BlockTokenizer
 from index.corpus import count_documents, read_corpus
@@ -26,7 +27,7 @@ DOCUMENTS = 20_000  # of a larger corpus only about so many are read: terms and 
 MIN_DOCUMENTS = 5
 TERMS = 150_000  # the most frequent; a row of the table takes DIMENSION bytes
 DIMENSION = 512
-WEIGHT = 0.3
+WEIGHT = 0.2
 _RARE, _COMMON = 2, 0.5  # terms of fewer documents, or a larger share of them, get no weight
 _OVERSAMPLE, _ITERATIONS = 32, 3  # of the randomised singular value decomposition
 _POWER = 0.5  # of the singular values that coordinates are divided by
@@ -34,15 +35,30 @@ _SMALLEST = 1e-3  # singular values under this share of the largest are noise
 _SEED = 0
 
 
+@dataclass(frozen=True, slots=True)
+class CountedCorpus:
+    """What an adapter is fitted to.
+
+    Attributes:
+        documents: the terms of each, the titles that it names among them.
+        titles: those that were looked for.
+    """
+
+    documents: Sequence[Terms]
+    titles: TitleTable = NO_TITLES
+
+
 def count_corpus(
     corpus: Path, checkpoint: Checkpoint, tokenizer: BlockTokenizer, observer: Observer
-) -> list[Terms]:
+) -> CountedCorpus:
     """Count the terms of the documents of a corpus; of a large one, of a sample.
 
     Raises:
         CorpusError: the corpus cannot be read at all.
     """
     total = count_documents(corpus)
+    observer.started("reading titles", total)
+    titles = find_titles(_titles(corpus, observer), tokenizer)
     observer.started("counting words", total)
     vocabulary = adapter_vocabulary(checkpoint)
     counted = []
@@ -53,10 +69,29 @@ def count_corpus(
                 read = tokenizer(document.text)
             except EmptyTextError:
                 continue  # refused again, and told, when it is encoded
-            counted.append(count_words(vocabulary, read.blocks))
+            counted.append(count_words(vocabulary, read.blocks, titles))
             tokens = read.receipt.tokens_read
         observer.advanced(documents=1, tokens=tokens)
-    return counted
+    return CountedCorpus(counted, titles)
+
+
+def find_titles(titles: Iterable[str], tokenizer: BlockTokenizer) -> TitleTable:
+    """Make ready the titles of a corpus, to be found in texts; those without a token are not."""
+    return title_table(_tokens(title, tokenizer) for title in titles)
+
+
+def _titles(corpus: Path, observer: Observer) -> Iterator[str]:
+    for document in read_corpus(corpus):
+        if isinstance(document, Document):
+            yield document.title
+        observer.advanced(documents=1, tokens=0)
+
+
+def _tokens(title: str, tokenizer: BlockTokenizer) -> list[int]:
+    try:
+        return list(chain.from_iterable(tokenizer(title).blocks))
+    except EmptyTextError:
+        return []
 
 
 def in_sample(document: Document, total: int) -> bool:
@@ -64,26 +99,27 @@ def in_sample(document: Document, total: int) -> bool:
     return int.from_bytes(document.content_hash[:6]) * total < DOCUMENTS << 48
 
 
-def fit_adapter(counted: Sequence[Terms], checkpoint: Checkpoint, observer: Observer) -> Adapter:
+def fit_adapter(corpus: CountedCorpus, checkpoint: Checkpoint, observer: Observer) -> Adapter:
     """Fit an adapter to the documents of a corpus.
 
     The same terms give the same adapter (up to the arithmetic of the processor).
 
     Args:
-        counted: the terms of N documents.
+        corpus: the terms of N documents.
         checkpoint: whose vectors it joins.
         observer: hears that it begins.
 
     Raises:
         CorpusError: too few documents, or none of them has a word that another has.
     """
+    counted, vocabulary = corpus.documents, adapter_vocabulary(checkpoint)
     if len(counted) < MIN_DOCUMENTS:
         raise CorpusError(
             f"--adapt: the corpus has {len(counted)} readable documents, and it takes "
             f"{MIN_DOCUMENTS}: index it without"
         )
     observer.started("fitting the adapter", None)
-    weights = _weigh(counted, adapter_vocabulary(checkpoint).rows)
+    weights = _weigh(counted, vocabulary.rows)
     rows = np.flatnonzero(weights)
     if len(rows) == 0:
         raise CorpusError(
@@ -98,6 +134,7 @@ def fit_adapter(counted: Sequence[Terms], checkpoint: Checkpoint, observer: Obse
         table=table,
         weight=WEIGHT,
         documents=len(counted),
+        titles=corpus.titles.only(weights[vocabulary.rows_of(corpus.titles.hashes)] > 0),
     )
 
 

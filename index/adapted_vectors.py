@@ -10,8 +10,8 @@ from encoder.adapter import adapter_vocabulary
 from encoder.checkpoint import Checkpoint
 from encoder.terms import count_words
 from encoder.tokenizer import BlockTokenizer
-from index.adapt import fit_adapter, in_sample
-from index.corpus import read_texts
+from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
+from index.corpus import read_documents
 from index.document import Document
 from index.embed import EmbeddedCorpus
 from index.observer import Observer
@@ -20,8 +20,8 @@ from index.vector_index import Float32
 
 def adapt_vectors(
     vectors: Float32,
-    texts: Sequence[str],
-    documents: int,
+    documents: Sequence[Document],
+    number: int,
     checkpoint: Checkpoint,
     observer: Observer,
 ) -> Float32:
@@ -29,8 +29,8 @@ def adapt_vectors(
 
     Args:
         vectors: Float32[N + others, dimension].
-        texts: theirs, with a token each.
-        documents: N, those of the corpus, which come first.
+        documents: theirs, with a token each.
+        number: N, those of the corpus, which come first.
         checkpoint: of the vectors.
         observer: hears of the progress.
 
@@ -41,17 +41,18 @@ def adapt_vectors(
         CorpusError: nothing can be fitted to the corpus.
     """
     tokenizer, vocabulary = BlockTokenizer(checkpoint), adapter_vocabulary(checkpoint)
-    observer.started("counting words", len(texts))
+    titles = find_titles((document.title for document in documents[:number]), tokenizer)
+    observer.started("counting words", len(documents))
     counted = []
-    for text in texts:
-        counted.append(count_words(vocabulary, tokenizer(text).blocks))
+    for document in documents:
+        counted.append(count_words(vocabulary, tokenizer(document.text).blocks, titles))
         observer.advanced(documents=1, tokens=0)
     read = [
         terms
-        for terms, text in zip(counted[:documents], texts, strict=False)
-        if in_sample(Document("any", text), documents)
+        for terms, document in zip(counted[:number], documents, strict=False)
+        if in_sample(document, number)
     ]
-    adapter = fit_adapter(read, checkpoint, observer)
+    adapter = fit_adapter(CountedCorpus(read, titles), checkpoint, observer)
     adapted = [adapter.adapt(*one) for one in zip(vectors, counted, strict=True)]
     return np.stack(adapted)
 
@@ -64,6 +65,6 @@ def adapt_embedded_corpus(
     Raises:
         CorpusError: the corpus cannot be read, or nothing can be fitted to it.
     """
-    texts = read_texts(corpus, embedded.ids)
-    vectors = adapt_vectors(embedded.vectors, texts, len(texts), checkpoint, observer)
+    documents = read_documents(corpus, embedded.ids)
+    vectors = adapt_vectors(embedded.vectors, documents, len(documents), checkpoint, observer)
     return replace(embedded, vectors=vectors)

@@ -94,7 +94,7 @@ def own_systems(
     texts = [document.text for document in documents]
     bases = {"hybrid": semantic}
     if adapting:
-        vectors = adapt_vectors(known.all_vectors, texts, number, checkpoint, adapting)
+        vectors = adapt_vectors(known.all_vectors, documents, number, checkpoint, adapting)
         bases[ADAPTED_HYBRID] = vector_system(
             ADAPTED, f"{settings}, adapted to the corpus", vectors, number
         )

@@ -18,11 +18,11 @@ from benchmarks.ablation_data import (
     pair_figures,
     read_data,
 )
-from benchmarks.ablation_parts import FROM_MEAN, MEAN, Size
+from benchmarks.ablation_parts import BLOCK_PRETRAINING, FROM_MEAN, MEAN, Size, document_level
 from benchmarks.ablation_table import draw, table
 from benchmarks.ablation_training import Run, fit, make_recipe, new_reader, tokens_read
 from benchmarks.bench_ablation import PARTS, plan
-from encoder.checkpoint import load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.create import load_model
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.training.curves import read_curve
@@ -45,6 +45,7 @@ TINY = Size(
     sentence_layers=1,
     steps=3,
     documents=8,
+    block_pretraining_steps=2,
     blocks=4,
     lengths=(2, 4),
 )
@@ -95,6 +96,7 @@ def settings_of(outcomes: Outcomes, part: str, row: str) -> dict[str, dict[str, 
 
 def test_every_model_is_trained_and_judged(outcomes: Outcomes, data: AblationData) -> None:
     assert list(outcomes["pretraining"]) == ["NP", "WP", "SP", "WP+SP"]
+    assert list(outcomes[BLOCK_PRETRAINING]) == ["NP", "SP"]
     combinations = ["normal", "sum_concat", "mean_concat", "attention", FROM_MEAN, MEAN]
     assert list(outcomes["combinations, pairs"]) == combinations
     assert list(outcomes["combinations, links"]) == combinations
@@ -117,6 +119,23 @@ def test_two_objectives_read_as_much_as_one(outcomes: Outcomes) -> None:
     assert both["objectives"] == ["wp", "sp"]
     assert 2 * int(str(both["steps"])) == alone["steps"] == TINY.pretraining_steps
     assert "pretraining" not in settings_of(outcomes, "pretraining", "NP")
+
+
+def test_a_document_level_is_made_beside_a_checkpoint_with_more_channels(
+    data: AblationData,
+) -> None:
+    shipped = replace(data, checkpoint=load_checkpoint(DEFAULT_CHECKPOINT))
+    model = document_level(shipped, 0, "normal")
+    assert model.config.dimension == shipped.checkpoint.block_dimension
+
+
+def test_pretraining_over_block_vectors_comes_before_the_same_tuning(outcomes: Outcomes) -> None:
+    alone, before = (settings_of(outcomes, BLOCK_PRETRAINING, row) for row in ("NP", "SP"))
+    assert {**before, "pretraining": None} == {**alone, "pretraining": None}
+    assert before["pretraining"]["objectives"] == ["sp"]
+    assert before["pretraining"]["steps"] == TINY.block_pretraining_steps
+    scores = [outcomes[BLOCK_PRETRAINING][row][0].judgements[0].scores for row in ("NP", "SP")]
+    assert not np.array_equal(*scores)
 
 
 def test_the_mean_is_the_mean_of_the_blocks_read(outcomes: Outcomes, data: AblationData) -> None:

@@ -19,6 +19,7 @@ from encoder.adapter import (
 )
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import AdapterError
+from encoder.named_titles import title_table
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms import Terms, count_words, quantise_term_table
 from encoder.tokenizer import BlockTokenizer
@@ -83,6 +84,25 @@ def test_it_comes_back_from_disk() -> None:
     np.testing.assert_array_equal(again.adapt(unit(1, 2), terms), adapter.adapt(unit(1, 2), terms))
 
 
+def test_its_titles_come_back_from_disk() -> None:
+    adapter = replace(adapter_of([2, 5, 11]), titles=title_table([[1, 2], [7]]))
+    again = parse_adapter(format_adapter(adapter), "adapter.npz")
+    assert again.fingerprint == adapter.fingerprint
+    np.testing.assert_array_equal(again.titles.hashes, adapter.titles.hashes)
+    np.testing.assert_array_equal(again.titles.lengths, adapter.titles.lengths)
+
+
+def test_one_without_titles_reads_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Format 1 had none; stored vectors carry the fingerprint that it had."""
+    adapter = adapter_of([2, 5, 11])
+    with monkeypatch.context() as before:
+        before.setattr("encoder.adapter.FORMAT", 1)
+        content = format_adapter(adapter)
+    assert parse_adapter(content, "adapter.npz").fingerprint == (
+        "2fb11fde87c3d78bcfaac435f5b13c86256f46ab1c6ada9c3225141734995c89"
+    )
+
+
 def test_the_digest_is_of_all_that_is_in_it() -> None:
     adapter = adapter_of([2, 5, 11])
     others = [
@@ -95,6 +115,8 @@ def test_the_digest_is_of_all_that_is_in_it() -> None:
         replace(adapter, table=replace(adapter.table, weights=adapter.table.weights + 1)),
         replace(adapter, table=replace(adapter.table, vectors=-adapter.table.vectors)),
         replace(adapter, table=replace(adapter.table, scales=adapter.table.scales * 2)),
+        replace(adapter, titles=title_table([[1, 2]])),
+        replace(adapter, titles=title_table([[1, 3]])),
     ]
     assert len({one.fingerprint for one in (adapter, *others)}) == 1 + len(others)
 

@@ -12,7 +12,15 @@ from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.terms import Terms, count_words
 from encoder.tokenizer import BlockTokenizer
 from index import adapt
-from index.adapt import MIN_DOCUMENTS, WEIGHT, count_corpus, fit_adapter, in_sample
+from index.adapt import (
+    MIN_DOCUMENTS,
+    WEIGHT,
+    CountedCorpus,
+    count_corpus,
+    find_titles,
+    fit_adapter,
+    in_sample,
+)
 from index.adapted_vectors import adapt_vectors
 from index.document import Document
 from index.errors import CorpusError
@@ -41,9 +49,17 @@ def texts_of(number: int, seed: int = 0) -> list[str]:
     return texts
 
 
-def counted(texts: Sequence[str], checkpoint: Checkpoint) -> list[Terms]:
+def terms_of(texts: Sequence[str], checkpoint: Checkpoint) -> list[Terms]:
     vocabulary, tokenizer = adapter_vocabulary(checkpoint), BlockTokenizer(checkpoint)
     return [count_words(vocabulary, tokenizer(text).blocks) for text in texts]
+
+
+def counted(texts: Sequence[str], checkpoint: Checkpoint) -> CountedCorpus:
+    return CountedCorpus(terms_of(texts, checkpoint))
+
+
+def documents_of(texts: Sequence[str]) -> list[Document]:
+    return [Document(f"d{number}", text) for number, text in enumerate(texts)]
 
 
 def of_one_topic(vectors: np.ndarray) -> float:
@@ -59,13 +75,13 @@ def unit_rows(number: int, width: int) -> np.ndarray:
 
 
 def test_neighbours_improve(checkpoint: Checkpoint) -> None:
-    texts, vectors = texts_of(60), unit_rows(60, 32)
-    adapted = adapt_vectors(vectors, texts, 60, checkpoint, QUIET)
+    texts, vectors = texts_of(60), unit_rows(60, 256)
+    adapted = adapt_vectors(vectors, documents_of(texts), 60, checkpoint, QUIET)
     assert of_one_topic(vectors) < 0.6
     assert of_one_topic(adapted) > 0.85  # beside vectors that say nothing of topics
-    assert of_one_topic(adapted[:, 32:]) > 0.95
+    assert of_one_topic(adapted[:, 256:]) > 0.95
     np.testing.assert_allclose(np.linalg.norm(adapted, axis=1), 1.0, atol=1e-5)
-    np.testing.assert_allclose(adapted[:, :32], (1 - WEIGHT) ** 0.5 * vectors, atol=1e-6)
+    np.testing.assert_allclose(adapted[:, :256], (1 - WEIGHT) ** 0.5 * vectors, atol=1e-6)
 
 
 def test_words_that_go_together_make_documents_similar_that_share_none(
@@ -73,8 +89,9 @@ def test_words_that_go_together_make_documents_similar_that_share_none(
 ) -> None:
     monkeypatch.setattr(adapt, "DIMENSION", 3)
     bridges = [f"{a} {b}" for topic in TOPICS for a in topic.split() for b in topic.split()]
-    terms = counted([*bridges, "zither violin", "orchestra sonata", "granite basalt"], checkpoint)
-    adapter = fit_adapter(terms, checkpoint, QUIET)
+    texts = [*bridges, "zither violin", "orchestra sonata", "granite basalt"]
+    terms = terms_of(texts, checkpoint)
+    adapter = fit_adapter(CountedCorpus(terms), checkpoint, QUIET)
     music, more_music, stone = (
         adapter.adapt(np.zeros(0, dtype=np.float32), one) for one in terms[-3:]
     )
@@ -86,8 +103,8 @@ def test_words_that_go_together_make_documents_similar_that_share_none(
 def test_queries_are_adapted_by_what_the_corpus_says(checkpoint: Checkpoint) -> None:
     texts, vectors = texts_of(60), unit_rows(63, 32)
     queries = ["zither sonata xylophone", "quartz lava xylophone", "tide anchor xylophone"]
-    adapted = adapt_vectors(vectors, [*texts, *queries], 60, checkpoint, QUIET)
-    alone = adapt_vectors(vectors[:60], texts, 60, checkpoint, QUIET)
+    adapted = adapt_vectors(vectors, documents_of([*texts, *queries]), 60, checkpoint, QUIET)
+    alone = adapt_vectors(vectors[:60], documents_of(texts), 60, checkpoint, QUIET)
     np.testing.assert_array_equal(adapted[:60], alone)
     cosines = adapted[60:, 32:] @ adapted[:60, 32:].T
     assert (cosines.argmax(axis=1) % 3).tolist() == [0, 1, 2]
@@ -122,8 +139,8 @@ def test_the_table_is_that_of_the_exact_decomposition(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapt, "DIMENSION", 8)
-    terms = counted(texts_of(30), checkpoint)
-    adapter = fit_adapter(terms, checkpoint, QUIET)
+    terms = terms_of(texts_of(30), checkpoint)
+    adapter = fit_adapter(CountedCorpus(terms), checkpoint, QUIET)
     dense = np.zeros((30, len(adapter.rows)))
     for row, one in enumerate(terms):
         known = np.isin(one.rows, adapter.rows)
@@ -175,7 +192,7 @@ def test_a_corpus_without_a_telling_word(checkpoint: Checkpoint, text: str) -> N
 
 def test_documents_without_a_telling_word_harm_nothing(checkpoint: Checkpoint) -> None:
     texts = [*texts_of(30), "???", "Unheard."]
-    adapted = adapt_vectors(unit_rows(32, 8), texts, 32, checkpoint, QUIET)
+    adapted = adapt_vectors(unit_rows(32, 8), documents_of(texts), 32, checkpoint, QUIET)
     assert np.isfinite(adapted).all()
     np.testing.assert_array_equal(adapted[30:, :8], unit_rows(32, 8)[30:])
 
@@ -183,7 +200,8 @@ def test_documents_without_a_telling_word_harm_nothing(checkpoint: Checkpoint) -
 def test_another_script(checkpoint: Checkpoint) -> None:
     words = ["река", "камень", "музыка", "зима", "письмо", "лес"]
     texts = [f"{words[n % 6]} и {words[(n + 1) % 6]}." for n in range(24)]
-    adapted = adapt_vectors(unit_rows(24, 8), texts, 24, checkpoint, QUIET)[:, 8:]
+    adapted = adapt_vectors(unit_rows(24, 8), documents_of(texts), 24, checkpoint, QUIET)
+    adapted = adapted[:, 8:]
     assert adapted[0] @ adapted[6] > adapted[0] @ adapted[3] + 0.6 * WEIGHT
 
 
@@ -195,9 +213,10 @@ def test_a_corpus_is_counted_without_what_cannot_be_read(
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("\n".join(lines) + "\n")
     found = count_corpus(corpus, checkpoint, BlockTokenizer(checkpoint), QUIET)
-    expected = counted(texts_of(12), checkpoint)
-    assert len(found) == 12
-    for one, other in zip(found, expected, strict=True):
+    expected = terms_of(texts_of(12), checkpoint)
+    assert len(found.documents) == 12
+    assert not len(found.titles)  # none of these documents has one
+    for one, other in zip(found.documents, expected, strict=True):
         np.testing.assert_array_equal(one.rows, other.rows)
         np.testing.assert_array_equal(one.counts, other.counts)
 
@@ -210,3 +229,33 @@ def test_a_large_corpus_is_sampled_by_its_texts(monkeypatch: pytest.MonkeyPatch)
     assert 900 < len(chosen) < 1_100
     renamed = [Document(f"e{n}", one.text) for n, one in enumerate(reversed(documents))]
     assert {one.text for one in renamed if in_sample(one, len(documents))} == chosen
+
+
+def test_who_names_the_same_titles_is_near(checkpoint: Checkpoint) -> None:
+    """Words say nothing here: all documents have the same ones, in another order."""
+    texts = ["They read the red book.", "They book the red read."] * 12
+    documents = [
+        Document(f"d{n}", text, "Red Book" if n == 0 else f"Number {n}")
+        for n, text in enumerate(texts)
+    ]
+    features = adapt_vectors(unit_rows(24, 8), documents, 24, checkpoint, QUIET)[:, 8:]
+    assert features[0] @ features[2] == pytest.approx(WEIGHT, abs=1e-5)
+    assert not features[1].any()
+
+
+def test_titles_that_the_table_lacks_are_not_looked_for(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    titles = ["Violin", "Granite", "Never named", "", "?", "The first part"]
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [
+        json.dumps({"id": f"d{n}", "title": titles[n % 6], "text": text})
+        for n, text in enumerate(texts_of(30))
+    ]
+    corpus.write_text("\n".join(lines))
+    tokenizer = BlockTokenizer(checkpoint)
+    found = count_corpus(corpus, checkpoint, tokenizer, QUIET)
+    adapter = fit_adapter(found, checkpoint, QUIET)
+    known = find_titles(titles[:2], tokenizer)  # the last is named by all, the others by none
+    np.testing.assert_array_equal(adapter.titles.hashes, known.hashes)
+    assert len(found.titles) == 5

@@ -20,7 +20,7 @@ from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint, read_verified
 from encoder.errors import EncoderError
 from encoder.terms import Terms
-from index.adapt import fit_adapter
+from index.adapt import CountedCorpus, fit_adapter
 from index.corpus_adapter import read_corpus_adapter, write_corpus_adapter
 from index.data_directory import DataDirectory, open_data_directory
 from index.doctor import Sampling, examine, examine_checkpoint
@@ -78,7 +78,7 @@ def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
         Terms(np.arange(n % 5, n % 5 + 9, dtype=np.int64), np.ones(9, dtype=np.int64))
         for n in range(12)
     ]
-    write_corpus_adapter(path, fit_adapter(counted, checkpoint, SilentObserver()))
+    write_corpus_adapter(path, fit_adapter(CountedCorpus(counted), checkpoint, SilentObserver()))
     with opened(path, checkpoint) as directory:
         store = directory.store
         vectors = unit(2 * DOCUMENTS, store.dimension, 1)
