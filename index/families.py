@@ -109,7 +109,7 @@ class Families:
             StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
-            found = dict(connection.execute(_OF_IDS, (json.dumps(document_ids),)))
+            found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
         numbers = self.of(found.values())
         return {name: numbers[one] for name, one in found.items() if one in numbers}
 
@@ -120,7 +120,7 @@ class Families:
             StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
-            found = dict(connection.execute(_OF_IDS, (json.dumps(document_ids),)))
+            found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
         own = np.array(list(found.values()), dtype=np.int64)
         return np.union1d(own, self.vector_ids(self.of(found.values()).values()))
 

@@ -22,6 +22,16 @@ async def list_documents(engine: Engine, after: str, limit: int) -> Sequence[Lis
     return await run_in(engine.readers, engine.data.store.pages.listed, after, limit)
 
 
+async def family_of(engine: Engine, document_id: str) -> int | None:
+    """Return the number of the family of a document; None where it is in none.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    found = await run_in(engine.readers, engine.data.store.families.of_ids, [document_id])
+    return found.get(document_id)
+
+
 async def find_family(
     engine: Engine, document_id: str, after: str, limit: int
 ) -> tuple[int | None, Sequence[Member]]:

@@ -21,7 +21,7 @@ from service.api.problems import (
     SHUTTING_DOWN,
 )
 from service.api.schemas import DocumentResponse, document_response
-from service.documents import export_documents, find_family, list_documents
+from service.documents import export_documents, family_of, list_documents
 from service.indexing import delete_document, find_document
 
 router = APIRouter(prefix="/documents", tags=["documents"], dependencies=[Admitted])
@@ -113,8 +113,7 @@ async def get_document(
 ) -> DocumentResponse:
     """Return title, metadata, receipt, family and, when asked for, the text of a document."""
     stored = await find_document(engine, document_id)
-    number, _ = await find_family(engine, document_id, BEFORE_ALL, 1)
-    return document_response(stored, number, with_text=text)
+    return document_response(stored, await family_of(engine, document_id), with_text=text)
 
 
 @router.delete(

@@ -156,6 +156,22 @@ def test_a_copy_is_in_the_family_at_once_and_leaves_it(filled: Any, texts: dict[
     assert filled.get("/documents/bees/family").json()["family"] is None
 
 
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+def test_a_family_larger_than_the_answer_hides_nobody(filled: Any, mode: str) -> None:
+    text = "Ants live in colonies. Each colony has a queen. Workers carry leaves and seeds home."
+    documents = [{"id": f"copy {number:02}", "text": text} for number in range(30)]
+    assert filled.post("/index", json={"documents": documents}).status_code == 200
+    asked = {"text": text, "mode": mode, "top_k": 3, "collapse": True}
+    answer = filled.post("/match", json=asked).json()
+    families = [one["family"] for one in answer["matches"]]
+    assert len(families) == 3
+    assert families[0] is not None
+    assert families[1:] == [None, None]
+    assert len(answer["matches"][0]["collapsed"]) == 10
+    assert answer["matches"][0]["id"] not in answer["matches"][0]["collapsed"]
+    assert len(filled.get("/documents/ants/family").json()["documents"]) == 31
+
+
 def test_switched_off_nothing_new_is_found(make_client: Callable[..., Any]) -> None:
     client = make_client(find_families=False)
     for name in ("one", "other"):
