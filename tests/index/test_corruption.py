@@ -52,7 +52,7 @@ def unit(count: int, width: int, seed: int) -> np.ndarray:
 
 def text_of(number: int) -> str:
     random = np.random.default_rng(number)
-    return " ".join(random.choice(WORDS, 40)) + f" only{number}."
+    return " ".join(random.choice(WORDS, 60)) + f" only{number}."
 
 
 @pytest.fixture(scope="module")
