@@ -6,6 +6,7 @@ from typing import Literal
 Remedy = Literal[
     "rebuild the index",
     "make the lexical index again",
+    "make the metadata values again",
     "make the database's indexes again",
     "encode again",
     "delete it",
@@ -19,6 +20,7 @@ REPAIRABLE: frozenset[Remedy] = frozenset(
     (
         "rebuild the index",
         "make the lexical index again",
+        "make the metadata values again",
         "make the database's indexes again",
         "encode again",
         "delete it",

@@ -19,7 +19,7 @@ from index.findings import Finding, Remedy
 from index.observer import Observer, SilentObserver
 from index.seal import break_seal
 from index.sqlite_connections import SQLiteConnections, translated_errors
-from index.sqlite_migration import make_lexical_index, take_checksums
+from index.sqlite_migration import make_lexical_index, make_metadata_values, take_checksums
 from index.sqlite_repair import replace_vectors, texts_of
 from index.title_recount import recount_titles
 
@@ -72,6 +72,9 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
         if "make the lexical index again" in remedies:
             make_lexical_index(connections)
             recount_titles(connections, SilentObserver())
+        if "make the metadata values again" in remedies:
+            with connections.writing() as connection:
+                make_metadata_values(connection, store)
         if "take the checksums again" in remedies:
             take_checksums(connections)
 

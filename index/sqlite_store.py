@@ -9,6 +9,7 @@ import numpy as np
 
 import index.sqlite_statements as sql
 from encoder.blocks import Receipt
+from index.change_log import ChangeLog
 from index.document import Document
 from index.document_pages import DocumentPages, stored_metadata
 from index.errors import DocumentError, StoreError
@@ -38,7 +39,8 @@ from index.sqlite_connections import SQLiteConnections
 from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
 from index.sqlite_space import Space, reclaim
-from index.title_recount import recount_titles
+from index.sqlite_upkeep import Upkeep
+from index.title_recount import count_changes_since_recount, recount_titles
 from index.title_terms import count_terms_and_titles
 from index.vector_index import Float32, Int64
 
@@ -95,6 +97,8 @@ class SQLiteDocumentStore:
     Attributes:
         lexical: the lexical index, changed in the transactions that change the documents.
         pages: the documents in the order of their ids.
+        log: which vectors were removed, and from when on that is known.
+        upkeep: what the upkeep of the store must know again after a restart.
     """
 
     def __init__(
@@ -114,6 +118,8 @@ class SQLiteDocumentStore:
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.lexical = LexicalIndex(self._connections, path)
         self.pages = DocumentPages(self._connections, path)
+        self.log = ChangeLog(self._connections, path)
+        self.upkeep = Upkeep(self._connections, path)
         # What another process writes is seen only where nothing is kept.
         self._selections = None if read_only else SelectionCache()
         try:
@@ -258,7 +264,7 @@ class SQLiteDocumentStore:
 
         Raises:
             ValueError: `sequence` is below 0 or ahead of the store.
-            StoreError: the file cannot be read.
+            StoreError: the file cannot be read, or the changes since `sequence` are forgotten.
         """
         return self.read_changes(sequence, 0)[0]
 
@@ -271,12 +277,15 @@ class SQLiteDocumentStore:
 
         Raises:
             ValueError: `sequence` is below 0 or ahead of the store.
-            StoreError: the file cannot be read, or a vector in it is damaged.
+            StoreError: the file cannot be read, a vector in it is damaged, or the changes since
+                `sequence` are forgotten.
         """
         with self._connections.reading() as connection:
             present = sql.read_sequence(connection)
             if not 0 <= sequence <= present:
                 raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
+            if 0 < sequence < sql.read_log_start(connection):
+                raise StoreError(f"{self.path}: the changes since {sequence} are forgotten")
             added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
             wanted = sql.vector_id_list(added[max(0, len(added) - last) :].tolist())
@@ -303,6 +312,15 @@ class SQLiteDocumentStore:
             recount_titles(self._connections, observer, stop)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+    def changed_since_recount(self) -> int:
+        """Count the documents added, removed or changed since all texts were searched for titles.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return count_changes_since_recount(connection)
 
     def select(self, where: Filter | None, without: Sequence[str] = ()) -> Selection:
         """Return the vectors of the documents for which a filter holds, as they are now.
