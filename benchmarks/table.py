@@ -19,6 +19,7 @@ from benchmarks import (
     bench_quality,
     bench_reliability,
     bench_rerank,
+    bench_scale,
     colde_table,
     match_ignition_table,
 )
@@ -37,6 +38,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     bench_reliability.SWAPS: bench_reliability.table,
     bench_reliability.KILLS: bench_reliability.table,
     "filters": bench_filters.table,
+    "scale": bench_scale.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,
     "explanations": bench_explanations.table,
