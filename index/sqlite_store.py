@@ -172,6 +172,7 @@ class SQLiteDocumentStore:
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
             write_checksums(connection, [*added, *described])
+        self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._forget_selections()
         return Change(sequence, _int64(added), _int64(replaced))
 
