@@ -138,6 +138,7 @@ def _starts(data: Path, checkpoint: Path, told: str) -> dict[str, Any]:
     return {
         name: {
             "ready": asdict(spread([one.ready for one in some])),
+            "processor": asdict(spread([one.processor for one in some])),
             "resident": asdict(spread([one.resident for one in some])),
             "stop": asdict(spread([one.stop for one in some])),
         }
@@ -175,9 +176,13 @@ def table(record: dict[str, Any]) -> str:
     parts = [
         markdown_table(["what", "number"], _rows(record["settings"], results)),
         markdown_table(
-            ["start", "ready s", "stop s", "resident MB"],
+            ["start", "ready s", "of the processor s", "end s", "resident MB"],
             [
-                [name, Spread(**one["ready"]), one["stop"]["median"], _mega(one["resident"])]
+                [
+                    name,
+                    *(Spread(**one[field]) for field in ("ready", "processor")),
+                    *(one["stop"]["median"], one["resident"]["median"] / 1e6),
+                ]
                 for name, one in results["starts"].items()
             ],
         ),
@@ -201,8 +206,10 @@ def _rows(settings: dict[str, Any], results: dict[str, Any]) -> list[list[object
         ["one index generation, bytes a document", disk["index"] / count],
         [f"store, bytes an article of {article['words']:,} words", article["store_bytes"]],
         ["put an article, ms", 1e3 * article["put_seconds"]],
-        ["delete p50, p99 ms", _milliseconds(delete["one"])],
-        [f"delete {delete['deleted_together']:,} at once, ms", 1e3 * delete["together"]],
+        ["delete p50, p99 ms", _milliseconds(delete["one"]["seconds"])],
+        ["of it the processor", _milliseconds(delete["one"]["processor"])],
+        [f"delete {delete['deleted_together']:,} at once, ms", 1e3 * delete["together"]["seconds"]],
+        ["of it the processor", 1e3 * delete["together"]["processor"]],
         *(
             [f"search {kind}: p50, p99 ms", _milliseconds(load["search_seconds"][kind])]
             for kind in (ALONE, BESIDE)
@@ -214,16 +221,13 @@ def _rows(settings: dict[str, Any], results: dict[str, Any]) -> list[list[object
         ["searches a second, ratio", Spread(**load["searches_a_second_ratio"])],
         ["search p99, ratio", Spread(**load["search_p99_ratio"])],
         ["inserts a second", load["inserts_a_second"]],
-        ["insert p50, p99 ms", _milliseconds(load["insert_seconds"])],
+        ["insert p50, p99 ms", _milliseconds(load["insert"]["seconds"])],
+        ["of it the processor", _milliseconds(load["insert"]["processor"])],
     ]
 
 
 def _milliseconds(seconds: dict[str, float]) -> str:
     return f"{1e3 * seconds['p50']:.3g}, {1e3 * seconds['p99']:.3g}"
-
-
-def _mega(resident: dict[str, float]) -> float:
-    return resident["median"] / 1e6
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """How long the real server takes from its start to ready, and how much memory it has then."""
 
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -15,9 +16,10 @@ _STOPS_IN = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds to ready, resident bytes then, and seconds of the stop or kill that followed."""
+    """Seconds to ready, of all and of the processor, resident bytes, and seconds of the end."""
 
     ready: float
+    processor: float
     resident: float
     stop: float
 
@@ -45,7 +47,14 @@ def _start(kind: Kind, checkpoint: Path) -> Start:
     began = time.perf_counter()
     with started(kind.data, checkpoint) as server:
         ready = time.perf_counter()
+        processor = processor_seconds(server.process.pid)
         resident = resident_megabytes(server.process.pid) * 2**20
         server.process.send_signal(signal.SIGKILL if kind.kill else signal.SIGTERM)
         server.process.wait(_STOPS_IN)
-        return Start(ready - began, resident, time.perf_counter() - ready)
+        return Start(ready - began, processor, resident, time.perf_counter() - ready)
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used, in all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
