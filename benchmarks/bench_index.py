@@ -113,12 +113,12 @@ def measure(size: int) -> dict[str, Any]:
     }
 
 
-def draw_vectors(size: int) -> tuple[Float32, Float32]:
-    """Draw vectors Float32[size, DIMENSION] and queries Float32[Q, DIMENSION], unit norm."""
+def draw_vectors(size: int, dimension: int = DIMENSION) -> tuple[Float32, Float32]:
+    """Draw vectors Float32[size, dimension] and queries Float32[Q, dimension], unit norm."""
     chance = np.random.default_rng(SEED)
     centres = chance.standard_normal((CLUSTERS, LATENT_DIMENSION), dtype=np.float32)
     shares = chance.dirichlet(np.full(CLUSTERS, 0.5))
-    basis = np.linalg.qr(chance.standard_normal((DIMENSION, LATENT_DIMENSION)))[0].T
+    basis = np.linalg.qr(chance.standard_normal((dimension, LATENT_DIMENSION)))[0].T
     count = size + ROUNDS * QUERIES_A_ROUND
     drawn = centres[chance.choice(CLUSTERS, count, p=shares)]
     drawn += SPREAD_IN_CLUSTER * chance.standard_normal(drawn.shape, dtype=np.float32)

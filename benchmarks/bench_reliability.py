@@ -59,7 +59,7 @@ def swaps(
 def kills(
     kills: int = 200, documents: int = 20_000, seed: Seed = SEED, write: Write = True
 ) -> None:
-    """R1: kill -9 during upserts, deletes, trainings and publishing."""
+    """R1: kill -9 during upserts, deletes, trainings, publishing and backups."""
     source = commit()
     typer.echo(f"seed {seed}")
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +109,10 @@ def _kill_rows(results: dict[str, Any]) -> list[list[object]]:
         ["documents twice", results["twice"]],
         ["other problems", len(results["wrong"])],
         ["changes in flight that were there whole", results["in_flight"]],
+        ["backups that were whole", results["backups"]],
+        ["backups that a kill cut", results["backups_cut"]],
         ["worst time to ready, s", results["worst_ready_seconds"]],
+        ["worst processor time to ready, s", results["worst_ready_processor_seconds"]],
         ["generations", results["generations"]],
         ["seed", results["seed"]],
     ]

@@ -1,7 +1,8 @@
-"""R1: `kill -9` at random moments of upserts, deletes, trainings and publishing.
+"""R1: `kill -9` at random moments of upserts, deletes, trainings, publishing and backups.
 
 The worker tells of each change before it begins and after it is acknowledged. After a kill every
-acknowledged change must be there, and the one that had begun either whole or not at all.
+acknowledged change must be there, and the one that had begun either whole or not at all. A backup
+that has its name must be whole, and one that was cut must not hinder the next.
 """
 
 import multiprocessing
@@ -12,12 +13,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kill_worker import BEGUN, DONE, READY, change_until_killed
+from benchmarks.kill_backups import examine_backups, numbered_checkpoint
+from benchmarks.kill_worker import BEGUN, DONE, READY, change_until_killed, open_and_measure
 from benchmarks.numbered_documents import contents, fill, index_problems, open_numbered
 from index.faiss_index import ONE_LIST_BELOW
 
 _CHECKED_BY_SEARCH = 40
 _KILLED_WHILE_OPENING = 0.15
+_KILLED_LATE = 0.25  # when a backup of many documents may have come to its end
 _PATIENCE = 60.0
 _FORKING = multiprocessing.get_context("forkserver")  # starts processes that have imported all
 _FORKING.set_forkserver_preload(["benchmarks.kill_worker"])
@@ -38,7 +41,10 @@ class KillReport:
     back: int
     twice: int
     wrong: tuple[str, ...]
+    backups: int
+    backups_cut: int
     worst_ready_seconds: float
+    worst_ready_processor_seconds: float
     generations: int
 
     def as_json(self) -> dict[str, Any]:
@@ -53,7 +59,10 @@ class _Tally:
     lost: int = 0
     back: int = 0
     twice: int = 0
+    backups: int = 0
+    backups_cut: int = 0
     worst_ready_seconds: float = 0.0
+    worst_ready_processor_seconds: float = 0.0
 
 
 class KillProgramme:
@@ -71,6 +80,8 @@ class KillProgramme:
         finally:
             data.close()
         self._versions: Versions = dict.fromkeys(self._names, 0)
+        self._states: list[Versions] = []  # since the worker began
+        self._checkpoint = numbered_checkpoint()
         self._tally = _Tally()
         self._wrong: list[str] = []
         self._generation = 1
@@ -86,7 +97,8 @@ class KillProgramme:
             time.sleep(self._random.uniform(0.0, 0.2))
         else:
             heard.poll(_PATIENCE)  # until it is ready
-            time.sleep(self._random.uniform(0.01, 0.5))
+            late = self._random.random() < _KILLED_LATE
+            time.sleep(self._random.uniform(0.5, 3.0) if late else self._random.uniform(0.01, 0.5))
         worker.kill()
         worker.join()
         begun = self._follow(heard)
@@ -107,6 +119,7 @@ class KillProgramme:
     def _follow(self, heard: Connection) -> dict[str, int | None]:
         """Take over what was acknowledged, and return the change that had only begun."""
         begun: dict[str, int | None] = {}
+        self._states = [self._versions]
         try:
             while True:
                 kind, change = heard.recv()
@@ -116,20 +129,21 @@ class KillProgramme:
                     begun = change
                 elif kind == DONE:
                     self._versions = _changed(self._versions, begun)
+                    self._states.append(self._versions)
                     self._tally.acknowledged += 1
                     begun = {}
         except EOFError:
             return begun
 
-    def _opened_in(self, seconds: float) -> None:
-        worst = self._tally.worst_ready_seconds
-        self._tally.worst_ready_seconds = max(worst, seconds)
+    def _opened_in(self, seconds: tuple[float, float]) -> None:
+        tally = self._tally
+        tally.worst_ready_seconds = max(tally.worst_ready_seconds, seconds[0])
+        tally.worst_ready_processor_seconds = max(tally.worst_ready_processor_seconds, seconds[1])
 
     def _compare(self, begun: dict[str, int | None]) -> None:
-        started = time.perf_counter()
-        data = open_numbered(self._path)
+        data, seconds = open_and_measure(self._path)
         try:
-            self._opened_in(time.perf_counter() - started)
+            self._opened_in(seconds)
             found, twice = contents(data)
             expected = self._versions
             if begun and found == _changed(expected, begun):
@@ -143,9 +157,17 @@ class KillProgramme:
             some = self._random.sample(sorted(found), min(_CHECKED_BY_SEARCH, len(found)))
             self._wrong += index_problems(data, some, found)
             self._versions = found
+            self._states.append(found)
             self._generation = data.index.generation
+            self._compare_backups(some)  # beside a server, as they are made
         finally:
             data.close()
+
+    def _compare_backups(self, some: list[str]) -> None:
+        backups = examine_backups(self._path, self._states, self._checkpoint, some)
+        self._tally.backups += backups.whole
+        self._tally.backups_cut += backups.cut
+        self._wrong += backups.wrong
 
 
 def run_kills(

@@ -6,7 +6,9 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from benchmarks.kill_backups import backup_path, numbered_checkpoint
 from benchmarks.numbered_documents import entry_of, open_numbered
+from index.backup import write_backup
 from index.data_directory import DataDirectory
 
 READY, BEGUN, DONE = "ready", "begun", "done"
@@ -19,12 +21,11 @@ def change_until_killed(path: Path, seed: int, names: list[str], parent: Connect
         path: the data directory.
         seed: of the changes.
         names: documents that may be put and deleted.
-        parent: hears (READY, seconds of opening), (BEGUN, versions by name, None for a deletion)
-            and (DONE, None).
+        parent: hears (READY, seconds of opening and of the processor), (BEGUN, versions by name,
+            None for a deletion) and (DONE, None).
     """
-    started = time.perf_counter()
-    data = open_numbered(path)
-    parent.send((READY, time.perf_counter() - started))
+    data, seconds = open_and_measure(path)
+    parent.send((READY, seconds))
     threading.Thread(target=_maintain, args=(data, seed), daemon=True).start()
     chance = random.Random(seed)
     version = seed * 1_000_000
@@ -41,14 +42,26 @@ def change_until_killed(path: Path, seed: int, names: list[str], parent: Connect
         parent.send((DONE, None))
 
 
+def open_and_measure(path: Path) -> tuple[DataDirectory, tuple[float, float]]:
+    """Open a data directory; return it with the seconds that passed, and the processor's."""
+    started, computed = time.perf_counter(), time.process_time()
+    data = open_numbered(path)
+    return data, (time.perf_counter() - started, time.process_time() - computed)
+
+
 def _maintain(data: DataDirectory, seed: int) -> None:
-    """Train, publish and give disk space back, one after the other in any order."""
+    """Train, publish, back up and give disk space back, one after the other in any order."""
     chance = random.Random(seed)
+    checkpoint = numbered_checkpoint()
+    backups = 0
     while True:
-        work = chance.choice(["retrain", "publish", "reclaim"])
+        work = chance.choice(["retrain", "publish", "reclaim", "back up"])
         if work == "retrain":
             data.index.retrain(0.0)
         elif work == "publish":
             data.index.publish()
+        elif work == "back up":
+            write_backup(data.path, backup_path(data.path, backups), checkpoint)
+            backups += 1
         else:
             data.store.reclaim(20)

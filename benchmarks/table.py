@@ -20,6 +20,8 @@ from benchmarks import (
     bench_quality,
     bench_reliability,
     bench_rerank,
+    bench_scale,
+    bench_upload,
     colde_table,
     match_ignition_table,
 )
@@ -39,6 +41,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     bench_reliability.KILLS: bench_reliability.table,
     "filters": bench_filters.table,
     "families": bench_families.table,
+    "scale": bench_scale.table,
+    "upload": bench_upload.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,
     "explanations": bench_explanations.table,

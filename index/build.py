@@ -74,7 +74,6 @@ def build_index(
         StoreError: the store cannot be written; what was committed before stays.
         SnapshotError: all is stored, but the index could not be published.
     """
-    changes = data.store.lexical.changes
     observer.started("encoding", count_documents(corpus))
     counts = Counter[str]()
     for batch in batches(told(read_corpus(corpus), observer)):
@@ -89,8 +88,8 @@ def build_index(
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
-    changed = data.store.lexical.changes - changes
-    if changed > MAX_DRIFT * len(data.store):  # a pass over all texts is too much for a few
+    # A pass over all texts is too much for a few documents, so those of earlier runs count too.
+    if data.store.changed_since_recount() > MAX_DRIFT * len(data.store):
         data.store.recount_titles(observer)
     if data.store.finds_families and data.store.families.pending():  # of an earlier release
         data.store.families.find(observer)

@@ -25,6 +25,7 @@ from index.data_directory import (
 )
 from index.doctor_families import examine_families
 from index.doctor_index import examine_index
+from index.doctor_metadata import examine_metadata
 from index.doctor_store import examine_database, examine_rows, require_present_format
 from index.doctor_vectors import examine_vectors
 from index.doctor_words import examine_words
@@ -126,6 +127,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from examine_rows(path, space.dimension)
         yield from examine_words(path)
         yield from examine_families(path)
+        yield from examine_metadata(path)
     except sqlite3.Error as error:
         yield Finding(STORE_FILE, f"the database is damaged: {error}", "restore a backup")
     except FingerprintMismatchError as error:

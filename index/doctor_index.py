@@ -29,6 +29,8 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
                 f"the index holds change {manifest.sequence} of the store, and the store ends at "
                 f"{store.sequence}: it has lost changes, or is another store"
             )
+        if manifest.sequence < store.log.start:
+            raise SnapshotError("it is so old that the store has forgotten the changes since then")
     except SnapshotError as error:
         yield Finding("index", str(error), "rebuild the index")
         return

@@ -30,7 +30,7 @@ from index.lexical_tables import DocumentTerms, read_document_terms
 from index.observer import Observer
 from index.selection import Selection
 from index.sqlite_connections import SQLiteConnections
-from index.title_terms import Titles, count_terms_and_titles, known_titles
+from index.title_terms import Titles, count_terms_and_titles, known_titles, with_titles
 from index.vector_index import Float32, Int64
 
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
@@ -93,6 +93,8 @@ class LexicalIndex:
     def titles(self, connection: sqlite3.Connection) -> Titles:
         """Return the titles of the stored documents, read again when too many changed.
 
+        Some may be of documents that are gone: whoever names them names nothing.
+
         Raises:
             StoreError: the file cannot be read.
         """
@@ -102,6 +104,18 @@ class LexicalIndex:
                 self._titles = known_titles(row[0] for row in connection.execute(_TITLES))
                 self._titles_of = changes
             return self._titles
+
+    def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
+        """Take note of the titles of documents that were put: to read all again costs seconds.
+
+        Args:
+            titles: of all that was put.
+            inserted: how many of these documents are new, or have a new text.
+        """
+        with self._reading_titles:
+            if self._titles_of >= 0:
+                self._titles = with_titles(self._titles, titles)
+                self._titles_of += inserted
 
     def read(self, text: str, *, title: str = "", stored: bool = False) -> LexicalQuery:
         """Reduce a text to those of its terms that stored documents have.

@@ -19,6 +19,7 @@ from index.snapshot import (
     CURRENT,
     Manifest,
     SavedIndex,
+    oldest_sequence,
     publish_snapshot,
     read_current_snapshot,
 )
@@ -142,12 +143,9 @@ class LiveIndex:
             StoreError: the store cannot be read.
         """
         served = self._served
-        since = self._store.changes_since(served.training.sequence)
+        added, removed = self._store.log.count_since(served.training.sequence)
         return measure_drift(
-            served.index.list_sizes(),
-            served.training,
-            added=len(since.added),
-            removed=len(since.removed),
+            served.index.list_sizes(), served.training, added=added, removed=removed
         )
 
     def unpublished(self) -> int:
@@ -156,8 +154,7 @@ class LiveIndex:
         Raises:
             StoreError: the store cannot be read.
         """
-        since = self._store.changes_since(self._served.published)
-        return len(since.added) + len(since.removed)
+        return sum(self._store.log.count_since(self._served.published))
 
     def apply(self, change: Change) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added.
@@ -174,6 +171,9 @@ class LiveIndex:
         Raises:
             StoreError: the store cannot be read; a later call makes good for it.
         """
+        if self._read_only and self.sequence < self._store.log.start:
+            self.rebuild()  # the process that writes has forgotten what came since
+            return
         with self._updates:
             _catch_up(self._served.index, self._store, self.sequence)
 
@@ -222,8 +222,11 @@ class LiveIndex:
     def publish(self) -> None:
         """Publish the index as a new snapshot; changes wait while it is written, searches do not.
 
+        Removals that no kept snapshot has to replay are forgotten.
+
         Raises:
-            StoreError: the data directory was opened for reading only.
+            StoreError: the data directory was opened for reading only, or the store cannot be
+                written.
             SnapshotError: it could not be written; the old snapshot stays current.
         """
         self._check_writable()
@@ -234,6 +237,7 @@ class LiveIndex:
                 self._served = replace(
                     self._served, generation=manifest.generation, published=manifest.sequence
                 )
+            self._store.log.forget(oldest_sequence(self._root), trained=served.training.sequence)
 
     def _load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay what the store did since.
@@ -248,10 +252,8 @@ class LiveIndex:
         )
         if manifest.sequence > store.sequence:
             raise SnapshotError(f"{self._root}: the snapshot is ahead of the document store")
-        if needs_training(index.nlist, len(store)):
-            raise SnapshotError(
-                f"{self._root}: {index.nlist} lists do not suit {len(store)} vectors"
-            )
+        if manifest.sequence < store.log.start:
+            raise SnapshotError(f"{self._root}: the store has forgotten the changes since then")
         sequence = _catch_up(index, store, manifest.sequence)
         # The store is read twice, so another process may have changed it in between.
         count = len(store)
@@ -311,8 +313,9 @@ def open_live_index(
 ) -> LiveIndex:
     """Open the index of a store: from the current snapshot in `root`, else from the store itself.
 
-    A snapshot that is missing, damaged, of another checkpoint or store, or outgrown is only
-    logged; the index is then built from the store's vectors and, unless `read_only`, published.
+    A snapshot that is missing, damaged, of another checkpoint or store, or too old is only logged;
+    the index is then built from the store's vectors and, unless `read_only`, published. One that
+    was outgrown is used: nobody waits for training at a start, nor is it proven there.
 
     Raises:
         StoreError: the store cannot be read.

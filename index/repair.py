@@ -20,7 +20,7 @@ from index.findings import Finding, Remedy
 from index.observer import Observer, SilentObserver
 from index.seal import break_seal
 from index.sqlite_connections import SQLiteConnections, translated_errors
-from index.sqlite_migration import make_lexical_index, take_checksums
+from index.sqlite_migration import make_lexical_index, make_metadata_values, take_checksums
 from index.sqlite_repair import replace_vectors, texts_of
 from index.title_recount import recount_titles
 
@@ -78,6 +78,9 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
         if "find the families again" in remedies:
             with connections.writing() as connection:
                 make_family_tables(connection)  # filled below, when block vectors are sound
+        if "make the metadata values again" in remedies:
+            with connections.writing() as connection:
+                make_metadata_values(connection, store)
         if "take the checksums again" in remedies:
             take_checksums(connections)
 

@@ -144,6 +144,16 @@ def current_generation(root: Path) -> str:
     return _read_current(root)[0]
 
 
+def oldest_sequence(root: Path) -> int:
+    """Return the least sequence of the generations that are kept; 0 where none can be read."""
+    sequences = []
+    for generation in _generations(root):
+        path = generation / MANIFEST_FILE
+        with suppress(OSError, SnapshotError):  # whatever it is, nobody can load it
+            sequences.append(_parse_manifest(path, path.read_bytes()).sequence)
+    return min(sequences, default=0)
+
+
 def read_current_snapshot(
     root: Path, *, fingerprint: str, dimension: int
 ) -> tuple[Manifest, FaissIndex]:

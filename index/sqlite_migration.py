@@ -37,6 +37,7 @@ from index.sqlite_schema import (
     VERSION_WITHOUT_TITLES,
     VERSION_WITHOUT_WORDS,
 )
+from index.sqlite_upkeep import make_upkeep_if_missing
 from index.title_recount import recount_titles
 
 _DOCUMENTS_A_TRANSACTION = 256
@@ -52,6 +53,7 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
     Raises:
         StoreError: it cannot be written, or a text in it is damaged.
     """
+    make_upkeep_if_missing(connections)
     with connections.reading() as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in EARLIER_VERSIONS:

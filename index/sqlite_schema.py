@@ -13,6 +13,7 @@ from index.lexical_tables import LEXICAL_SCHEMA
 from index.metadata_values import METADATA_SCHEMA
 from index.sqlite_blocks import BLOCKS_SCHEMA
 from index.sqlite_checksums import CHECKSUMS_SCHEMA
+from index.sqlite_upkeep import UPKEEP_SCHEMA
 
 SCHEMA_VERSION = 5
 VERSION_WITHOUT_FAMILIES = 4  # the format before near-duplicates
@@ -65,6 +66,7 @@ CREATE INDEX removals_by_sequence ON removals (sequence);
 {BLOCKS_SCHEMA};
 {METADATA_SCHEMA};
 {CHECKSUMS_SCHEMA};
+{UPKEEP_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};

@@ -11,6 +11,7 @@ from index.family_tables import contents_of, remove_texts
 from index.lexical_tables import remove_terms
 from index.metadata_values import insert_metadata, remove_metadata
 from index.sqlite_schema import utc_now
+from index.sqlite_upkeep import LOG_START, read_count
 from index.vector_index import Float32
 
 # A list of ids is given as one JSON array: SQLite limits the variables of a statement.
@@ -63,6 +64,11 @@ def read_sequence(connection: sqlite3.Connection) -> int:
     """Return how often the set of vectors has changed."""
     (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
     return int(sequence)
+
+
+def read_log_start(connection: sqlite3.Connection) -> int:
+    """Return the sequence from which on every removal is logged."""
+    return read_count(connection, LOG_START) or 0
 
 
 def advance_sequence(connection: sqlite3.Connection) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 import index.sqlite_statements as sql
 from encoder.blocks import Receipt
+from index.change_log import ChangeLog
 from index.document import Document
 from index.document_pages import DocumentPages, stored_metadata
 from index.errors import DocumentError, StoreError
@@ -42,7 +43,8 @@ from index.sqlite_connections import SQLiteConnections
 from index.sqlite_migration import bring_up_to_date
 from index.sqlite_schema import check_is_ours, create_if_missing
 from index.sqlite_space import Space, reclaim
-from index.title_recount import recount_titles
+from index.sqlite_upkeep import Upkeep
+from index.title_recount import count_changes_since_recount, recount_titles
 from index.title_terms import count_terms_and_titles
 from index.vector_index import Float32, Int64
 
@@ -101,6 +103,8 @@ class SQLiteDocumentStore:
         pages: the documents in the order of their ids.
         families: which documents are near-duplicates, changed in the same transactions.
         finds_families: whether documents that are put are compared with the others.
+        log: which vectors were removed, and from when on that is known.
+        upkeep: what the upkeep of the store must know again after a restart.
     """
 
     def __init__(
@@ -130,6 +134,8 @@ class SQLiteDocumentStore:
         self.pages = DocumentPages(self._connections, path)
         self.families = Families(self._connections)
         self.finds_families = find_families
+        self.log = ChangeLog(self._connections, path)
+        self.upkeep = Upkeep(self._connections, path)
         # What another process writes is seen only where nothing is kept.
         self._selections = None if read_only else SelectionCache()
         try:
@@ -179,6 +185,7 @@ class SQLiteDocumentStore:
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
             write_checksums(connection, [*added, *described])
+        self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._forget_selections()
         return Change(sequence, _int64(added), _int64(replaced))
 
@@ -271,7 +278,7 @@ class SQLiteDocumentStore:
 
         Raises:
             ValueError: `sequence` is below 0 or ahead of the store.
-            StoreError: the file cannot be read.
+            StoreError: the file cannot be read, or the changes since `sequence` are forgotten.
         """
         return self.read_changes(sequence, 0)[0]
 
@@ -284,12 +291,15 @@ class SQLiteDocumentStore:
 
         Raises:
             ValueError: `sequence` is below 0 or ahead of the store.
-            StoreError: the file cannot be read, or a vector in it is damaged.
+            StoreError: the file cannot be read, a vector in it is damaged, or the changes since
+                `sequence` are forgotten.
         """
         with self._connections.reading() as connection:
             present = sql.read_sequence(connection)
             if not 0 <= sequence <= present:
                 raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
+            if 0 < sequence < sql.read_log_start(connection):
+                raise StoreError(f"{self.path}: the changes since {sequence} are forgotten")
             added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
             wanted = sql.vector_id_list(added[max(0, len(added) - last) :].tolist())
@@ -316,6 +326,15 @@ class SQLiteDocumentStore:
             recount_titles(self._connections, observer, stop)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+    def changed_since_recount(self) -> int:
+        """Count the documents added, removed or changed since all texts were searched for titles.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return count_changes_since_recount(connection)
 
     def select(self, where: Filter | None, without: Sequence[str] = ()) -> Selection:
         """Return the vectors of the documents for which a filter holds, as they are now.

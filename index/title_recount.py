@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from index.lexical_tables import DocumentTerms, find_term_ids, read_document_terms, replace_terms
 from index.observer import Observer
 from index.sqlite_connections import SQLiteConnections
+from index.sqlite_upkeep import TITLES, read_count, write_upkeep
 from index.title_terms import QUOTE, Titles, count_terms_and_titles, known_titles
 
 _DOCUMENTS_A_TRANSACTION = 256
 _NUMBER = """
 SELECT count(*) FROM documents"""
+_CHANGES = """
+SELECT changes FROM term_statistics"""
 _TITLES = """
 SELECT title FROM documents"""
 _NEXT_DOCUMENTS = """
@@ -38,13 +41,14 @@ def recount_titles(
     """Count the titles that each stored text names, and write the terms of those that differ.
 
     Documents may be put and deleted meanwhile; the observer hears of every document looked at. It
-    ends early when `stop` says so.
+    ends early when `stop` says so, and then does not count as made.
 
     Raises:
         StoreError: the file cannot be read or written, or a row in it is damaged.
     """
     with connections.reading() as connection:
         (number,) = connection.execute(_NUMBER).fetchone()
+        changes = _read_changes(connection)
         titles = known_titles(row[0] for row in connection.execute(_TITLES))
         bounds = (QUOTE, chr(ord(QUOTE) + 1))
         rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
@@ -56,12 +60,27 @@ def recount_titles(
             some = connection.execute(_NEXT_DOCUMENTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
             changed = _changed(connection, some, titles, title_ids)
         if not some:
+            with connections.writing() as connection:
+                write_upkeep(connection, TITLES, changes)
             return
         if changed:
             with connections.writing() as connection:
+                before = _read_changes(connection)
                 _replace(connection, changed)
+                changes += _read_changes(connection) - before  # its own are not changes since
         last = int(some[-1][0])
         observer.advanced(documents=len(some), tokens=0)
+
+
+def count_changes_since_recount(connection: sqlite3.Connection) -> int:
+    """Count the documents added, removed or changed since the last pass over all texts began."""
+    # A lexical index that was made again counts from 0.
+    return abs(_read_changes(connection) - (read_count(connection, TITLES) or 0))
+
+
+def _read_changes(connection: sqlite3.Connection) -> int:
+    (changes,) = connection.execute(_CHANGES).fetchone()
+    return int(changes)
 
 
 def _changed(

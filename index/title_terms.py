@@ -65,6 +65,18 @@ def known_titles(titles: Iterable[str]) -> Titles:
     return Titles(np.unique(hashes), tuple(sorted(of_length)))
 
 
+def with_titles(known: Titles, titles: Iterable[str]) -> Titles:
+    """Return titles and more of them, without reading those that are known again."""
+    more = known_titles(titles)
+    places = np.searchsorted(known.hashes, more.hashes)
+    there = places < len(known.hashes)
+    there[there] = known.hashes[places[there]] == more.hashes[there]
+    if there.all():
+        return known
+    hashes = np.insert(known.hashes, places[~there], more.hashes[~there])
+    return Titles(hashes, tuple(sorted({*known.lengths, *more.lengths})))
+
+
 def count_terms_and_titles(text: str, titles: Titles, own: str = "") -> Counter[str]:
     """Count the words of a text and the titles that it names.
 

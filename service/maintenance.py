@@ -7,13 +7,13 @@ back.
 
 import logging
 import threading
-from dataclasses import dataclass
 
 from index.data_directory import DataDirectory
-from index.drift import Drift, DriftLimits, Training, drift_reasons
+from index.drift import Drift, DriftLimits, drift_reasons
 from index.errors import IndexingError, RetrainingStoppedError
 from index.live_index import LiveIndex
 from index.observer import SilentObserver
+from index.training_attempt import Attempt, read_refused
 from service.metrics import Metrics
 from service.settings import Settings
 
@@ -26,14 +26,6 @@ RECLAIM_PAGES = 1_000  # in one transaction, which writes wait for
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """The last training that was refused or failed: of which lists, and how changed they were."""
-
-    training: Training
-    changed: float
-
-
 class Maintenance:
     """One thread that looks at the index again and again; searches and writes go on meanwhile."""
 
@@ -44,10 +36,9 @@ class Maintenance:
         self._target = settings.target_recall
         self._seconds = settings.maintenance_seconds
         self._limits = DriftLimits()
-        self._refused: _Attempt | None = None
-        self._titles_at = data.store.lexical.changes
         self._families_found = False  # of what was there at the beginning; others are when put
         self._families_counted_at = -1  # changes of the store as of which they were counted
+        self._attempt = read_refused(data.store.upkeep)
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -94,15 +85,16 @@ class Maintenance:
         index = self._data.index
         drift = index.measure_drift()
         _record_drift(drift, index, self._metrics)
-        last = self._refused
-        attempted_at = last.changed if last and last.training == index.training else 0.0
+        last = self._attempt
+        again = last is not None and last.like(index.training, self._target)
+        attempted_at = last.changed if last and again else 0.0
         reasons = drift_reasons(drift, self._limits, attempted_at=attempted_at)
         if reasons:
-            self._refused = _Attempt(index.training, drift.changed)
-            self._retrain(reasons)
+            self._attempt = Attempt(index.training, drift.changed, self._target)
+            self._retrain(reasons, self._attempt)
             _record_drift(index.measure_drift(), index, self._metrics)
 
-    def _retrain(self, reasons: tuple[str, ...]) -> None:
+    def _retrain(self, reasons: tuple[str, ...], attempt: Attempt) -> None:
         _log.info("training the index again: %s", ", ".join(reasons))
         try:
             result = self._data.index.retrain(self._target, self._stopping.is_set)
@@ -115,6 +107,7 @@ class Maintenance:
         self._metrics.recall.labels("held_out").set(result.recall)
         if not result.swapped:
             self._metrics.index_retrainings.labels("refused").inc()
+            attempt.keep(self._data.store.upkeep)
             _log.warning(
                 "the new index generation was refused: recall@10 %.3f, target %.3f, old one %.3f",
                 *(result.recall, self._target, result.old_recall),
@@ -139,10 +132,8 @@ class Maintenance:
 
     def _keep_titles(self) -> None:
         store = self._data.store
-        changes = store.lexical.changes
-        if changes - self._titles_at > TITLES_SHARE * len(store):
+        if store.changed_since_recount() > TITLES_SHARE * len(store):
             store.recount_titles(SilentObserver(), self._stopping.is_set)
-            self._titles_at = store.lexical.changes
 
     def _keep_families(self) -> None:
         store = self._data.store

@@ -2,16 +2,24 @@
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from benchmarks.bench_reliability import KILLS, MODEL, SWAPS, table
 from benchmarks.common import RESULTS
+from benchmarks.kill_backups import (
+    BackupsFound,
+    backup_path,
+    examine_backups,
+    numbered_checkpoint,
+)
 from benchmarks.kill_programme import KillReport, run_kills
 from benchmarks.model_programme import ModelProgramme, WrongAnswerError, run_model
-from benchmarks.numbered_documents import open_numbered
+from benchmarks.numbered_documents import fill, open_numbered
 from benchmarks.swap_programme import SwapPlan, SwapProgramme, run_swaps
+from index.backup import write_backup
 
 SEED = 20_261_122
 
@@ -67,7 +75,29 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path, kills: int, docu
     assert report.kills == kills
     assert report.acknowledged >= kills // 2
     assert report.generations > 1
-    assert report.worst_ready_seconds < 5
+    assert report.backups_cut > 0
+    assert report.worst_ready_processor_seconds <= report.worst_ready_seconds < 5
+
+
+def test_the_kill_programme_finds_a_half_backup(tmp_path: Path) -> None:
+    data, checkpoint = tmp_path / "data", numbered_checkpoint()
+    with closing(open_numbered(data)) as opened:
+        fill(opened, ["a", "b"])
+    now = {"a": 0, "b": 0}
+
+    def examine(state: dict[str, int]) -> BackupsFound:
+        return examine_backups(data, [state], checkpoint, ["a"])
+
+    whole = backup_path(data, 0)
+    write_backup(data, whole, checkpoint)
+    assert examine(now) == BackupsFound(1, 0, ())
+    write_backup(data, whole, checkpoint)
+    (whole / "store.sqlite3").write_bytes((whole / "store.sqlite3").read_bytes()[:4096])
+    assert "has its name and is not whole" in examine(now).wrong[0]
+    (whole.parent / ".b1.tar.unfinished").mkdir(parents=True)
+    assert examine(now) == BackupsFound(0, 1, ())
+    write_backup(data, whole, checkpoint)
+    assert examine({"a": 0}).wrong == ("b0 holds what never was there",)
 
 
 def test_results_are_laid_out() -> None:

@@ -286,3 +286,33 @@ def test_near_duplicates_of_an_earlier_release_are_found_at_the_end_of_the_job(
     observer = RecordingObserver()
     job.run(observer)
     assert "looking for near-duplicates" not in dict(observer.steps)
+
+
+def test_changes_of_many_small_runs_come_to_a_pass(tmp_path: Path, encoder: OnnxEncoder) -> None:
+    """As long as they are few a pass is not worth it; each run counts from the last pass on."""
+    job = Job(tmp_path, encoder)
+    many = [{"id": f"d{n}", "title": f"T{n}", "text": text(n)} for n in range(200)]
+    job.write(*many)
+    job.run()
+    passes = []
+    for n in range(5):
+        job.write({"id": f"new{n}", "title": f"N{n}", "text": text(300 + n)})
+        observer = RecordingObserver()
+        job.run(observer)
+        passes.append("looking for titles" in observer.documents)
+    assert passes == [False, False, True, False, False]  # the third is over a hundredth
+    with job.opened() as data:
+        assert data.store.changed_since_recount() == 2
+
+
+def test_what_a_pass_itself_writes_is_no_change(tmp_path: Path, encoder: OnnxEncoder) -> None:
+    job = Job(tmp_path, encoder)
+    job.write({"id": "a", "title": "A", "text": f"the great war {text(1)}"})
+    job.run()
+    job.write({"id": "b", "title": "Great War", "text": text(2)})
+    job.run()
+    with job.opened() as data:
+        assert data.store.lexical.changes == 4  # two documents, and one that was counted anew
+        assert data.store.changed_since_recount() == 0
+        data.store.recount_titles(SilentObserver(), lambda: True)  # given up at once
+        assert data.store.changed_since_recount() == 0

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -20,9 +20,11 @@ from index.title_terms import (
     MAX_TITLE_WORDS,
     NAMED,
     OWN,
+    Titles,
     count_corpus,
     count_terms_and_titles,
     known_titles,
+    with_titles,
 )
 
 MakeEntry = Callable[..., Entry]
@@ -79,6 +81,38 @@ def test_what_is_found_is_what_a_search_for_each_title_finds(
         if any(text[n : n + len(title)] == title for n in range(len(text)))
     }
     assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
+def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: list[str]) -> None:
+    some, more = [*some, "two words"], [" ".join(more), *more, "?!"]
+    joined = with_titles(known_titles(some), more)
+    together = known_titles([*some, *more])
+    assert joined.hashes.tolist() == together.hashes.tolist()
+    assert joined.lengths == together.lengths
+
+
+def test_the_titles_of_new_documents_are_known_without_reading_all_again(
+    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put([entry("first", "nothing", "Ants")])
+    store.put([entry(f"d{n}", f"text {n}", f"Title {n}") for n in range(5)])
+    monkeypatch.setattr("index.lexical_index.MAX_DRIFT", 0.2)
+    reads = []
+
+    def read(titles: Iterable[str]) -> Titles:
+        reads.append(1)
+        return known_titles(titles)
+
+    monkeypatch.setattr("index.lexical_index.known_titles", read)
+    store.put([entry("bees", "more", "Bees")])
+    store.put([entry("names", "bees and title 3")])
+    assert reads == []
+    named = store.lexical.read("unheard", title="Bees")
+    assert len(store.lexical.search(named, 10).vector_ids) == 2
+    store.delete(["first", "d0"])
+    store.put([entry("last", "ants")])
+    assert reads == [1]  # those of deleted documents are known until then
 
 
 def test_without_titles_words_alone_are_counted() -> None:

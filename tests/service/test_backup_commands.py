@@ -56,7 +56,9 @@ def corpus(tmp_path: Path) -> Path:
     with path.open("w") as file:
         for number in range(24):
             text = f"{WORDS[number % 3]} number {number}. It is long, and it ends here."
-            file.write(json.dumps({"id": f"d{number}", "text": text}) + "\n")
+            metadata = {"year": 1990 + number % 5, "sign": -1, "tags": ["a", {"b": number / 2}]}
+            document = {"id": f"d{number}", "text": text, "metadata": metadata}
+            file.write(json.dumps(document) + "\n")
     return path
 
 
@@ -153,6 +155,18 @@ DAMAGES = {
     ),
     "postings": ("lexical index", "INSERT INTO postings (rowid, term_ids) VALUES (99, '1 2')"),
     "the number of documents": ("lexical index", "UPDATE term_statistics SET documents = 3"),
+    "a value that filters lack": (
+        "1 rows are missing and 0 should not be there",
+        "DELETE FROM metadata_values WHERE vector_id = 3 AND field = '/year'",
+    ),
+    "a value of no document": (
+        "vector id 999 first, are not those of their metadata: 0 rows are missing and 1 should",
+        "INSERT INTO metadata_values VALUES ('/year', 2, 1990, 999)",
+    ),
+    "another value": (
+        "1 rows are missing and 1 should not be there",
+        "UPDATE metadata_values SET value = -2 WHERE vector_id = 3 AND field = '/sign'",
+    ),
     "no checksums": ("24 documents have no checksums", "DELETE FROM checksums"),
 }
 

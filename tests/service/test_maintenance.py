@@ -14,6 +14,8 @@ from index.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.faiss_index import ONE_LIST_BELOW
 from index.sqlite_store import Entry
+from index.sqlite_upkeep import REFUSED_TRAINING
+from index.training_attempt import read_refused
 from service.engine import close_engine, open_engine
 from service.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
@@ -101,6 +103,37 @@ def test_what_is_refused_is_reported_and_not_tried_again_at_once(
     assert value(metrics, "recall_at_10", source="held_out") < 1.0
     assert value(metrics, "recall_at_10", source="shadow") == 1.0
     assert data.index.unpublished() == 0  # published all the same
+
+
+def test_a_restart_does_not_try_again_what_was_refused(
+    data: DataDirectory, metrics: Metrics, tmp_path: Path
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    settings = Settings(target_recall=1.0)
+
+    def refusals() -> float | None:
+        return value(metrics, "index_retrainings_total", outcome="refused")
+
+    Maintenance(data, metrics, settings).work()
+    assert refusals() == 1
+    for _ in range(2):
+        data.close()
+        data = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
+        assert data.index.nlist == 1  # nor does the opening
+        Maintenance(data, metrics, settings).work()
+    assert refusals() == 1
+    put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that it is worth another attempt
+    Maintenance(data, metrics, settings).work()
+    assert refusals() == 2
+    Maintenance(data, metrics, Settings(target_recall=0.3)).work()  # or another target
+    assert data.index.nlist > 1
+    data.close()
+
+
+@pytest.mark.parametrize("kept", [None, 3, {"training": {"sequence": 1}}, {"training": None}])
+def test_a_note_that_is_no_refusal_is_none(data: DataDirectory, kept: object) -> None:
+    data.store.upkeep.write(REFUSED_TRAINING, kept)
+    assert read_refused(data.store.upkeep) is None
 
 
 def test_changes_are_published_before_a_restart_would_feel_them(
@@ -227,3 +260,4 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     changes = data.store.lexical.changes
     maintenance.work()
     assert data.store.lexical.changes == changes
+    assert data.store.changed_since_recount() == 0
