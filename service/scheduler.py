@@ -165,7 +165,10 @@ class EncodeScheduler:
         give_way()
         try:
             while blocks := self._queue.take():
-                self._compute(blocks)
+                try:
+                    self._compute(blocks)
+                except Exception as error:  # out of memory, say: others can be served
+                    self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
             _LOG.critical("an encoder thread died", exc_info=error)
             self._stop(partial(NotReadyError, "an encoder thread died"))
@@ -202,13 +205,15 @@ class EncodeScheduler:
         except Exception as error:
             self._fail({reservation}, error)
             return
-        if not self._queue.answered(reservation, job):
-            return
         now = time.perf_counter()
         encoded = Encoded(vector, job.vectors, job.started - job.submitted, now - job.started)
-        self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
-        self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
-        _answer(job, encoded)
+        if not self._queue.answered(reservation, job):
+            return
+        try:
+            self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
+            self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
+        finally:  # nobody else would answer it any more
+            _answer(job, encoded)
 
     def _fail(self, reservations: Iterable[Reservation], cause: Exception) -> None:
         _LOG.error("the encoder failed", exc_info=cause)

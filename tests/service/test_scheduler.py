@@ -360,3 +360,38 @@ def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) 
     assert value("longmatch_queue_tokens") == 0
     for stage in ("queue", "encode"):
         assert value("longmatch_stage_duration_seconds_count", {"stage": stage}) == 2
+
+
+def test_a_worker_outlives_what_fails_around_the_encoder(
+    schedule: Callable[..., EncodeScheduler],
+    stepped_encoder: Any,
+    make_document: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = schedule(stepped_encoder())
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler._queue, "keep", broken)
+        with pytest.raises(EncodingFailedError):
+            within_time(encode(scheduler, make_document([1], [2])))
+    assert scheduler.alive
+    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
+
+
+def test_an_answer_that_cannot_be_counted_is_given_all_the_same(
+    schedule: Callable[..., EncodeScheduler],
+    stepped_encoder: Any,
+    make_document: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = schedule(stepped_encoder())
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(scheduler._metrics.stage_duration, "labels", broken)
+    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
+    assert scheduler.alive
