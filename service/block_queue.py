@@ -18,7 +18,7 @@ from service.errors import (
 from service.fair_turns import WEIGHTS, FairTurns, LaneName, lane_of
 from service.queued_work import Block, Float32, Job, Reservation
 
-_RATE_SMOOTHING = 0.05  # weight of the newest call in the measured rate
+_RATE_MEMORY = 0.95  # how much of what was measured before still counts after one more call
 _SPECIAL_TOKENS = 2
 _FOREGROUND: tuple[LaneName, ...] = ("short", "long")
 
@@ -53,7 +53,8 @@ class BlockQueue:
         self._changed = threading.Condition()
         self._queued = 0
         self._ahead: Counter[LaneName] = Counter()  # tokens by lane, without stalled requests
-        self._rate = 0.0  # tokens a second, measured
+        self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
+        self._rate = 0.0  # tokens a second
         self._open: set[Reservation] = set()
         self._turns: FairTurns[Reservation] = FairTurns()  # those with a waiting job
         self._closed: Callable[[], ServiceError] | None = None
@@ -170,11 +171,12 @@ class BlockQueue:
             reservation.unanswered.discard(job)
             return waits
 
-    def measure(self, tokens_per_second: float) -> None:
-        """Note how fast tokens are encoded, by all workers together."""
+    def measure(self, tokens: float, seconds: float) -> None:
+        """Note that all workers together take so many seconds, above 0, for so many tokens."""
         with self._changed:
-            weight = _RATE_SMOOTHING if self._rate else 1.0
-            self._rate += (tokens_per_second - self._rate) * weight
+            before, spent = self._measured
+            self._measured = (before * _RATE_MEMORY + tokens, spent * _RATE_MEMORY + seconds)
+            self._rate = self._measured[0] / self._measured[1]
 
     def drop(self, reservation: Reservation) -> list[Job]:
         """Take a request out of the queue and return its documents that have no answer."""

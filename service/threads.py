@@ -44,7 +44,8 @@ def give_way() -> None:
     own; elsewhere nothing is done.
     """
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
 
 
 def switch_often() -> None:

@@ -85,7 +85,7 @@ def test_who_is_refused_hears_when_the_queue_will_be_empty(
     tokens_per_second: float, seconds: int
 ) -> None:
     queue = make_queue()
-    queue.measure(tokens_per_second)
+    queue.measure(tokens_per_second, 1.0)
     with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
         queue.reserve(1)
     assert caught.value.retry_after == seconds
@@ -94,9 +94,9 @@ def test_who_is_refused_hears_when_the_queue_will_be_empty(
 def test_the_measured_rate_follows_a_change_of_speed() -> None:
     queue = make_queue()
     for _ in range(200):
-        queue.measure(1000.0)
+        queue.measure(1000.0, 1.0)
     for _ in range(200):
-        queue.measure(100.0)
+        queue.measure(100.0, 1.0)
     with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
         queue.reserve(1)
     assert caught.value.retry_after == 10
