@@ -163,16 +163,12 @@ class EncodeScheduler:
 
     def _work(self) -> None:
         give_way()
-        unmeasured = 0.0  # seconds of work on documents whose blocks were all known
         try:
             while blocks := self._queue.take():
                 started = time.perf_counter()
                 try:
-                    tokens = self._compute(blocks)
-                    unmeasured += time.perf_counter() - started
-                    if tokens:
-                        self._note_rate(tokens, unmeasured)
-                        unmeasured = 0.0
+                    if tokens := self._compute(blocks):
+                        self._note_rate(tokens, time.perf_counter() - started)
                 except Exception as error:  # out of memory, say: others can be served
                     self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
