@@ -14,7 +14,7 @@ import numpy as np
 
 from service.block_cache import KEY_BYTES, BlockCache, Float32
 from service.metrics import Metrics
-from service.threads import run_in
+from service.threads import give_way, run_in
 
 Blocks = Sequence[Sequence[int]]
 
@@ -42,7 +42,7 @@ class BlockMemory:
         self._cache = cache
         self._space = space
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, "block-cache")
+        self._threads = ThreadPoolExecutor(_THREADS, "block-cache", give_way)
         self.written = 0
         self._writes = threading.Semaphore(_MAX_WAITING_WRITES)
 
