@@ -77,7 +77,9 @@ def test_without_file_descriptors_it_goes_on_with_those_it_has(
             for one in waiting:
                 one.close()
         wait_for(lambda: open_files(server.process.pid) <= used + 1)
-        assert server.request("GET", "/readyz") == (200, server.request("GET", "/readyz")[1])
+        status, answer = server.request("GET", "/readyz")
+        assert (status, answer["status"]) == (200, "ready")
+        assert "out of system resource" in server.log.read_text()
         assert server.request("POST", "/index", documents("second"))[0] == 200
         status, answer = server.request("POST", "/match", {"text": RIVER})
         assert (status, {match["id"] for match in answer["matches"]}) == (200, {"first", "second"})
