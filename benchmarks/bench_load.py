@@ -71,16 +71,21 @@ class TextSource:
     """Texts of any length, cut out of a corpus."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        self._words = re.findall(r"\S+\s*", "".join(f"{d.text}\n\n" for d in documents))
-        while len(self._words) < SIZE_CLASSES[-1]:
-            self._words *= 2
+        self.words = re.findall(r"\S+\s*", "".join(f"{d.text}\n\n" for d in documents))
+        while len(self.words) < SIZE_CLASSES[-1]:
+            self.words *= 2
 
     def draw(self, chance: random.Random) -> tuple[int, str]:
         """Draw a number of words, log-uniform, and a text of so many."""
+        count = self.draw_length(chance)
+        start = chance.randrange(len(self.words) - count + 1)
+        return count, "".join(self.words[start : start + count])
+
+    @staticmethod
+    def draw_length(chance: random.Random) -> int:
+        """Draw a number of words, log-uniform."""
         exponent = chance.uniform(math.log(SIZE_CLASSES[0]), math.log(SIZE_CLASSES[-1]))
-        count = round(math.exp(exponent))
-        start = chance.randrange(len(self._words) - count + 1)
-        return count, "".join(self._words[start : start + count])
+        return round(math.exp(exponent))
 
 
 class Client:

@@ -4,9 +4,12 @@ The real server runs as a process over a small index. First one client at a time
 normal: latency, memory, and the capacity in tokens a second. Then requests come at a fixed rate,
 whether answers come or not (an open loop), of ten times that capacity, short documents and books
 mixed, beside slow clients, that send a few bytes a second, and half-open connections, that send
-nothing. Then one client at a time again, until it is normal.
+nothing. Then one client at a time again, until it is normal. No text is like another, so that the
+server remembers nothing of it (see `benchmarks.distinct_texts`).
 
-Clients and server share the cores, and clients run in one process of their own.
+Clients and server share the cores, and clients run in one process of their own. What is checked is
+what clients see, their own delays counted; the record also says how late the clients were, and how
+long the server says that its refusals took.
 
 Exit status 1 when a check fails.
 """
@@ -17,7 +20,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -36,9 +39,11 @@ from benchmarks.common import (
     read_documents,
     write_record,
 )
+from benchmarks.distinct_texts import DistinctTexts
 from benchmarks.memory_curve import sampled_memory
-from benchmarks.open_loop import Answer, Asked, hold_open, send_all
-from benchmarks.server_process import serving
+from benchmarks.open_loop import Answer, Asked, Sent, hold_open, match_body, send_all
+from benchmarks.server_counts import counted_between
+from benchmarks.server_process import Server, serving
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from encoder.onnx_encoder import usable_cores
 from service.fair_turns import LONG_TOKENS
@@ -62,7 +67,7 @@ def main(
 ) -> None:
     """Drown a real server, and check what it answers, how fast, and in how much memory."""
     source, documents = commit(), read_documents(corpus, indexed)
-    texts = TextSource(documents)
+    texts = DistinctTexts(documents)
     with (
         tempfile.TemporaryDirectory() as folder,
         serving(documents, checkpoint, Path(folder)) as server,
@@ -70,7 +75,7 @@ def main(
     ):
         running = server.get("/version")
         with sampled_memory(server.process.pid, every=0.5) as memory:
-            results = measure(server.port, texts, seconds, unloaded, clients)
+            results = measure(server, texts, seconds, unloaded, clients)
         server.process.send_signal(signal.SIGTERM)
         results["checks"]["the server ends with status 0"] = server.process.wait(STOP_SECONDS) == 0
     results |= memory_of(memory, results["overload_began"], results["overload_ended"])
@@ -94,29 +99,35 @@ def main(
 
 
 def measure(
-    port: int, texts: TextSource, seconds: float, unloaded: int, clients: ProcessPoolExecutor
+    server: Server, texts: TextSource, seconds: float, unloaded: int, clients: ProcessPoolExecutor
 ) -> dict[str, Any]:
     """Measure normal, overloaded and normal again; see the module."""
-    began = time.monotonic()
+    port, began = server.port, time.monotonic()
     chance = random.Random(SEED)
     draw = [texts.draw(chance) for _ in range(unloaded)]
-    one_by_one(port, clients, draw[:5])  # warm
+    one_by_one(port, clients, [texts.draw(chance) for _ in range(5)])  # warm
     before = one_by_one(port, clients, draw)
     # One document at a time uses every core: its sentence blocks are encoded side by side.
     capacity = sum(answer.tokens for answer in before) / sum(answer.seconds for answer in before)
     plan = arrivals(texts, seconds, capacity * TIMES_CAPACITY)
+    counted = server.metrics()
     overload_began = time.monotonic() - began
-    answers, refused_slow = clients.submit(overloaded, port, plan, seconds).result()
+    sent, let_go = clients.submit(overloaded, port, plan, seconds).result()
     overload_ended = time.monotonic() - began
     usual = percentiles([answer.seconds for answer in before])
     recovery = time_to_normal(port, clients, draw)
-    return summarise(before, answers) | {
+    return summarise(before, sent.answers) | {
         "overload_began": round(overload_began, 1),
         "overload_ended": round(overload_ended, 1),
         "capacity_tokens_per_second": round(capacity),
-        "slow_clients_let_go": refused_slow,
+        "slow_clients_let_go": let_go,
         "seconds_to_normal": recovery,
-        "checks": checks(before, answers, usual["p99"], recovery),
+        "clients": {
+            "seconds_late": percentiles(sent.late),
+            "processor_share": round(sent.processor_seconds / (overload_ended - overload_began), 3),
+        },
+        "server": counted_between(counted, server.metrics()),
+        "checks": checks(before, sent.answers, usual["p99"], recovery),
     }
 
 
@@ -128,7 +139,7 @@ def arrivals(texts: TextSource, seconds: float, tokens_per_second: float) -> lis
     plan, moment = [], 0.0
     while (moment := moment + chance.expovariate(tokens_per_second / mean)) < seconds:
         words, text = texts.draw(chance)
-        plan.append(Asked(moment, words, text))
+        plan.append(Asked(moment, words, match_body(text)))
     return plan
 
 
@@ -143,16 +154,17 @@ def _one_by_one(port: int, draw: list[tuple[int, str]]) -> list[Answer]:
     async def run() -> list[Answer]:
         answers = []
         for words, text in draw:
-            answers += await send_all(port, [Asked(0.0, words, text)])
+            sent = await send_all(port, [Asked(0.0, words, match_body(text))])
+            answers += sent.answers
         return answers
 
     return asyncio.run(run())
 
 
-def overloaded(port: int, plan: list[Asked], seconds: float) -> tuple[list[Answer], int]:
-    """Send a plan beside slow and half-open clients; return the answers, and who was let go."""
+def overloaded(port: int, plan: list[Asked], seconds: float) -> tuple[Sent, int]:
+    """Send a plan beside slow and half-open clients; return what came of it, and who was let go."""
 
-    async def run() -> tuple[list[Answer], int]:
+    async def run() -> tuple[Sent, int]:
         holding = asyncio.create_task(hold_open(port, SLOW_CLIENTS, HALF_OPEN, seconds))
         return await send_all(port, plan), await holding
 
@@ -254,8 +266,23 @@ def table(record: dict[str, Any]) -> str:
         f"half-open connections; {settings['threads']} cores, shared with the clients. "
         f"Statuses: {statuses}. "
         f"Memory {results['memory_before']:,.0f} MB before, {results['memory_most']:,.0f} MB at "
-        f"most. Normal {results['seconds_to_normal']} s after.\n\n"
+        f"most. Normal {results['seconds_to_normal']} s after.{_beside(results)}\n\n"
         f"{markdown_table(['seconds', 'answers', 'p50', 'p95', 'p99'], rows)}\n\n{held}"
+    )
+
+
+def _beside(results: Mapping[str, Any]) -> str:
+    """Say what the clients and the server say of themselves."""
+    clients, server = results["clients"], results["server"]
+    shares = ", ".join(
+        f"{share:.2%} within {bound} ms"
+        for bound, share in server["share_within_milliseconds"].items()
+    )
+    return (
+        f" The clients took {clients['processor_share']:.0%} of a core and were late by "
+        f"{1000 * clients['seconds_late']['p99']:.0f} ms (p99). By its own clock the server "
+        f"refused {shares}. It remembered {server['blocks_remembered_share']:.1%} of the sentence "
+        "blocks."
     )
 
 

@@ -36,6 +36,17 @@ class Server:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
             return json.load(answer)
 
+    def metrics(self) -> dict[str, float]:
+        """Return every sample of /metrics, by its name with labels.
+
+        Raises:
+            OSError: no answer.
+        """
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
+
 
 @contextmanager
 def serving(documents: Sequence[Document], checkpoint: Path, folder: Path) -> Iterator[Server]:

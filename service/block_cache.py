@@ -31,7 +31,8 @@ class BlockCache(Protocol):
 class LruBlockCache:
     """Keeps the block vectors that were used last, in memory of this process; for any thread.
 
-    The vectors lie in one array, so that the memory is what the limit says and never fragments.
+    The vectors lie in one array, so that the memory is what the limit says and never fragments. It
+    is written to at once: what there is no memory for is known at the start, not one night.
     """
 
     def __init__(self, max_bytes: int, dimension: int) -> None:
@@ -43,6 +44,7 @@ class LruBlockCache:
         """
         self.capacity = max_bytes // (4 * dimension + KEY_BYTES + _ENTRY_OVERHEAD)
         self._vectors = np.empty((self.capacity, dimension), dtype=np.float32)
+        self._vectors.fill(0.0)
         self._rows: OrderedDict[bytes, int] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 

@@ -4,6 +4,7 @@ An edited document has most of its sentence blocks in common with what it was, s
 changed ones are encoded.
 """
 
+import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,11 @@ import numpy as np
 
 from service.block_cache import KEY_BYTES, BlockCache, Float32
 from service.metrics import Metrics
-from service.threads import run_in
+from service.threads import give_way, run_in
 
 Blocks = Sequence[Sequence[int]]
+
+_LOG = logging.getLogger(__name__)
 
 _THREADS = 2
 _MAX_WAITING_WRITES = 16  # more are forgotten: a slow cache must not fill the memory
@@ -39,7 +42,7 @@ class BlockMemory:
         self._cache = cache
         self._space = space
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, "block-cache")
+        self._threads = ThreadPoolExecutor(_THREADS, "block-cache", give_way)
         self.written = 0
         self._writes = threading.Semaphore(_MAX_WAITING_WRITES)
 
@@ -59,8 +62,13 @@ class BlockMemory:
 
     def remember(self, blocks: Blocks, vectors: Float32, rows: Sequence[int]) -> None:
         """Keep the vectors of these rows, some time soon, or never."""
-        if rows and self._writes.acquire(blocking=False):
-            self._threads.submit(self._remember, blocks, vectors, rows)
+        if not rows or not self._writes.acquire(blocking=False):
+            return
+        try:
+            self._remember_soon(blocks, vectors, rows)
+        except Exception as error:  # no thread to be had, or it closes: the answer is there
+            self._writes.release()
+            _LOG.warning("block vectors were not remembered: %s", type(error).__name__)
 
     def close(self) -> None:
         """Let what is asked end, and ask no more."""
@@ -82,6 +90,9 @@ class BlockMemory:
         self._metrics.block_cache_hits.inc(hits)
         self._metrics.block_cache_misses.inc(sum(len(of_one) for of_one in keys) - hits)
         return known
+
+    def _remember_soon(self, blocks: Blocks, vectors: Float32, rows: Sequence[int]) -> None:
+        self._threads.submit(self._remember, blocks, vectors, rows)
 
     def _remember(self, blocks: Blocks, vectors: Float32, rows: Sequence[int]) -> None:
         try:

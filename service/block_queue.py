@@ -18,7 +18,9 @@ from service.errors import (
 from service.fair_turns import WEIGHTS, FairTurns, LaneName, lane_of
 from service.queued_work import Block, Float32, Job, Reservation
 
-_RATE_SMOOTHING = 0.05  # weight of the newest call in the measured rate
+_RATE_MEMORY = 0.95  # how much of what was measured before still counts after one more call
+_REFUSED_WEIGHT = 0.05  # of the newest request in the share of those that are refused
+_LEAST_BOUND = 0.25  # of `max_seconds`, where nearly all are refused
 _SPECIAL_TOKENS = 2
 _FOREGROUND: tuple[LaneName, ...] = ("short", "long")
 
@@ -41,7 +43,8 @@ class BlockQueue:
             max_tokens: tokens that may be reserved at a time.
             batch_tokens: tokens, padding counted, that one call takes; 0 for one block a call.
             on_change: told the number of queued tokens when it changes.
-            max_seconds: work that may be ahead of a new request, by the measured rate.
+            max_seconds: work that may be ahead of a new request, by the measured rate; less, down
+                to a quarter, the more of the requests are refused.
             on_expired: given the documents that were dropped because their deadline passed; must
                 not block.
         """
@@ -52,8 +55,10 @@ class BlockQueue:
         self._on_expired = on_expired
         self._changed = threading.Condition()
         self._queued = 0
+        self._refused: dict[LaneName, float] = dict.fromkeys(WEIGHTS, 0.0)  # share, of late
         self._ahead: Counter[LaneName] = Counter()  # tokens by lane, without stalled requests
-        self._rate = 0.0  # tokens a second, measured
+        self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
+        self._rate = 0.0  # tokens a second
         self._open: set[Reservation] = set()
         self._turns: FairTurns[Reservation] = FairTurns()  # those with a waiting job
         self._closed: Callable[[], ServiceError] | None = None
@@ -170,11 +175,12 @@ class BlockQueue:
             reservation.unanswered.discard(job)
             return waits
 
-    def measure(self, tokens_per_second: float) -> None:
-        """Note how fast tokens are encoded, by all workers together."""
+    def measure(self, tokens: float, seconds: float) -> None:
+        """Note that all workers together take so many seconds, above 0, for so many tokens."""
         with self._changed:
-            weight = _RATE_SMOOTHING if self._rate else 1.0
-            self._rate += (tokens_per_second - self._rate) * weight
+            before, spent = self._measured
+            self._measured = (before * _RATE_MEMORY + tokens, spent * _RATE_MEMORY + seconds)
+            self._rate = self._measured[0] / self._measured[1]
 
     def drop(self, reservation: Reservation) -> list[Job]:
         """Take a request out of the queue and return its documents that have no answer."""
@@ -207,10 +213,17 @@ class BlockQueue:
             raise self._overloaded(self._queued / self._rate if self._rate else 0.0, "queue_tokens")
 
     def _refuse_late(self, lane: LaneName, deadline: float) -> None:
-        """Refuse what would wait too long: others', or its own time."""
+        """Refuse what would wait too long: others', or its own time.
+
+        A queue is good for bursts. Where most are refused all the time it only makes those wait
+        who are not, so the bound falls with the share of the lane's requests that are refused.
+        """
         seconds = self._seconds_ahead(lane)
-        if seconds > self.max_seconds:
-            raise self._overloaded(seconds - self.max_seconds, "queue_seconds")
+        bound = self.max_seconds * max(_LEAST_BOUND, 1.0 - self._refused[lane])
+        late = seconds > bound
+        self._refused[lane] += (late - self._refused[lane]) * _REFUSED_WEIGHT
+        if late:
+            raise self._overloaded(seconds - bound, "queue_seconds")
         if seconds > deadline - time.monotonic():
             raise self._overloaded(seconds, "deadline")
 

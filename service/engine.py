@@ -24,6 +24,7 @@ from service.reranking import RerankPool, open_rerank_pool
 from service.scheduler import EncodeScheduler
 from service.settings import Settings
 from service.shared import Shared, open_shared
+from service.threads import give_way
 
 READER_THREADS = 4
 
@@ -124,7 +125,7 @@ def open_engine(settings: Settings) -> Engine:
             admission=Admission(settings.max_active_requests),
             jobs=jobs,
             shared=shared,
-            readers=ThreadPoolExecutor(READER_THREADS, "reader"),
+            readers=ThreadPoolExecutor(READER_THREADS, "reader", give_way),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
             recall_watch=RecallWatch(data.index, metrics, settings),

@@ -1,5 +1,6 @@
 """The second visible way: documents -> the store, and the index that is found by the next match."""
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +8,16 @@ from dataclasses import dataclass
 from encoder.blocks import Receipt
 from index.data_directory import DataDirectory
 from index.document import Document
-from index.sqlite_store import Entry, StoredDocument
+from index.sqlite_store import Change, Entry, StoredDocument
 from service.encoding import PointedText, encode_texts
 from service.engine import Engine, record_index
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
 from service.threads import run_in
+
+_ATTEMPTS = 3  # to bring the index up to the store
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +161,7 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
 def _put(engine: Engine, entries: Sequence[Entry]) -> float:
     """Store entries and make the index follow; return the seconds."""
     started = time.perf_counter()
-    change = engine.data.store.put(entries)
-    engine.data.index.apply(change)
-    record_index(engine)
+    _follow(engine, engine.data.store.put(entries))
     seconds = time.perf_counter() - started
     engine.metrics.stage_duration.labels("store").observe(seconds)
     return seconds
@@ -167,9 +170,25 @@ def _put(engine: Engine, entries: Sequence[Entry]) -> float:
 def _delete(engine: Engine, document_id: str) -> bool:
     """Delete a document and make the index follow; return whether it was there."""
     change = engine.data.store.delete([document_id])
-    engine.data.index.apply(change)
-    record_index(engine)
+    _follow(engine, change)
     return len(change.removed) > 0
+
+
+def _follow(engine: Engine, change: Change) -> None:
+    """Make the index follow a change of the store, which is durable by now.
+
+    What fails once is tried again: else documents would be stored and not be found. Where it fails
+    for good, the next change or `Maintenance` makes good for it.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            engine.data.index.apply(change)
+            break
+        except Exception as error:
+            _LOG.error("the index does not follow the store: %s", type(error).__name__)
+            if attempt == _ATTEMPTS:
+                raise
+    record_index(engine)
 
 
 def _added_up(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:

@@ -61,6 +61,7 @@ class Maintenance:
         """Do what there is to do: one round. What fails is logged and tried in a later one."""
         with self._working:
             for task in (
+                self._data.index.catch_up,  # where a change of the store was not followed
                 self._keep_lists,
                 self._keep_snapshot,
                 self._keep_titles,

@@ -90,7 +90,7 @@ class EncodeScheduler:
 
     def expect(self, tokens_per_second: float) -> None:
         """Say how fast one thread encodes, so that the first request is judged by it."""
-        self._note_rate(tokens_per_second)
+        self._note_rate(tokens_per_second, 1.0)
 
     def reserve(
         self, tokens: int, *, background: bool = False, deadline: float = math.inf
@@ -165,35 +165,40 @@ class EncodeScheduler:
         give_way()
         try:
             while blocks := self._queue.take():
-                self._compute(blocks)
+                started = time.perf_counter()
+                try:
+                    if tokens := self._compute(blocks):
+                        self._note_rate(tokens, time.perf_counter() - started)
+                except Exception as error:  # out of memory, say: others can be served
+                    self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
             _LOG.critical("an encoder thread died", exc_info=error)
             self._stop(partial(NotReadyError, "an encoder thread died"))
 
-    def _compute(self, blocks: Sequence[Block]) -> None:
+    def _compute(self, blocks: Sequence[Block]) -> int:
+        """Do one turn; return the tokens that were encoded."""
         for block in blocks:
             if block.row == DOCUMENT_ONLY:
                 self._finish(block.reservation, block.job)
-        if blocks := [block for block in blocks if block.row != DOCUMENT_ONLY]:
-            self._encode(blocks)
+        blocks = [block for block in blocks if block.row != DOCUMENT_ONLY]
+        return self._encode(blocks) if blocks else 0
 
-    def _encode(self, blocks: Sequence[Block]) -> None:
-        started = time.perf_counter()
+    def _encode(self, blocks: Sequence[Block]) -> int:
         try:
             vectors = self._encoder.encode_blocks([block.tokens for block in blocks])
         except Exception as error:
             self._fail({block.reservation for block in blocks}, error)
-            return
+            return 0
         tokens = sum(len(block.tokens) for block in blocks)
-        self._note_rate(tokens / (time.perf_counter() - started))
         self._metrics.encoded_blocks.inc(len(blocks))
         self._metrics.encoded_tokens.inc(tokens)
         for block in self._queue.keep(blocks, vectors):
             self._finish(block.reservation, block.job)
+        return tokens
 
-    def _note_rate(self, tokens_per_second: float) -> None:
-        """Note how fast one thread is."""
-        self._queue.measure(tokens_per_second * len(self._threads))
+    def _note_rate(self, tokens: float, seconds: float) -> None:
+        """Note what one thread did, with all that it does around the encoder."""
+        self._queue.measure(tokens * len(self._threads), seconds)
         self._metrics.encoder_rate.set(self._queue.rate)
 
     def _finish(self, reservation: Reservation, job: Job) -> None:
@@ -202,13 +207,15 @@ class EncodeScheduler:
         except Exception as error:
             self._fail({reservation}, error)
             return
-        if not self._queue.answered(reservation, job):
-            return
         now = time.perf_counter()
         encoded = Encoded(vector, job.vectors, job.started - job.submitted, now - job.started)
-        self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
-        self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
-        _answer(job, encoded)
+        if not self._queue.answered(reservation, job):
+            return
+        try:
+            self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
+            self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
+        finally:  # nobody else would answer it any more
+            _answer(job, encoded)
 
     def _fail(self, reservations: Iterable[Reservation], cause: Exception) -> None:
         _LOG.error("the encoder failed", exc_info=cause)

@@ -49,7 +49,8 @@ class Settings(BaseSettings):
         gt=0,
         allow_inf_nan=False,
         description="Work, by the measured speed of the encoder, that may be ahead of a new "
-        "request; with more it is refused with 503. Less answers sooner, more refuses less.",
+        "request; with more it is refused with 503. Down to a quarter of it while most requests "
+        "are refused. Less answers sooner, more refuses less.",
     )
     max_active_requests: int = Field(
         default=256,

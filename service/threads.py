@@ -13,7 +13,7 @@ from service.errors import ShuttingDownError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_NICE = 10
+_NICE = 10  # beyond the niceness that the process was started with
 _SWITCH_SECONDS = 0.0005
 
 
@@ -36,15 +36,17 @@ async def run_in(
 
 
 def give_way() -> None:
-    """Let the threads that answer requests go first on the processor: this one computes.
+    """Let the event loop go first on the processor: this thread computes.
 
     Without it a refusal waits for its turn among all that is encoded, which under load is longer
-    than a refusal may take (measured: benchmarks/bench_overload.py). Not for threads that hold the
-    interpreter for long: everybody would wait for them. On Linux a thread has a priority of its
-    own; elsewhere nothing is done.
+    than a refusal may take. For every thread that computes, or none: one that gives way holds the
+    interpreter now and then, and where others that compute did not, it would wait for them with
+    the event loop behind it (measured both ways: benchmarks/bench_overload.py). On Linux a thread
+    has a priority of its own; elsewhere nothing is done.
     """
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
 
 
 def switch_often() -> None:

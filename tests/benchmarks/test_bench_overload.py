@@ -1,5 +1,7 @@
 """The overload programme, short, on a real server: what holds on any machine."""
 
+import json
+import random
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -7,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bench_load import TextSource
-from benchmarks.bench_overload import arrivals, checks, measure, memory_of, summarise
+from benchmarks.bench_overload import (
+    SLOW_CLIENTS,
+    arrivals,
+    checks,
+    measure,
+    memory_of,
+    summarise,
+)
+from benchmarks.distinct_texts import PIECE_WORDS, DistinctTexts
 from benchmarks.open_loop import Answer
+from benchmarks.server_counts import counted_between
 from benchmarks.server_process import serving
 from index.document import Document
 
@@ -25,8 +36,12 @@ def test_a_drowned_server_refuses_in_order_and_comes_back(
         serving(DOCUMENTS, tiny_checkpoint, tmp_path) as server,
         ProcessPoolExecutor(1, mp_context=get_context("spawn")) as clients,
     ):
-        results = measure(server.port, TextSource(DOCUMENTS), 3.0, 10, clients)
+        results = measure(server, DistinctTexts(DOCUMENTS), 3.0, 10, clients)
         assert server.get("/readyz")["status"] == "ready"
+    counted = results["server"]
+    assert 0 < counted["refused_at_the_door"] <= results["statuses"]["503"] + SLOW_CLIENTS
+    assert 0 < counted["share_within_milliseconds"]["50"] <= 1
+    assert results["clients"]["seconds_late"]["p99"] >= 0
     held = results["checks"]
     assert held["before it, all is answered"]
     assert held["only 200 and 503"], results["statuses"]
@@ -37,6 +52,7 @@ def test_a_drowned_server_refuses_in_order_and_comes_back(
 def test_requests_come_at_the_rate_that_was_asked_for() -> None:
     plan = arrivals(TextSource(DOCUMENTS), 60.0, 100_000)
     tokens = sum(asked.words for asked in plan) * 1.4
+    assert all(json.loads(asked.body)["text"] for asked in plan[:5])
     assert tokens == pytest.approx(6_000_000, rel=0.25)
     assert [asked.moment for asked in plan] == sorted(asked.moment for asked in plan)
     assert plan[-1].moment < 60
@@ -68,3 +84,37 @@ def test_the_summary_keeps_short_and_long_apart() -> None:
 def test_memory_is_compared_with_what_it_was_before() -> None:
     curve = [(0.0, 50.0), (4.0, 100.0), (6.0, 100.0), (10.0, 105.0), (14.0, 112.0), (30.0, 300.0)]
     assert memory_of(curve, 8.0, 20.0)["memory_growth"] == 1.12
+
+
+def test_texts_of_one_corpus_have_no_passage_in_common() -> None:
+    words = [f"w{number} " for number in range(30_000)]
+    source = DistinctTexts([Document(id="all", text="".join(words))])
+    chance = random.Random(1)
+    drawn = [source.draw(chance) for _ in range(20)]
+    passages: set[str] = set()
+    for count, text in drawn:
+        told = text.split()
+        assert len(told) == count
+        cuts = [
+            " ".join(told[start : start + PIECE_WORDS[1] + 1])
+            for start in range(len(told) - PIECE_WORDS[1])
+        ]
+        assert passages.isdisjoint(cuts)
+        passages.update(cuts)
+
+
+def test_refusals_are_counted_between_two_scrapes() -> None:
+    duration = "longmatch_request_duration_seconds"
+    refused = 'longmatch_requests_total{code="503",method="POST",route="unmatched"}'
+    first = {refused: 10.0, "longmatch_block_cache_hits_total": 4.0}
+    second = {
+        refused: 110.0,
+        f'{duration}_bucket{{le="0.005",route="unmatched"}}': 50.0,
+        f'{duration}_bucket{{le="0.05",route="unmatched"}}': 99.0,
+        "longmatch_block_cache_hits_total": 5.0,
+        "longmatch_block_cache_misses_total": 9.0,
+    }
+    counted = counted_between(first, second)
+    assert counted["refused_at_the_door"] == 100
+    assert counted["share_within_milliseconds"] == {"5": 0.5, "10": 0, "25": 0, "50": 0.99}
+    assert counted["blocks_remembered_share"] == 0.1

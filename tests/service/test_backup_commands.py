@@ -1,6 +1,7 @@
 """snapshot, restore, doctor and reencode as a user types them, on tiny checkpoints."""
 
 import json
+import resource
 import shutil
 import sqlite3
 import sys
@@ -100,6 +101,30 @@ def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> No
     assert (answer.status, "is not a whole backup" in answer.err) == (2, True)
     answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
     assert (answer.status, "never replaces" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_a_snapshot_on_a_full_disk_leaves_nothing_and_says_why(
+    longmatch: Run, data: Path, tmp_path: Path, name: str
+) -> None:
+    target = tmp_path / name
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in range(0, 2_000_000, 20_000):  # of any file; what is over it is refused
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            answer = longmatch("snapshot", data, "-o", target)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        if answer.status == 0:
+            break
+        assert answer.status == 2
+        assert "Traceback" not in answer.err
+        assert str(tmp_path) in answer.err
+        assert {one.name for one in tmp_path.iterdir()} == {"corpus.jsonl", "data"}
+    assert size > 20_000
+    assert longmatch("restore", target, tmp_path / "new").status == 0
+    assert longmatch("doctor", tmp_path / "new").status == 0
+    assert longmatch("doctor", data).status == 0
 
 
 def test_restore_with_another_checkpoint_names_both(

@@ -81,6 +81,25 @@ def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
     assert counted(engine, "encoded_blocks_total") == 2 * blocks
 
 
+def test_without_a_thread_to_be_had_vectors_are_forgotten_and_given(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Engine = client.app.state.engine
+    memory = engine.shared.memory
+    assert memory is not None
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "_remember_soon", no_thread)
+        for number in range(40):  # more than may wait: not one of them keeps its place
+            put(client, str(number), f"{number}. {SENTENCES[0]}")
+    assert memory.written == 0
+    put(client, "last", SENTENCES[1])
+    remembered(engine, 1)
+
+
 def test_another_precision_has_vectors_of_its_own(
     make_client: Any, redis_server: Any, tmp_path: Any
 ) -> None:

@@ -1,6 +1,7 @@
 """The queue by itself: the bound in tokens, the turns, the packing of calls."""
 
 import asyncio
+import math
 import threading
 from typing import Any
 
@@ -16,8 +17,13 @@ from service.queued_work import Job
 BOUND = 1000
 
 
-def make_queue(*, batch_tokens: int = 0) -> BlockQueue:
-    return BlockQueue(BOUND, batch_tokens=batch_tokens, on_change=lambda tokens: None)
+def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> BlockQueue:
+    return BlockQueue(
+        BOUND,
+        batch_tokens=batch_tokens,
+        max_seconds=max_seconds,
+        on_change=lambda tokens: None,
+    )
 
 
 def make_job(*lengths: int) -> Job:
@@ -85,7 +91,7 @@ def test_who_is_refused_hears_when_the_queue_will_be_empty(
     tokens_per_second: float, seconds: int
 ) -> None:
     queue = make_queue()
-    queue.measure(tokens_per_second)
+    queue.measure(tokens_per_second, 1.0)
     with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
         queue.reserve(1)
     assert caught.value.retry_after == seconds
@@ -94,12 +100,50 @@ def test_who_is_refused_hears_when_the_queue_will_be_empty(
 def test_the_measured_rate_follows_a_change_of_speed() -> None:
     queue = make_queue()
     for _ in range(200):
-        queue.measure(1000.0)
+        queue.measure(1000.0, 1.0)
     for _ in range(200):
-        queue.measure(100.0)
+        queue.measure(100.0, 1.0)
     with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
         queue.reserve(1)
     assert caught.value.retry_after == 10
+
+
+def admitted(queue: BlockQueue, ahead: int) -> bool:
+    """Say whether one request is admitted behind so many tokens; leave no trace."""
+    before = dict(queue._refused)
+    try:
+        with queue.reserve(ahead), queue.reserve(1):
+            return True
+    except OverloadedError:
+        return False
+    finally:
+        queue._refused.update(before)
+
+
+def test_the_queue_is_shorter_while_most_are_refused_and_long_again_afterwards() -> None:
+    queue = make_queue(max_seconds=1.0)
+    queue.measure(10.0, 1.0)  # so 10 tokens are a second of work
+    assert [admitted(queue, ahead) for ahead in (10, 11)] == [True, False]
+    with queue.reserve(20):
+        for _ in range(200):
+            with pytest.raises(OverloadedError):
+                queue.reserve(1)
+    assert [admitted(queue, ahead) for ahead in (2, 3)] == [True, False]
+    assert queue._refused["long"] == 0  # which lane it is matters
+    for _ in range(100):
+        with queue.reserve(1):
+            pass
+    assert [admitted(queue, ahead) for ahead in (9, 11)] == [True, False]
+
+
+def test_a_burst_leaves_the_queue_nearly_as_long_as_it_was() -> None:
+    queue = make_queue(max_seconds=1.0)
+    queue.measure(10.0, 1.0)
+    with queue.reserve(11):
+        for _ in range(6):
+            with pytest.raises(OverloadedError):
+                queue.reserve(1)
+    assert admitted(queue, 7)
 
 
 def test_small_requests_are_first_and_nobody_is_overtaken_for_ever() -> None:

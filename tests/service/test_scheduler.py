@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -360,3 +361,58 @@ def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) 
     assert value("longmatch_queue_tokens") == 0
     for stage in ("queue", "encode"):
         assert value("longmatch_stage_duration_seconds_count", {"stage": stage}) == 2
+
+
+def test_a_worker_outlives_what_fails_around_the_encoder(
+    schedule: Callable[..., EncodeScheduler],
+    stepped_encoder: Any,
+    make_document: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = schedule(stepped_encoder())
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler._queue, "keep", broken)
+        with pytest.raises(EncodingFailedError):
+            within_time(encode(scheduler, make_document([1], [2])))
+    assert scheduler.alive
+    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
+
+
+def test_an_answer_that_cannot_be_counted_is_given_all_the_same(
+    schedule: Callable[..., EncodeScheduler],
+    stepped_encoder: Any,
+    make_document: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = schedule(stepped_encoder())
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(scheduler._metrics.stage_duration, "labels", broken)
+    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
+    assert scheduler.alive
+
+
+def test_the_measured_rate_is_of_all_that_the_threads_do_for_their_tokens(
+    schedule: Callable[..., EncodeScheduler],
+    stepped_encoder: Any,
+    make_document: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder = stepped_encoder(threads=2)
+    scheduler = schedule(encoder)
+    whole = encoder.encode_document
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.05)
+        return whole(*arguments)
+
+    monkeypatch.setattr(encoder, "encode_document", slow)
+    for _ in range(10):
+        within_time(encode(scheduler, make_document([1] * 10)))
+    assert 0 < scheduler.tokens_per_second <= 2 * 10 / 0.05
