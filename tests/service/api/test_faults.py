@@ -91,7 +91,11 @@ def of_encoder(engine: Engine) -> dict[str, tuple[Any, str, Raise]]:
         "memory of the block graph": (graphs.block, "run", run_out_of_memory),
         "memory of the document graph": (graphs.document, "run", run_out_of_memory),
         "memory of the tokenizer": (engine.tokenizer, "_tokenise", run_out_of_memory),
-        "memory of a worker after a call": (scheduler, "_note_rate", run_out_of_memory),
+        "memory of a worker after a call": (
+            engine.metrics.encoded_blocks,
+            "inc",
+            run_out_of_memory,
+        ),
         "memory of the queue": (scheduler._queue, "keep", run_out_of_memory),
     }
 
