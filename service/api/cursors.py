@@ -1,4 +1,4 @@
-"""Cursors: where a page ended, as a text that says nothing to the client."""
+"""Pages: how long they are, and where one ended, as a text that says nothing to the client."""
 
 import base64
 import json
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import AfterValidator
 
+MAX_PAGE, DEFAULT_PAGE = 1_000, 100
 _VERSION = 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REFUSED = "is no cursor that this service gave"
@@ -43,5 +44,15 @@ Cursor = Annotated[
         max_length=8_192,
         description="`next_cursor` of the page before; the first page when not given.",
         openapi_examples={"some": {"value": "WzEsICJhcnRpY2xlcy9iZWVzIl0"}},
+    ),
+]
+
+PageSize = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=MAX_PAGE,
+        description="Documents on a page.",
+        openapi_examples={"some": {"value": DEFAULT_PAGE}},
     ),
 ]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import StreamingResponse
 
 from index.document_pages import BEFORE_ALL
-from service.api.cursors import Cursor
+from service.api.cursors import DEFAULT_PAGE, Cursor, PageSize
 from service.api.deps import Admitted, EngineDep
 from service.api.listing import DocumentsResponse, documents_response
 from service.api.negotiation import choose_media_type
@@ -34,7 +34,6 @@ ANSWER = {
     "indexed_at": "2026-01-31T12:00:00+00:00",
 }
 JSON, NDJSON = "application/json", "application/x-ndjson"
-MAX_PAGE, DEFAULT_PAGE = 1_000, 100
 PAGE = json_example(
     {"documents": [{**ANSWER, "family": 12}], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
     "A page; with `Accept: application/x-ndjson` all documents with their texts, one on a line, "
@@ -76,15 +75,7 @@ DocumentId = Annotated[
 )
 async def get_documents(
     engine: EngineDep,
-    limit: Annotated[
-        int,
-        Query(
-            ge=1,
-            le=MAX_PAGE,
-            description="Documents on a page.",
-            openapi_examples={"some": {"value": DEFAULT_PAGE}},
-        ),
-    ] = DEFAULT_PAGE,
+    limit: PageSize = DEFAULT_PAGE,
     cursor: Cursor = BEFORE_ALL,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> DocumentsResponse | StreamingResponse:

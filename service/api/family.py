@@ -1,14 +1,12 @@
 """GET /documents/{id}/family."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from index.document_pages import BEFORE_ALL
-from service.api.cursors import Cursor, write_cursor
+from service.api.cursors import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.api.deps import Admitted, EngineDep
-from service.api.documents import DEFAULT_PAGE, MAX_PAGE, PROBLEMS, DocumentId
+from service.api.documents import PROBLEMS, DocumentId
 from service.api.fields import nullable
 from service.api.openapi import json_example
 from service.api.similar import UnescapedRoute
@@ -55,15 +53,7 @@ class FamilyResponse(BaseModel):
 async def get_family(
     document_id: DocumentId,
     engine: EngineDep,
-    limit: Annotated[
-        int,
-        Query(
-            ge=1,
-            le=MAX_PAGE,
-            description="Documents on a page.",
-            openapi_examples={"some": {"value": DEFAULT_PAGE}},
-        ),
-    ] = DEFAULT_PAGE,
+    limit: PageSize = DEFAULT_PAGE,
     cursor: Cursor = BEFORE_ALL,
 ) -> FamilyResponse:
     """Return the documents whose texts are copies or versions of the text of this one."""
