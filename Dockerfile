@@ -20,6 +20,8 @@ print(*p["dependencies"], *p["optional-dependencies"]["cpu"], sep="\n")' > requi
 COPY README.md ./
 COPY encoder encoder
 COPY index index
+COPY evaluation evaluation
+COPY training training
 COPY service service
 RUN pip install --no-deps . && pip check
 

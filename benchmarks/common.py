@@ -16,14 +16,12 @@ from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from encoder.onnx_encoder import usable_cores
-from index.corpus import read_corpus
+from index.corpus.demo import write_stdlib_corpus
+from index.corpus.reader import read_corpus
 from index.document import Document
-from index.stdlib_corpus import write_stdlib_corpus
 
-Float32 = NDArray[np.float32]
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,26 +6,24 @@ from typing import Any
 
 import typer
 
-from benchmarks import (
-    ablation_table,
-    bench_backup,
-    bench_calibration,
-    bench_encoder,
-    bench_explanations,
-    bench_families,
-    bench_filters,
-    bench_index,
-    bench_load,
-    bench_overload,
-    bench_quality,
-    bench_reliability,
-    bench_rerank,
-    bench_scale,
-    bench_upload,
-    colde_table,
-    match_ignition_table,
-)
+from benchmarks.ablation import table as ablation_table
+from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
+from benchmarks.quality import calibration as bench_calibration
+from benchmarks.quality import explanations as bench_explanations
+from benchmarks.quality import match_ignition as match_ignition_table
+from benchmarks.quality import rerank as bench_rerank
+from benchmarks.quality import retrieval as bench_quality
+from benchmarks.reliability import run as bench_reliability
+from benchmarks.server import load as bench_load
+from benchmarks.server import overload as bench_overload
+from benchmarks.server import upload as bench_upload
+from benchmarks.speed import backup as bench_backup
+from benchmarks.speed import encoder as bench_encoder
+from benchmarks.speed import families as bench_families
+from benchmarks.speed import filters as bench_filters
+from benchmarks.speed import index as bench_index
+from benchmarks.speed import scale as bench_scale
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": bench_quality.table,

@@ -21,18 +21,17 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
-from encoder.named_titles import NO_TITLES, TitleTable
-from encoder.terms import (
-    Float32,
-    Int64,
+from encoder.terms.term_table import (
     Terms,
     TermTable,
     TermVocabulary,
     count_words,
     read_term_vocabulary,
 )
+from encoder.terms.title_matcher import NO_TITLES, TitleTable
 from encoder.tokenizer import open_tokenizer
 
 FORMAT = 2

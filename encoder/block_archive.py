@@ -14,6 +14,7 @@ Documents are appended in batches. A batch counts once `progress.json` says so, 
 replaced whole: a writer killed at any moment loses its last batch and nothing else.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,23 +24,140 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.archive_key import (
-    KEY,
-    ArchiveKey,
-    read_json,
-    read_key,
-    replace_json,
-    require_same,
-    write_key,
-)
+from encoder.arrays import Float16, Float32, Int64
+from encoder.atomic_files import write_in_place
 from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import BLOCK_GRAPH, TOKENIZER, Checkpoint
 from encoder.errors import ArchiveError
 
-_PROGRESS = "progress.json"
+FORMAT = 1
+KEY = "archive.json"
 
-Float16 = NDArray[np.float16]
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
+
+@dataclass(frozen=True, slots=True)
+class ArchiveKey:
+    """What decides the content of an archive besides the texts.
+
+    Attributes:
+        block_encoder: SHA-256, in hex, of the graph that made the block vectors.
+        tokenizer: SHA-256, in hex, of the tokenizer.
+        block_length: tokens of a sentence block, special tokens included.
+        long_sentence: what became of a sentence longer than a block.
+        language: ISO 639-1 code, for the sentence splitter.
+        max_blocks: sentence blocks of a document that were read.
+        block_dimension: width H of a block vector.
+        token_type: "uint16" or "uint32", as the vocabulary needs.
+    """
+
+    block_encoder: str
+    tokenizer: str
+    block_length: int
+    long_sentence: str
+    language: str
+    max_blocks: int
+    block_dimension: int
+    token_type: str
+
+
+def archive_key(
+    checkpoint: Checkpoint, *, precision: str = "int8", max_blocks: int | None = None
+) -> ArchiveKey:
+    """Return the key of archives that a checkpoint makes and can read.
+
+    Args:
+        checkpoint: only its sentence level and its tokenizer count.
+        precision: of the block graph.
+        max_blocks: blocks read of a document; as many as the checkpoint reads when not given.
+
+    Raises:
+        ArchiveError: the checkpoint has no block graph of this precision.
+    """
+    graph = f"{precision}/{BLOCK_GRAPH}"
+    if graph not in checkpoint.files:
+        raise ArchiveError(f"{checkpoint.directory}: has no {graph}: export it first")
+    vocabulary = int(checkpoint.model["vocabulary_size"])
+    return ArchiveKey(
+        block_encoder=checkpoint.files[graph],
+        tokenizer=checkpoint.files[TOKENIZER],
+        block_length=checkpoint.block_length,
+        long_sentence=checkpoint.long_sentence,
+        language=checkpoint.language,
+        max_blocks=max_blocks or checkpoint.max_blocks,
+        block_dimension=checkpoint.block_dimension,
+        token_type="uint16" if vocabulary <= 2**16 else "uint32",
+    )
+
+
+def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> None:
+    """Refuse an archive that another encoder made.
+
+    Raises:
+        ArchiveError: naming what differs.
+    """
+    here, there = asdict(found), asdict(expected)
+    differing = [
+        f"{name} {str(here[name])[:12]}, not {str(there[name])[:12]}"
+        for name in here
+        if here[name] != there[name]
+    ]
+    if differing:
+        raise ArchiveError(
+            f"{directory}: this archive was made with another encoder "
+            f"({'; '.join(differing)}): name another directory"
+        )
+
+
+def read_key(directory: Path) -> ArchiveKey:
+    """Read what made an archive.
+
+    Raises:
+        ArchiveError: there is no archive, or its key is damaged.
+    """
+    content = read_json(directory / KEY)
+    try:
+        if content.pop("format") != FORMAT:
+            raise ArchiveError(f"{directory / KEY}: the format is not {FORMAT}")
+        return ArchiveKey(**content)
+    except (KeyError, TypeError) as error:
+        raise ArchiveError(f"{directory / KEY}: not understood: {error}") from error
+
+
+def write_key(directory: Path, key: ArchiveKey) -> None:
+    """Write what makes an archive.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    replace_json(directory / KEY, {"format": FORMAT, **asdict(key)})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ArchiveError: the file is missing, or no JSON object.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ArchiveError(f"{path}: is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ArchiveError(f"{path}: is not a JSON object")
+    return content
+
+
+def replace_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, whole or not at all.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    write_in_place(path, json.dumps(content))
+
+
+_PROGRESS = "progress.json"
 
 
 @dataclass(frozen=True, slots=True)

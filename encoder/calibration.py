@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from encoder.arrays import Float64
+from encoder.atomic_files import write_in_place
 from encoder.checkpoint import CALIBRATION, Checkpoint, read_verified, write_manifest
-from encoder.durable_files import write_in_place
 from encoder.errors import CheckpointError
-
-Float64 = NDArray[np.float64]
 
 FORMAT = 1
 SEMANTIC = "semantic"

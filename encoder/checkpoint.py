@@ -4,12 +4,12 @@ config.json           what the encoder reads and how large it is
 tokenizer.json        the WordPiece tokenizer
 manifest.json         SHA-256 of each file, and of the weights that the graphs were made from
 calibration.json      optional: from score to match probability, see encoder/calibration.py
-fusion.json           optional: how scores of vectors and words are joined, see index/fusion.py
+fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
-terms.npz             the term table of a checkpoint with a term channel, see encoder/terms.py
-sketch.npz            the weights of its term sketch, if it has one, see encoder/sketch.py
-quality.json          optional: what int8 and fp16 keep of fp32, see encoder/quality.py
+terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
+sketch.npz            weights of hashed terms, if it has them, see encoder/terms/feature_hashing.py
+quality.json          optional: what int8 and fp16 keep of fp32, see encoder/export/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights, for training and export; serving does not need them
 """

@@ -12,16 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from encoder.adapter import Adapter, open_adaptation, vector_space
+from encoder.arrays import Float32, Int64
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs
-from encoder.term_channel import open_term_channel
-
-Float32 = NDArray[np.float32]
+from encoder.terms.term_channel import open_term_channel
 
 GPU_BATCH_TOKENS = 65_536
 _LENGTH_STEP = 16  # padded block lengths are multiples of this, so that shapes are few
@@ -192,7 +190,7 @@ class OnnxEncoder:
             length = -(-length // _LENGTH_STEP) * _LENGTH_STEP
         return min(length, self.checkpoint.block_length)
 
-    def _pad(self, blocks: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _pad(self, blocks: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
         """Return token ids and mask [N, T]; packed calls are padded to a power of two of rows."""
         length = self._padded_length(max(len(block) for block in blocks))
         rows = 1 << (len(blocks) - 1).bit_length() if self.batch_tokens else len(blocks)

@@ -8,12 +8,7 @@ from typing import Any
 
 import onnxruntime as ort
 
-from encoder.checkpoint import (
-    BLOCK_GRAPH,
-    DOCUMENT_GRAPH,
-    Checkpoint,
-    read_verified,
-)
+from encoder.checkpoint import BLOCK_GRAPH, DOCUMENT_GRAPH, Checkpoint, read_verified
 from encoder.errors import CheckpointError, ProviderError
 
 CPU = "CPUExecutionProvider"

@@ -7,13 +7,7 @@ from itertools import islice
 
 from tokenizers import Tokenizer
 
-from encoder.blocks import (
-    Piece,
-    Receipt,
-    SentenceBlocks,
-    block_capacity,
-    plan_sentence_blocks,
-)
+from encoder.blocks import Piece, Receipt, SentenceBlocks, block_capacity, plan_sentence_blocks
 from encoder.checkpoint import TOKENIZER, Checkpoint, read_verified
 from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
 from encoder.sentences import replace_lone_surrogates, split_sentences

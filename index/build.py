@@ -10,19 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.corpus import RefusedInput, count_documents, read_corpus
-from index.data_directory import DataDirectory
-from index.document import Document
-from index.lexical_index import MAX_DRIFT
-from index.live_index import LiveIndex
-from index.observer import Observer
-from index.sqlite_blocks import BlockVectors, block_vectors_of
-from index.sqlite_store import Entry, SQLiteDocumentStore
-from index.vector_index import Float32
+from index.corpus.reader import count_documents, read_corpus
+from index.directory.data_directory import DataDirectory
+from index.document import Document, RefusedInput
+from index.lexical.lexical_index import MAX_DRIFT
+from index.progress import Observer
+from index.sqlite.block_vectors import BlockVectors, block_vectors_of
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+from index.vectors.live_index import LiveIndex
 
 # One batch is what a kill can cost: some seconds of two cores.
 BATCH_CHARACTERS = 400_000

@@ -83,3 +83,16 @@ def _check_id(document_id: str) -> None:
         raise DocumentError("id", f"is longer than {MAX_ID_CHARACTERS} characters")
     if _CONTROL_OR_SURROGATE.search(document_id):
         raise DocumentError("id", "has a control character or a lone surrogate")
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedInput:
+    """A part of a corpus that gave no document, while the rest goes on.
+
+    Attributes:
+        where: the file within the corpus, with the line number if it is a file of lines.
+        reason: what is wrong with it.
+    """
+
+    where: str
+    reason: str

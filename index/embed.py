@@ -6,15 +6,15 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from encoder.durable_files import put_in_place
+from encoder.arrays import Float32, Int64
+from encoder.atomic_files import put_in_place
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.build import batches, encode_documents, told
-from index.corpus import count_documents, read_corpus
+from index.corpus.reader import count_documents, read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from index.observer import Observer
-from index.vector_index import Float32, Int64
+from index.progress import Observer
 
 
 @dataclass(frozen=True, slots=True)

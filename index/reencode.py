@@ -19,9 +19,10 @@ from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from index.adapt import adapt_data_directory, read_corpus_adapter
 from index.build import encode_documents, publish, update_unchanged
-from index.corpus_adapter import adapt_data_directory, read_corpus_adapter
-from index.data_directory import (
+from index.directory.content_swap import ARRIVING, swap_in
+from index.directory.data_directory import (
     ADAPTER_FILE,
     CONTENT,
     LOCK_FILE,
@@ -31,13 +32,13 @@ from index.data_directory import (
     open_data_directory,
     settle,
 )
-from index.directory_swap import ARRIVING, swap_in
+from index.directory.file_digest import require_unbroken
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
-from index.observer import Observer
-from index.seal import require_unbroken
-from index.sqlite_schema import read_space
-from index.sqlite_store import Entry, SQLiteDocumentStore
+from index.progress import Observer
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+from index.store.schema import read_space
 
 REENCODING = ".reencoding"
 _CORPUS = "corpus.jsonl"

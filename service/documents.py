@@ -3,9 +3,9 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 
-from index.data_directory import DataDirectory
-from index.document_pages import ListedDocument
-from index.families import Member
+from index.directory.data_directory import DataDirectory
+from index.near_duplicates.families import Member
+from index.store.listing import ListedDocument
 from service.engine import Engine
 from service.errors import DocumentNotFoundError
 from service.threads import run_in
@@ -49,7 +49,7 @@ async def find_family(
 
 
 async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:
-    """Return the documents after an id as JSON Lines, as `index.json_lines` reads them.
+    """Return the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them.
 
     The first part is read before this returns, so that a store which cannot be read is an error
     and not half an answer. A later failure breaks the lines off.

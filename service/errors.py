@@ -23,11 +23,9 @@
     * ShuttingDownError      it is closing
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
-
-from service.rate_verdict import Verdict
 
 RejectionReason = Literal["queue_tokens", "queue_seconds", "deadline", "active_requests", "jobs"]
 
@@ -165,15 +163,18 @@ class RateLimitedError(ServiceError):
     """A client asks for more tokens than it may.
 
     Attributes:
-        verdict: how many it may ask for, and when again.
+        limit: tokens a minute.
+        retry_after: whole seconds until the same request is admitted.
+        headers: what the answer says of the client's rate.
     """
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, limit: int, retry_after: int, headers: Mapping[str, str]) -> None:
         super().__init__(
-            f"this client may ask for {verdict.limit} tokens a minute: "
-            f"retry in {verdict.retry_after} s"
+            f"this client may ask for {limit} tokens a minute: retry in {retry_after} s"
         )
-        self.verdict = verdict
+        self.limit = limit
+        self.retry_after = retry_after
+        self.headers = headers
 
 
 class UploadTooSlowError(ServiceError):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from encoder.blocks import Receipt
-from index.data_directory import DataDirectory
+from index.directory.data_directory import DataDirectory
 from index.document import Document
-from index.sqlite_store import Change, Entry, StoredDocument
-from service.encoding import PointedText, encode_texts
+from index.store.records import Change, Entry, StoredDocument
+from service.encode import PointedText, encode_texts
 from service.engine import Engine, record_index
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage

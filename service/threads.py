@@ -41,7 +41,7 @@ def give_way() -> None:
     Without it a refusal waits for its turn among all that is encoded, which under load is longer
     than a refusal may take. For every thread that computes, or none: one that gives way holds the
     interpreter now and then, and where others that compute did not, it would wait for them with
-    the event loop behind it (measured both ways: benchmarks/bench_overload.py). On Linux a thread
+    the event loop behind it (measured both ways: benchmarks/server/overload.py). On Linux a thread
     has a priority of its own; elsewhere nothing is done.
     """
     if sys.platform == "linux":

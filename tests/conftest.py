@@ -10,26 +10,33 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.redis_server import RedisServer, install_redis
 from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint
-from encoder.create import Recipe, create_checkpoint
-from encoder.create_reranker import (
+from encoder.export.create import (
+    Recipe,
     RerankerRecipe,
+    create_checkpoint,
     create_reranker,
     load_reranker_model,
     write_trained_reranker,
 )
-from encoder.export import export_checkpoint
-from encoder.export_reranker import export_reranker
-from encoder.golden_texts import GOLDEN_TEXTS
-from encoder.sketch import TermSketch
-from encoder.term_channel import TermChannel, new_sketch_vocabulary
-from encoder.terms import count_words, read_term_vocabulary
+from encoder.export.export import export_checkpoint
+from encoder.export.export_reranker import export_reranker
+from encoder.golden import GOLDEN_TEXTS
+from encoder.terms.feature_hashing import TermSketch
+from encoder.terms.term_channel import TermChannel, new_sketch_vocabulary
+from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
-from encoder.training.output import write_trained
-from encoder.training.recipe_file import parse_training_recipe
-from encoder.training.term_model import open_model
-from encoder.training.term_table import fit_term_table, term_weights
+from tests.tools.redis_server import RedisServer, install_redis
+from training.jobs.output import write_trained
+from training.recipe import parse_training_recipe
+from training.term_channel import fit_term_table, open_model, term_weights
+
+pytest_plugins = [
+    "tests.tools.index_fixtures",
+    "tests.tools.page_fixtures",
+    "tests.tools.process_fixtures",
+    "tests.tools.service_fixtures",
+]
 
 TINY = Recipe(
     name="tiny",

@@ -27,8 +27,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.block_encoder import BlockEncoder, Pooling, check_pooling
-from encoder.models.layers import attention_bias, initialise_as_bert, masked_mean
+from encoder.models.layers import (
+    BlockEncoder,
+    Pooling,
+    attention_bias,
+    check_pooling,
+    initialise_as_bert,
+    masked_mean,
+)
 
 Aggregate = Literal["lstm", "mean", "lstm_and_mean"]
 

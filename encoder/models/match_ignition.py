@@ -1,8 +1,9 @@
 """Match-Ignition's cross-encoder: PageRank inside a Transformer (the Match-Ignition paper, 3.2).
 
-It reads the sentences of both texts that the sentence-level filter left (`encoder/noise_filter.py`)
-as one sequence, [CLS] a [SEP] b [SEP]. In each layer the attention between words is a graph;
-PageRank over it says which words matter, and the least important ones do not reach the next layer.
+It reads the sentences of both texts that the sentence-level filter left
+(`encoder/reranker/sentence_ranking.py`) as one sequence, [CLS] a [SEP] b [SEP]. In each layer the
+attention between words is a graph; PageRank over it says which words matter, and the least
+important ones do not reach the next layer.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,13 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.block_encoder import BlockEncoder, Pooling, check_pooling, transformer
 from encoder.models.layers import (
     MASK_VALUE,
+    BlockEncoder,
+    Pooling,
     attention_bias,
+    check_pooling,
     initialise_as_bert,
     masked_mean,
     masked_sum,
+    transformer,
 )
 
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
@@ -37,12 +40,13 @@ class SmithConfig:
         sentence_layers: layers of the sentence level (L1).
         document_layers: layers of the document level (L2).
         dimension: width of the document vector.
-        term_features: width of what the term table gives (`encoder/terms.py`); 0 for a model
-            without a term channel.
+        term_features: width of what the term table gives (`encoder/terms/term_table.py`); 0 for a
+            model without a term channel.
         term_dimension: how much of `dimension` the term channel has.
         term_buckets: rows of the term table that words of several WordPieces share.
-        sketch_dimension: how much of `dimension` the term sketch (`encoder/sketch.py`) has, which
-            is not learned; 0 for a model without one.
+        sketch_dimension: how much of `dimension` the term sketch
+            (`encoder/terms/feature_hashing.py`) has, which is not learned; 0 for a model without
+            one.
         pooling: a block is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean", what most sentence encoders were trained with).
         combine: how the two levels are combined (section 4.1.4).

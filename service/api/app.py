@@ -5,16 +5,49 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.staticfiles import StaticFiles
+from swagger_ui_bundle import swagger_ui_path
 
 from service.api import bulk, compare, documents, family, index, jobs, match, ops, similar
-from service.api.docs import install_docs
-from service.api.door import DoorMiddleware
-from service.api.errors import install_error_handlers
-from service.api.middleware import BodyMiddleware, RequestMiddleware
-from service.api.openapi import install_openapi
-from service.engine import Engine, close_engine, installed_version, open_engine
+from service.api.http.admission import DoorMiddleware
+from service.api.http.errors import install_error_handlers
+from service.api.http.middleware import BodyMiddleware, RequestMiddleware
+from service.api.http.openapi import install_openapi
+from service.engine import Engine, installed_version
 from service.settings import Settings
+from service.startup import close_engine, open_engine
+
+router = APIRouter(include_in_schema=False)
+
+
+def install_docs(app: FastAPI) -> None:
+    """Serve the documentation page and the files that it needs."""
+    app.include_router(router)
+    app.mount("/docs/static", StaticFiles(directory=swagger_ui_path), name="swagger-ui")
+
+
+@router.get("/")
+async def get_root() -> RedirectResponse:
+    """Lead people to the documentation until there is a page for them."""
+    return RedirectResponse("docs")
+
+
+@router.get("/docs")
+async def get_docs() -> HTMLResponse:
+    """Return the page; its addresses are relative, so that a proxy may add a prefix."""
+    return get_swagger_ui_html(
+        title="Longmatch",
+        openapi_url="openapi.json",
+        swagger_js_url="docs/static/swagger-ui-bundle.js",
+        swagger_css_url="docs/static/swagger-ui.css",
+        swagger_favicon_url="docs/static/favicon-32x32.png",
+        # None: else the page asks a validator on the internet.
+        swagger_ui_parameters={"validatorUrl": None, "displayRequestDuration": True},
+    )
+
 
 DESCRIPTION = """\
 Finds the documents that match a long document. It reads whole documents and answers with whole

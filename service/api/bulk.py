@@ -6,18 +6,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from starlette.datastructures import Headers
 from starlette.routing import Match
 from starlette.types import Scope
 
 from service.api.deps import Admitted, EngineDep
-from service.api.idempotency import IdempotencyKey, to_response
-from service.api.job_bodies import AcceptedBody, accepted_answer
-from service.bulk import submit_upload
+from service.api.http.idempotency import IdempotencyKey, to_response
+from service.api.http.middleware import MEDIA_TYPE, PATH, is_bulk
+from service.api.schemas.jobs import AcceptedBody, accepted_answer
+from service.bulk_upload import submit_upload
 from service.errors import UnsupportedMediaTypeError
 
-PATH = "/index"
-MEDIA_TYPE = "application/x-ndjson"
 EXAMPLE = (
     '{"id": "articles/ants", "text": "Ants find short paths. …"}\n'
     '{"id": "articles/bees", "title": "Bees", "text": "Bees dance. …", "year": 2021}\n'
@@ -50,14 +48,6 @@ ACCEPTED: dict[str, Any] = {
         }
     },
 }
-
-
-def is_bulk(scope: Scope) -> bool:
-    """Say whether a request brings lines of JSON, which are not to be read into memory."""
-    if scope["path"] != PATH or scope["method"] != "POST":
-        return False
-    kind = Headers(scope=scope).get("content-type", "").partition(";")[0]
-    return kind.strip().lower() == MEDIA_TYPE
 
 
 class BulkRoute(APIRoute):

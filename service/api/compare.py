@@ -5,11 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Header
 from fastapi.responses import HTMLResponse
 
-from service.api.compare_bodies import CompareRequest, CompareResponse, compare_response
 from service.api.deps import Admitted, EngineDep, JSONBody
-from service.api.negotiation import choose_media_type
-from service.api.openapi import json_example, problem_responses
-from service.api.problems import (
+from service.api.http.negotiation import choose_media_type
+from service.api.http.openapi import json_example, problem_responses
+from service.api.http.problems import (
     BODY_TOO_LARGE,
     DOCUMENT_NOT_FOUND,
     ENCODING_FAILED,
@@ -23,8 +22,9 @@ from service.api.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
-from service.comparing import Explained, compare
-from service.sources import Source
+from service.api.schemas.compare import CompareRequest, CompareResponse, compare_response
+from service.matching.compare import Explained, compare
+from service.matching.queries import Source
 from service.threads import run_in
 from service.web.report import page_headers, render_report
 

@@ -39,7 +39,8 @@ EngineDep = Annotated[Engine, Depends(get_engine)]
 
 
 async def admit(engine: EngineDep) -> None:
-    """Let in whom the door let in: `service.api.door` counted the request before it was read.
+    """Let in whom the door let in: `service.api.http.admission` counted the request before it was
+    read.
 
     Raises:
         NotReadyError: the service cannot work.

@@ -5,13 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import StreamingResponse
 
-from index.document_pages import BEFORE_ALL
-from service.api.cursors import DEFAULT_PAGE, Cursor, PageSize
+from index.store.listing import BEFORE_ALL
 from service.api.deps import Admitted, EngineDep
-from service.api.listing import DocumentsResponse, documents_response
-from service.api.negotiation import choose_media_type
-from service.api.openapi import json_example, problem_responses
-from service.api.problems import (
+from service.api.http.negotiation import choose_media_type
+from service.api.http.openapi import json_example, problem_responses
+from service.api.http.problems import (
     DOCUMENT_NOT_FOUND,
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -20,7 +18,9 @@ from service.api.problems import (
     OVERLOADED,
     SHUTTING_DOWN,
 )
-from service.api.schemas import DocumentResponse, document_response
+from service.api.schemas.common import DocumentResponse, document_response
+from service.api.schemas.documents import DocumentsResponse, documents_response
+from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize
 from service.documents import export_documents, family_of, list_documents
 from service.indexing import delete_document, find_document
 

@@ -3,12 +3,12 @@
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from index.document_pages import BEFORE_ALL
-from service.api.cursors import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from index.store.listing import BEFORE_ALL
 from service.api.deps import Admitted, EngineDep
 from service.api.documents import PROBLEMS, DocumentId
-from service.api.fields import nullable
-from service.api.openapi import json_example
+from service.api.http.openapi import json_example
+from service.api.schemas.fields import nullable
+from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.api.similar import UnescapedRoute
 from service.documents import find_family
 

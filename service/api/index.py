@@ -7,9 +7,9 @@ from fastapi.responses import Response
 
 from service.api.bulk import ACCEPTED, REQUEST_BODY
 from service.api.deps import Admitted, EngineDep, JSONBody
-from service.api.idempotency import IdempotencyKey, answer_once
-from service.api.openapi import json_example, problem_responses
-from service.api.problems import (
+from service.api.http.idempotency import IdempotencyKey, answer_once
+from service.api.http.openapi import json_example, problem_responses
+from service.api.http.problems import (
     BODY_TOO_LARGE,
     ENCODING_FAILED,
     INTERNAL_ERROR,
@@ -23,7 +23,7 @@ from service.api.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
-from service.api.schemas import IndexRequest, IndexResponse, index_response
+from service.api.schemas.common import IndexRequest, IndexResponse, index_response
 from service.indexing import index_documents
 
 router = APIRouter(tags=["documents"])

@@ -5,9 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from service.api.deps import OpenEngineDep
-from service.api.job_bodies import JobResponse, JobsResponse, job_body, job_response
-from service.api.openapi import json_example, problem_responses
-from service.api.problems import (
+from service.api.http.openapi import json_example, problem_responses
+from service.api.http.problems import (
     INTERNAL_ERROR,
     INVALID_INPUT,
     JOB_ENDED,
@@ -15,6 +14,7 @@ from service.api.problems import (
     NOT_READY,
     SHUTTING_DOWN,
 )
+from service.api.schemas.jobs import JobResponse, JobsResponse, job_body, job_response
 from service.threads import run_in
 
 # Asked again and again while a job runs: as operations they stay out of the shares of failures.

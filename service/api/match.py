@@ -6,9 +6,8 @@ from fastapi import APIRouter, Body
 
 from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, EngineDep, JSONBody
-from service.api.match_bodies import MatchesResponse, MatchRequest, MatchResponse, match_response
-from service.api.openapi import json_example, problem_responses
-from service.api.problems import (
+from service.api.http.openapi import json_example, problem_responses
+from service.api.http.problems import (
     BODY_TOO_LARGE,
     DOCUMENT_NOT_FOUND,
     ENCODING_FAILED,
@@ -21,7 +20,8 @@ from service.api.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
-from service.matching import match
+from service.api.schemas.match import MatchesResponse, MatchRequest, MatchResponse, match_response
+from service.matching.match import match
 
 router = APIRouter(tags=["match"])
 

@@ -7,23 +7,23 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from index.modes import Mode
+from index.search.search import Mode
 from service.api.deps import EngineDep, OpenEngineDep
-from service.api.openapi import json_example, problem_responses
-from service.api.ops_schemas import (
-    LiveResponse,
-    ProblemTypeResponse,
-    ReadyResponse,
-    VersionResponse,
-    version_response,
-)
-from service.api.problems import (
+from service.api.http.openapi import json_example, problem_responses
+from service.api.http.problems import (
     INTERNAL_ERROR,
     INVALID_INPUT,
     NO_SUCH_ROUTE,
     NOT_READY,
     OVERLOADED,
     PROBLEM_TYPES,
+)
+from service.api.schemas.ops import (
+    LiveResponse,
+    ProblemTypeResponse,
+    ReadyResponse,
+    VersionResponse,
+    version_response,
 )
 from service.engine import degraded_parts, is_ready
 

@@ -10,13 +10,13 @@ from starlette.types import Scope
 
 from service.api.deps import Admitted, EngineDep
 from service.api.documents import PROBLEMS, DocumentId
+from service.api.http.openapi import json_example
 from service.api.match import ANSWER as MATCH_ANSWER
-from service.api.match_bodies import MatchResponse, match_response
-from service.api.openapi import json_example
-from service.calibration import Bounds
-from service.first_stage import Search
-from service.matching import Wanted, match
-from service.sources import StoredQuery
+from service.api.schemas.match import MatchResponse, match_response
+from service.matching.calibration import Bounds
+from service.matching.match import Wanted, match
+from service.matching.queries import StoredQuery
+from service.matching.retrieve import Search
 
 
 class UnescapedRoute(APIRoute):

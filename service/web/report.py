@@ -11,11 +11,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from encoder.comparison import AlignedPassage, Comparison, PassageKind, Section
-from service.web.marked_text import KIND_CLASSES, MarkedText, mark_text
-from service.web.passage_map import HEIGHT, draw_ribbons
-from service.web.section_matrix import SHADES, draw_matrix
-from service.web.visible_text import visible
+from encoder.comparison.result import AlignedPassage, Comparison, PassageKind, Section
+from service.web.marked_text import KIND_CLASSES, MarkedText, mark_text, visible
+from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows

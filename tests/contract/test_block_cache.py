@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from service.block_cache import KEY_BYTES, BlockCache, LruBlockCache
+from service.limits.redis_client import RedisLink
 from service.metrics import create_metrics
-from service.redis_cache import RedisBlockCache
-from service.redis_link import RedisLink
+from service.workers.block_cache import KEY_BYTES, BlockCache, LruBlockCache
+from service.workers.redis_block_cache import RedisBlockCache
 
 WIDTH = 8
 

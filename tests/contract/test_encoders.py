@@ -5,7 +5,7 @@ import pytest
 
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
-from encoder.golden_texts import GOLDEN_TEXTS
+from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from index.faiss_index import load_faiss_index, train_faiss_index
-from index.selection import Selection
-from index.vector_index import NO_VECTOR, Float32, Int64, SearchResult, VectorIndex
+from encoder.arrays import Float32, Int64
+from index.id_set import Selection
+from index.vectors.faiss_index import load_faiss_index, train_faiss_index
+from index.vectors.vector_index import NO_VECTOR, SearchResult, VectorIndex
 
 DIMENSION = 8
 ALL_LISTS = 1_000_000

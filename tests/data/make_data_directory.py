@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from encoder.blocks import Receipt
-from index.data_directory import DataDirectory, open_data_directory
+from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.sqlite_blocks import BlockVectors
-from index.sqlite_store import Entry
+from index.sqlite.block_vectors import BlockVectors
+from index.store.records import Entry
 
 FINGERPRINT, DIMENSION = "a" * 64, 16
 DOCUMENTS, QUERIES = 24, 6

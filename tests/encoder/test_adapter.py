@@ -19,9 +19,9 @@ from encoder.adapter import (
 )
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import AdapterError
-from encoder.named_titles import title_table
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.terms import Terms, count_words, quantise_term_table
+from encoder.terms.term_table import Terms, count_words, quantise_term_table
+from encoder.terms.title_matcher import title_table
 from encoder.tokenizer import BlockTokenizer
 
 

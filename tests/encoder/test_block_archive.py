@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.archive_key import ArchiveKey, archive_key
-from encoder.block_archive import BlockArchive, BlockArchiveWriter, read_block_archive
+from encoder.block_archive import (
+    ArchiveKey,
+    BlockArchive,
+    BlockArchiveWriter,
+    archive_key,
+    read_block_archive,
+)
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError

@@ -9,8 +9,9 @@ import pytest
 
 from encoder.adapter import adapter_vocabulary
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.terms import Terms, count_words
+from encoder.terms.term_table import Terms, count_words
 from encoder.tokenizer import BlockTokenizer
+from evaluation.experiment import adapt_vectors
 from index import adapt
 from index.adapt import (
     MIN_DOCUMENTS,
@@ -21,10 +22,9 @@ from index.adapt import (
     fit_adapter,
     in_sample,
 )
-from index.adapted_vectors import adapt_vectors
 from index.document import Document
 from index.errors import CorpusError
-from index.observer import SilentObserver
+from index.progress import SilentObserver
 
 TOPICS = (
     "zither violin orchestra sonata concert melody",

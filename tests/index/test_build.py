@@ -10,12 +10,12 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.build import BATCH_DOCUMENTS, BuildReport, build_index
-from index.corpus import RefusedInput
-from index.data_directory import DataDirectory, open_data_directory
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.document import RefusedInput
 from index.errors import CorpusError, FingerprintMismatchError
-from index.family_tables import make_family_tables
-from index.observer import SilentObserver
-from index.sqlite_store import StoredDocument
+from index.near_duplicates.tables import make_family_tables
+from index.progress import SilentObserver
+from index.store.records import StoredDocument
 
 WORDS = [
     "harbour",

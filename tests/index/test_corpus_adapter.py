@@ -10,20 +10,10 @@ from encoder.adapter import vector_space
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.errors import AdapterError
 from encoder.tokenizer import BlockTokenizer
-from index.corpus_adapter import (
-    ADAPTER_FILE,
-    CorpusAdapter,
-    adapt_data_directory,
-    read_corpus_adapter,
-)
-from index.data_directory import locked, open_data_directory
-from index.errors import (
-    CorpusError,
-    DataDirectoryInUseError,
-    FingerprintMismatchError,
-    StoreError,
-)
-from index.observer import SilentObserver
+from index.adapt import ADAPTER_FILE, CorpusAdapter, adapt_data_directory, read_corpus_adapter
+from index.directory.data_directory import locked, open_data_directory
+from index.errors import CorpusError, DataDirectoryInUseError, FingerprintMismatchError, StoreError
+from index.progress import SilentObserver
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.embed import embed_corpus, read_embedded_corpus, write_embedded_corpus
 from index.errors import CorpusError
-from index.observer import SilentObserver
+from index.progress import SilentObserver
 
 
 @pytest.fixture(scope="module")

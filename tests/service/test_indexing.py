@@ -11,7 +11,7 @@ import pytest
 
 from index.document import Document
 from service import indexing
-from service.encoding import PointedText
+from service.encode import PointedText
 from service.engine import Engine
 from service.errors import (
     DocumentNotFoundError,
@@ -19,17 +19,12 @@ from service.errors import (
     InvalidInputError,
     RequestTooLargeError,
 )
-from service.first_stage import Search
-from service.indexing import (
-    IndexedDocuments,
-    delete_document,
-    find_document,
-    index_documents,
-)
-from service.matching import Wanted, match
+from service.indexing import IndexedDocuments, delete_document, find_document, index_documents
+from service.matching.match import Wanted, match
+from service.matching.queries import StoredQuery
+from service.matching.retrieve import Search
 from service.metrics import create_metrics
-from service.scheduler import EncodeScheduler
-from service.sources import StoredQuery
+from service.workers.scheduler import EncodeScheduler
 
 
 def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from index.fusion import DEFAULT_RULE
+from index.search.fusion import DEFAULT_RULE
 
 
 def matches(response: Any) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from encoder.rerank_rule import Mixture, RerankRule, write_rerank_rule
-from encoder.reranker import OnnxReranker
-from encoder.reranker_checkpoint import load_reranker_checkpoint
+from encoder.reranker.checkpoint import load_reranker_checkpoint
+from encoder.reranker.onnx_reranker import OnnxReranker
+from encoder.reranker.score_fusion import Mixture, RerankRule, write_rerank_rule
 
 MakeClient = Callable[..., Any]
 

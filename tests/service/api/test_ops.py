@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from service.api.app import create_app
-from service.api.problems import PROBLEM_TYPES
+from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from service.metrics import create_metrics
-from service.scheduler import EncodeScheduler
+from service.workers.scheduler import EncodeScheduler
 
 
 def with_scheduler(engine: Engine, encoder: Any) -> Engine:

@@ -1,14 +1,49 @@
 """Texts with passages marked, whatever their places."""
 
 import time
+import unicodedata
 
+import pytest
 from bs4 import BeautifulSoup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.comparison import PassageKind, Section, Span
-from service.web.marked_text import MarkedText, mark_text
-from service.web.visible_text import visible
+from encoder.comparison.result import PassageKind, Section, Span
+from service.web.marked_text import MarkedText, mark_text, visible
+
+
+@pytest.mark.parametrize(
+    ("character", "shown"),
+    [
+        ("\0", "␀"),
+        ("\x1b", "␛"),
+        ("\x7f", "␡"),
+        ("\x85", "[U+0085]"),
+        ("\u202e", "[U+202E]"),
+        ("\u2066", "[U+2066]"),
+        ("\ufeff", "[U+FEFF]"),
+        ("\ud800", "[U+D800]"),
+        ("\uffff", "[U+FFFF]"),
+    ],
+)
+def test_what_hides_is_shown(character: str, shown: str) -> None:
+    assert visible(f"a{character}b") == f"a{shown}b"
+
+
+@pytest.mark.parametrize(
+    "honest", ["tab\tand\r\nline", "שלום \u200fabc", "می\u200cخواهم", "👩\u200d🚀", "<b>&amp;"]
+)
+def test_what_honest_texts_need_stays(honest: str) -> None:
+    assert visible(honest) == honest
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_the_result_is_utf_8_and_holds_no_control(text: str) -> None:
+    shown = visible(text)
+    shown.encode()
+    assert not {c for c in shown if unicodedata.category(c) == "Cc"} - set("\t\r\n")
+    assert not {c for c in shown if unicodedata.bidirectional(c) in {"RLO", "LRO", "RLI", "PDI"}}
+
 
 Passages = list[tuple[Span, PassageKind]]
 

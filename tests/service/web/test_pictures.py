@@ -6,9 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from encoder.comparison import AlignedPassage, Section, Span
-from service.web.passage_map import HEIGHT, draw_ribbons
-from service.web.section_matrix import SHADES, draw_matrix, shade_of
+from encoder.comparison.result import AlignedPassage, Section, Span
+from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons, shade_of
 
 
 def corners(path: str) -> tuple[int, int, int, int]:

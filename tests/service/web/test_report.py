@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from bs4 import BeautifulSoup
 
-from encoder.comparison import Comparison, Span
+from encoder.comparison.result import Comparison, Span
 from service.web.report import content_security_policy, percent, render_report
 
 Make = Callable[..., Comparison]

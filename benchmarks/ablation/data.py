@@ -1,0 +1,143 @@
+"""The data of the ablations: corpora with pairs and queries, encoded once, and how to judge."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from encoder.arrays import Float32, Float64, Int64
+from encoder.checkpoint import Checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from evaluation.encoded_corpus import keep_blocks
+from evaluation.metrics import AUC, MEASURES, choose_threshold, judge_each, measure_pairs
+from evaluation.systems import rank, vector_system
+from index.errors import CorpusError
+from index.progress import Observer
+from training.data.corpus import TrainingCorpus, read_training_data
+from training.data.files import CorpusFiles
+from training.data.samplers import find_sources
+from training.data.sampling import Source
+
+NDCG = "nDCG@10"
+PAIR_MEASURES = ("accuracy", "F1", AUC)
+LONGEST = 64  # blocks: the longest that any ablation reads
+_HALVES_SEED = 1
+NEEDED = (
+    "corpus.jsonl.gz",
+    "pairs.train.jsonl.gz",
+    "pairs.valid.jsonl.gz",
+    "qrels.tsv",
+    "splits.tsv",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AblationData:
+    """What every ablation trains on and is judged by; nothing of test documents but their blocks.
+
+    Attributes:
+        checkpoint: whose sentence level made the block vectors.
+        corpora: blocks, and what is known of training and validation documents.
+        sources: what training draws from.
+        names: of the corpora.
+    """
+
+    checkpoint: Checkpoint
+    corpora: tuple[TrainingCorpus, ...]
+    sources: tuple[Source, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How document vectors answer the validation queries and pairs of one corpus.
+
+    Attributes:
+        ndcg: Float64[Q], nDCG@10 of each query.
+        scores: Float32[P], cosines of the pairs.
+    """
+
+    ndcg: Float64
+    scores: Float32
+
+
+def find_folders(data: Path, names: Sequence[str]) -> list[Path]:
+    """Find the corpora of a folder that have pairs, judgements and splits; or those named.
+
+    Raises:
+        CorpusError: there is none, or a named one lacks something.
+    """
+    known = {
+        folder.name: folder
+        for folder in sorted(data.iterdir() if data.is_dir() else ())
+        if all((folder / name).is_file() for name in NEEDED)
+    }
+    missing = [name for name in names if name not in known]
+    if missing or not known:
+        which = f"{missing[0]!r} lacks one of" if missing else "no folder in it has"
+        raise CorpusError(f"{data}: {which} {', '.join(NEEDED)}")
+    return [known[name] for name in names or known]
+
+
+def read_data(
+    folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, observer: Observer
+) -> AblationData:
+    """Encode corpora, or open what was encoded before; read what is known of their documents.
+
+    Args:
+        folders: of the corpora.
+        encoder: whose sentence level is used.
+        blocks: the folder that keeps block vectors and neighbours, by name of the corpus.
+        observer: hears of it.
+
+    Raises:
+        CorpusError: a corpus cannot be read.
+        ArchiveError: what is kept is damaged, or another encoder made it.
+    """
+    encoded = []
+    for folder in folders:
+        corpus, train, valid, qrels, splits = (folder / name for name in NEEDED)
+        files = CorpusFiles(corpus, qrels, (train, valid), splits)  # no pairs for testing
+        directory = blocks / folder.name / "blocks"
+        encoded.append((files, keep_blocks(files.corpus, directory, encoder, observer)))
+    corpora = read_training_data(encoded)
+    directories = [blocks / folder.name / "neighbours" for folder in folders]
+    sources = find_sources(corpora, directories, LONGEST, observer)
+    names = tuple(folder.name for folder in folders)
+    return AblationData(encoder.checkpoint, corpora, tuple(sources), names)
+
+
+def judge_vectors(corpus: TrainingCorpus, vectors: Float32) -> Judgement:
+    """Ask the validation queries, against all documents, and the validation pairs.
+
+    Args:
+        corpus: of N documents.
+        vectors: Float32[N, dimension], unit norm.
+    """
+    ids = corpus.encoded.ids
+    row_of = {name: row for row, name in enumerate(ids)}
+    queries = list(corpus.judgements)
+    rows: Int64 = np.array([row_of[query] for query in queries], dtype=np.int64)
+    system = vector_system("vectors", "", vectors)
+    judged = judge_each(rank(system, ids, queries, rows), ids, corpus.judgements)
+    pairs = corpus.valid_pairs
+    return Judgement(
+        judged.values[:, MEASURES.index(NDCG)], system.score_pairs(pairs.sources, pairs.targets)
+    )
+
+
+def pair_figures(corpus: TrainingCorpus, scores: Float32) -> dict[str, float]:
+    """Return `PAIR_MEASURES` of the validation pairs of a corpus.
+
+    The threshold of each half of the pairs is chosen on the other half: there are no third pairs
+    that neither training nor the figure knows.
+    """
+    labels = corpus.valid_pairs.labels
+    order = np.random.default_rng(_HALVES_SEED).permutation(len(labels))
+    above = np.empty_like(scores)
+    for half in (0, 1):
+        here, there = order[half::2], order[1 - half :: 2]
+        above[here] = scores[here] - choose_threshold(scores[there], labels[there])
+    figures = measure_pairs(above, labels, 0.0) | {AUC: measure_pairs(scores, labels, 0.0)[AUC]}
+    return {name: figures[name] for name in PAIR_MEASURES}

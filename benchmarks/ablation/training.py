@@ -1,0 +1,156 @@
+"""One run of an ablation: the repository's own loop, over the same draws, for a set of steps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.ablation.data import AblationData
+from encoder.arrays import Float32
+from encoder.block_archive import BlockArchive
+from encoder.models.registry import Model
+from training.batch import encode
+from training.collate import Reader, encode_parts, new_objective
+from training.data.batch_specs import Part
+from training.data.corpus import data_fingerprint
+from training.data.samplers import draw_of
+from training.jobs.output import read_vocabulary
+from training.loop import TrainingPlan, train
+from training.objectives import Objective, VectorTask, step_generator
+from training.progress import SilentTrainingObserver
+from training.recipe import TrainingRecipe, parse_training_recipe
+
+_SAVED_EVERY = 50  # steps
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is trained on, and by which recipe.
+
+    Attributes:
+        data: of the ablation.
+        reader: of its documents.
+        recipe: steps, rates and objectives; its seed seeds all draws.
+    """
+
+    data: AblationData
+    reader: Reader
+    recipe: TrainingRecipe
+
+
+def make_recipe(seed: int, settings: Mapping[str, Any]) -> TrainingRecipe:
+    """Make the recipe of a run that is validated at its two ends only.
+
+    Args:
+        seed: of the run.
+        settings: fields and tables of a recipe, but for `objectives`: kinds, or tables of one.
+    """
+    fields = dict(settings)
+    objectives = [
+        {"kind": one} if isinstance(one, str) else one for one in fields.pop("objectives")
+    ]
+    ends = {"validation_interval": fields["steps"], "checkpoint_interval": _SAVED_EVERY}
+    named = {"name": "ablation", "seed": seed, "objective": objectives}
+    return parse_training_recipe(named | fields | ends)
+
+
+def new_reader(data: AblationData, max_blocks: int, *, width: int = 0) -> Reader:
+    """Make the reader of all corpora.
+
+    Args:
+        data: of the ablation.
+        max_blocks: read of a document.
+        width: of the block vectors of a model that computes all of them from tokens; 0 to read
+            the cached ones.
+    """
+    archives = [one.encoded.archive for one in data.corpora]
+    if width:
+        archives = [_without_vectors(archive, width) for archive in archives]
+    return Reader(archives, data.checkpoint, max_blocks, trained_blocks=max_blocks if width else 0)
+
+
+def fit(model: Model, run: Run, directory: Path) -> None:
+    """Train a model for the steps of a recipe; the last weights count.
+
+    There is no choice among weights by validation, which the figures would be too good by. What
+    is looked at is the loss of one batch that no step draws: a run that does not lower it has
+    failed, and leaves the model as it was.
+
+    Args:
+        model: is trained.
+        run: on what, and how.
+        directory: of the run, which goes on where it was killed.
+    """
+    objectives = _objectives(model, run)
+    plan = TrainingPlan(
+        recipe=run.recipe,
+        objectives=objectives,
+        validate=_minus_loss(objectives, run.recipe.seed),
+        data_fingerprint=data_fingerprint(run.data.corpora),
+    )
+    train(model, plan, directory, SilentTrainingObserver())
+
+
+def encode_corpora(model: Model, data: AblationData, reader: Reader) -> list[Float32]:
+    """Return the document vectors [N, dimension] of each corpus."""
+    from_tokens = reader.trained_blocks > 0
+    return [
+        encode_parts(
+            model,
+            reader,
+            [Part(number, row) for row in one.encoded.rows.tolist()],
+            from_tokens=from_tokens,
+        )
+        for number, one in enumerate(data.corpora)
+    ]
+
+
+def tokens_read(data: AblationData, max_blocks: int) -> int:
+    """Return how many tokens the first blocks of a document have, the mean over all documents."""
+    tokens, documents = 0, 0
+    for one in data.corpora:
+        ends, archive = np.concatenate([[0], one.encoded.archive.block_ends]), one.encoded.archive
+        starts = np.concatenate([[0], archive.document_ends[:-1]])
+        stops = np.minimum(starts + max_blocks, archive.document_ends)
+        tokens += int((ends[stops] - ends[starts]).sum())
+        documents += len(archive)
+    return round(tokens / documents)
+
+
+def _without_vectors(archive: BlockArchive, width: int) -> BlockArchive:
+    """Return an archive for a model of another width, which reads tokens and no vector."""
+    nothing = np.broadcast_to(np.zeros((), np.float16), (len(archive.block_vectors), width))
+    return replace(archive, block_vectors=nothing)
+
+
+def _objectives(model: Model, run: Run) -> list[Objective]:
+    vocabulary = read_vocabulary(run.data.checkpoint)
+    objectives = []
+    sources = [replace(source, max_blocks=run.reader.max_blocks) for source in run.data.sources]
+    for number, recipe in enumerate(run.recipe.objectives):
+        draw = draw_of(recipe, sources, run.recipe.documents)
+        seed = run.recipe.seed + number
+        made = new_objective(recipe, draw, run.reader, model.config, vocabulary, seed)
+        made.head.to(next(model.parameters()).device)
+        objectives.append(made)
+    return objectives
+
+
+def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[Model], float]:
+    """Return a figure: minus the sum of the losses of a batch of step 0, which no run takes."""
+
+    def figure(model: Model) -> float:
+        device = next(model.parameters()).device
+        losses = []
+        for stream, objective in enumerate(objectives, start=1):
+            task = objective.draw(step_generator(seed, 0, stream))
+            if isinstance(task, VectorTask):
+                losses.append(task.loss(encode(model, task.documents.to(device))))
+            else:
+                losses.append(task.loss(model))
+        return -float(torch.stack(losses).sum())
+
+    return figure

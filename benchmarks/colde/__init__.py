@@ -1,0 +1,1 @@
+"""CoLDE beside SMITH, trained on the same pairs."""

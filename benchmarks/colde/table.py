@@ -1,0 +1,95 @@
+"""The CoLDE benchmark as tables and a picture; needs no torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ablation.data import NDCG, PAIR_MEASURES
+from benchmarks.common import markdown_table
+
+_MEASURE = "accuracy, test pairs"
+
+
+def table(record: dict[str, Any]) -> str:
+    """Lay out the record of a run: quality, shuffled sections (figure 8), lengths (figure 7)."""
+    results, corpora = record["results"], record["settings"]["corpora"]
+    return "\n\n".join(
+        [
+            f"Test pairs and queries (p against {results['reference']})",
+            _quality(results["quality"], corpora),
+            "Accuracy on the test pairs when the sections of every document change places",
+            _shuffled(results["quality"]),
+            "Accuracy on the test pairs by the tokens of a document that training reads",
+            _lengths(results["lengths"], record["settings"]["tokens_read"]),
+        ]
+    )
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """Draw the paper's figure 7, and beside it its figure 8 under the name with `-shuffled`.
+
+    Raises:
+        CorpusError: the extra `evaluate` is not installed.
+        OSError: the file cannot be written.
+    """
+    from evaluation.plots import plot_by_length, plot_by_tokens_read
+    from evaluation.significance import Estimate
+
+    read = record["settings"]["tokens_read"]
+    curves = {
+        row: {read[length]: figures["accuracy"] for length, figures in one.items()}
+        for row, one in record["results"]["lengths"].items()
+    }
+    plot_by_tokens_read(path, curves, _MEASURE)
+    quality = record["results"]["quality"]
+    groups = {
+        row: {
+            reading: Estimate(*[value] * 3) for reading, value in quality[row]["shuffled"].items()
+        }
+        for row in curves
+        if row in quality
+    }
+    beside = path.with_name(f"{path.stem}-shuffled{path.suffix}")
+    plot_by_length(beside, groups, _MEASURE, "what changes places")
+
+
+def _quality(rows: Mapping[str, Any], corpora: list[str]) -> str:
+    header = ["", "seeds"]
+    for corpus in corpora:
+        header += [f"{measure} {corpus}" for measure in (*PAIR_MEASURES, NDCG)]
+    header += ["mean accuracy", "of seeds", "p", "mean nDCG@10", "p", "CPU seconds"]
+    return markdown_table(header, [_quality_row(row, one, corpora) for row, one in rows.items()])
+
+
+def _quality_row(row: str, one: Mapping[str, Any], corpora: list[str]) -> list[object]:
+    cells: list[object] = [row, len(one["seeds"])]
+    for corpus in corpora:
+        cells += [f"{one['corpora'][corpus][m]:.3f}" for m in (*PAIR_MEASURES, NDCG)]
+    against = one["against"]
+    return [
+        *cells,
+        f"{one['accuracy']:.3f}",
+        f"{min(one['by_seed']):.3f}-{max(one['by_seed']):.3f}",
+        f"{against['accuracy']['p']:.4f}" if against else "",
+        f"{one['ndcg']:.3f}",
+        f"{against['ndcg']['p']:.4f}" if against else "",
+        round(one["cpu_seconds"]),
+    ]
+
+
+def _shuffled(rows: Mapping[str, Any]) -> str:
+    readings = list(next(iter(rows.values()))["shuffled"])
+    body = [
+        [row, *(f"{one['shuffled'][reading]:.3f}" for reading in readings)]
+        for row, one in rows.items()
+    ]
+    return markdown_table(["", *readings], body)
+
+
+def _lengths(rows: Mapping[str, Any], read: Mapping[str, int]) -> str:
+    lengths = list(read)
+    body = [
+        [row, *(f"{one[length]['accuracy']:.3f}" if length in one else "" for length in lengths)]
+        for row, one in rows.items()
+    ]
+    return markdown_table(["", *(f"{read[length]} ({length})" for length in lengths)], body)

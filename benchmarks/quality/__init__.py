@@ -1,0 +1,1 @@
+"""How good the matches, the probabilities and the explanations are."""

@@ -1,0 +1,255 @@
+"""How well a probability and a threshold keep what they say, on pairs that nothing was fitted on.
+
+The test pairs of the corpora with judgements (`pairs.test.jsonl.gz`) are scored in each mode by a
+checkpoint that has a calibration; the threshold for 1 % false positives comes from random pairs of
+each corpus and is tried on others: on pairs drawn anew, and on those of documents that it never
+saw.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import RESULTS, SEED, commit, make_record, markdown_table, write_record
+from encoder.arrays import Float64, Int64
+from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from evaluation.calibration_error import (
+    ReliabilityBin,
+    equal_mass_bins,
+    error_of_perfect,
+    reliability,
+)
+from evaluation.fitting.calibration import ScoredPairs, measure_error, score_labelled_pairs
+from evaluation.plots import plot_reliability
+from index.corpus.reader import read_documents
+from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.errors import CorpusError
+from index.lexical.scoring import rows_of_texts, take_rows
+from index.progress import SilentObserver
+from index.search.fusion import read_fusion
+from index.search.score_distribution import (
+    Channels,
+    RandomPairs,
+    draw_pairs,
+    false_positive_rates,
+    measure_modes,
+    mode_scores,
+    threshold_for,
+)
+from index.search.search import Mode
+
+RATE = 0.01
+PAIRS_FILE = "pairs.test.jsonl.gz"
+MAPS = ("score", "false positive rate")
+MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Probabilities Float64[P] of the pairs of a corpus by each of `MAPS`; labels Int64[P]."""
+
+    by_map: dict[str, Float64]
+    labels: Int64
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="A folder of corpora, each with its test pairs.")],
+    vectors: Annotated[
+        Path | None, typer.Option(help="A folder of <corpus>.npz, as `longmatch embed` wrote them.")
+    ] = None,
+    checkpoint: Annotated[Path, typer.Option(help="One with a calibration.")] = DEFAULT_CHECKPOINT,
+    plot: Annotated[bool, typer.Option(help="Draw the reliability diagram, too.")] = True,
+) -> None:
+    """Measure calibration error on test pairs, and false positives at the threshold for 1 %."""
+    source = commit()
+    opened = load_checkpoint(checkpoint)
+    calibration = read_calibration(opened)
+    if calibration is None:
+        raise CorpusError(f"{checkpoint}: has no calibration: run longmatch fit-calibration")
+    measured = [mode for mode in MODES if mode in calibration.kinds]
+    stated: dict[Mode, dict[str, Stated]] = {mode: {} for mode in measured}
+    tried: dict[Mode, dict[str, dict[str, float]]] = {mode: {} for mode in measured}
+    for folder in sorted(path.parent for path in data.glob(f"*/{PAIRS_FILE}")):
+        ids, channels = _channels(folder, vectors, opened)
+        pairs = score_labelled_pairs(folder / PAIRS_FILE, ids, channels, SilentObserver(), SEED)
+        thresholds = try_thresholds(channels, {mode: pairs[mode].random_pairs for mode in measured})
+        for mode in measured:
+            stated[mode][folder.name] = state(calibration.kinds[mode], pairs[mode])
+            tried[mode][folder.name] = thresholds[mode]
+    if not any(stated.values()):
+        raise CorpusError(f"{data}: no folder in it holds {PAIRS_FILE}")
+    results = {
+        mode: {"calibration_error": measure(stated[mode]), "false_positives": tried[mode]}
+        for mode in measured
+    }
+    settings = {"rate": RATE, "checkpoint": opened.name, "calibration": calibration.version}
+    record = make_record("calibration", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+    if plot:
+        curves = {f"{mode}, by {MAPS[1]}": diagram(stated[mode], MAPS[1]) for mode in measured}
+        plot_reliability(RESULTS / "calibration.svg", curves)
+
+
+def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
+    """Return the probabilities that each map states for labelled pairs."""
+    odds = log_odds(false_positive_rates(pairs.random_pairs, pairs.scores))
+    by_map = {
+        MAPS[0]: match_probabilities(maps.by_score.map, pairs.scores),
+        MAPS[1]: match_probabilities(maps.by_false_positive_rate.map, odds),
+    }
+    return Stated(by_map, pairs.labels)
+
+
+def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
+    """Measure the errors of each map: all pairs alike, all corpora alike, and each corpus."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in MAPS:
+        probabilities, labels, corpora = _pooled(stated, name)
+        alike = np.ones(len(labels))
+        found[name] = {
+            "pooled": _error(probabilities, labels, alike),
+            "corpora alike": _error(probabilities, labels, corpora),
+            **{
+                corpus: _error(one.by_map[name], one.labels, np.ones(len(one.labels)))
+                for corpus, one in stated.items()
+            },
+        }
+    return found
+
+
+def diagram(stated: dict[str, Stated], name: str) -> tuple[ReliabilityBin, ...]:
+    """Return the bins of all pairs by one map."""
+    probabilities, labels, _ = _pooled(stated, name)
+    alike = np.ones(len(labels))
+    return reliability(probabilities, labels, alike, equal_mass_bins(probabilities, alike))
+
+
+def try_thresholds(
+    channels: Channels, measured: Mapping[Mode, RandomPairs]
+) -> dict[Mode, dict[str, float]]:
+    """Return for each mode a threshold, and the share of other random pairs that reaches it.
+
+    Args:
+        channels: of N documents.
+        measured: how their random pairs score, drawn with `SEED`.
+    """
+    observer = SilentObserver()
+    documents = len(channels.vectors)
+    fresh = mode_scores(channels, draw_pairs(documents, SEED + 1), observer)
+    order = np.random.default_rng(SEED).permutation(documents)
+    seen, unseen = (_some(channels, order[start::2]) for start in (0, 1))
+    of_half = measure_modes(seen, observer, seed=SEED)
+    of_unseen = mode_scores(unseen, draw_pairs(len(unseen.vectors), SEED), observer)
+    found = {}
+    for mode, random_pairs in measured.items():
+        threshold = threshold_for(random_pairs, RATE)
+        half = threshold_for(of_half[mode], RATE)
+        found[mode] = {
+            "documents": documents,
+            "threshold": threshold.score,
+            "low": threshold.low,
+            "high": threshold.high,
+            "fresh_pairs": float((fresh[mode] >= threshold.score).mean()),
+            "unseen_documents": float((of_unseen[mode] >= half.score).mean()),
+        }
+    return found
+
+
+def table(record: dict[str, Any]) -> str:
+    """Lay out the record of a run."""
+    results: dict[str, dict[str, Any]] = record["results"]
+    errors = markdown_table(
+        [
+            "mode",
+            "probability from",
+            "pairs of",
+            "number",
+            "ECE",
+            "of a perfect one",
+            "equal width",
+            "log loss",
+        ],
+        [
+            [
+                mode,
+                name,
+                corpus,
+                one["pairs"],
+                one["equal_mass"],
+                f"{one['equal_mass_of_perfect']:.3g} (to {one['perfect_at_most']:.3g})",
+                one["equal_width"],
+                one["log_loss"],
+            ]
+            for mode, result in results.items()
+            for name, by_corpus in result["calibration_error"].items()
+            for corpus, one in by_corpus.items()
+        ],
+    )
+    thresholds = markdown_table(
+        ["mode", "threshold for 1 %", "documents", "score", "on fresh pairs", "unseen documents"],
+        [
+            [
+                mode,
+                corpus,
+                one["documents"],
+                f"{one['threshold']:.4f}",
+                f"{one['fresh_pairs']:.2%}",
+                f"{one['unseen_documents']:.2%}",
+            ]
+            for mode, result in results.items()
+            for corpus, one in result["false_positives"].items()
+        ],
+    )
+    return f"{errors}\n\n{thresholds}"
+
+
+def _pooled(stated: dict[str, Stated], name: str) -> tuple[Float64, Int64, Float64]:
+    """Return probabilities, labels and weights that make corpora count alike, each [P]."""
+    probabilities = np.concatenate([one.by_map[name] for one in stated.values()])
+    labels = np.concatenate([one.labels for one in stated.values()])
+    counts = [len(one.labels) for one in stated.values()]
+    weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
+    return probabilities, labels, weights
+
+
+def _error(probabilities: Float64, labels: Int64, weights: Float64) -> dict[str, Any]:
+    numbers = equal_mass_bins(probabilities, weights)
+    return {
+        "pairs": len(labels),
+        **asdict(measure_error(probabilities, labels, weights)),
+        "perfect_at_most": error_of_perfect(probabilities, weights, numbers).high,
+    }
+
+
+def _channels(
+    folder: Path, vectors: Path | None, checkpoint: Checkpoint
+) -> tuple[tuple[str, ...], Channels]:
+    embedded = _embed(folder, vectors, checkpoint)
+    documents = read_documents(folder, embedded.ids)
+    words = rows_of_texts([one.text for one in documents], [one.title for one in documents])
+    return embedded.ids, Channels(embedded.vectors, words, read_fusion(checkpoint))
+
+
+def _some(channels: Channels, rows: Int64) -> Channels:
+    """Return the channels of these rows; words weigh what they weigh in the whole corpus."""
+    words = None if channels.words is None else take_rows(channels.words, rows)
+    return Channels(channels.vectors[rows], words, channels.rule)
+
+
+def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:
+    if vectors is not None:
+        return read_embedded_corpus(vectors / f"{folder.name}.npz")
+    encoder = OnnxEncoder(checkpoint)
+    return embed_corpus(folder, BlockTokenizer(checkpoint), encoder, SilentObserver())
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,176 @@
+"""What do the two noise filters give? The questions of the paper's Tables 5, 6 and 7.
+
+One fine-tuned reranker answers all of them: filters are switched and changed where it is used, and
+nothing is trained anew for a cell. So a cell says how well this reranker gets along without a
+filter that it was trained with, not what one trained without it would reach. Labelled pairs of the
+test part; thresholds are not needed for the AUC. Cells that were measured are kept in `--work`.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.common import commit, make_record, markdown_table, write_record
+from encoder.export.create import load_reranker_model
+from encoder.models.match_ignition import MatchIgnition
+from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
+from encoder.reranker.pair_tokenizer import (
+    PairReader,
+    PairTokens,
+    collate_pairs,
+    shape_without_filter,
+)
+from encoder.reranker.sentence_ranking import ReadText
+from evaluation.judgements import read_pairs
+from index.corpus.reader import read_corpus
+from index.document import Document
+
+
+def table(record: dict[str, Any]) -> str:
+    """Lay out the three tables."""
+    corpora = record["results"]
+    names = {
+        "5": "Both filters, each alone, neither",
+        "6": "Share of words dropped in each layer",
+        "7": "What says which words matter (20 % dropped)",
+    }
+    laid_out = []
+    for number, title in names.items():
+        cells = [cell for cell in next(iter(corpora.values())) if cell.startswith(number)]
+        rows = [
+            [cell[2:], *(value for one in corpora.values() for value in _values(one[cell]))]
+            for cell in cells
+        ]
+        header = ["", *(f"{name} {what}" for name in corpora for what in ("AUC", "ms a batch"))]
+        laid_out.append(f"{title}\n\n{markdown_table(header, rows)}")
+    return "\n\n".join(laid_out)
+
+
+def _values(cell: dict[str, float]) -> tuple[str, str]:
+    return f"{cell['AUC']:.3f}", f"{cell['ms_per_batch']:.0f}"
+
+
+BATCH = 16
+REDUCTIONS = (0.0, 0.05, 0.1, 0.2)
+IMPORTANCES = ("pagerank", "attention", "norm", "random")
+
+
+def main(
+    reranker: Annotated[Path, typer.Option(help="A reranker with its weights.")],
+    data: Annotated[Path, typer.Option(help="A folder of corpora.")],
+    work: Annotated[Path, typer.Option(help="Keeps cells.")],
+    corpora: Annotated[str, typer.Option(help="Names, by commas.")] = "proposals,wikispeedia",
+    pairs: Annotated[int, typer.Option(help="Test pairs of each corpus, drawn.")] = 200,
+) -> None:
+    """Measure every cell of the three tables on the pairs of every corpus."""
+    source, checkpoint = commit(), load_reranker_checkpoint(reranker)
+    work.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = {}
+    for name in corpora.split(","):
+        kept = work / f"ablation-{name}-{checkpoint.fingerprint[:16]}-{pairs}.json"
+        results[name] = measure(checkpoint, data / name, pairs, kept)
+    settings = {
+        "reranker": checkpoint.name,
+        "fingerprint": checkpoint.fingerprint,
+        "pairs": pairs,
+        "batch": BATCH,
+        "precision": "fp32",
+    }
+    record = make_record("match-ignition", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+
+
+def measure(
+    checkpoint: RerankerCheckpoint, folder: Path, number: int, kept: Path
+) -> dict[str, dict[str, float]]:
+    """Measure each cell on one corpus; those that are kept already are not measured again."""
+    cells: dict[str, dict[str, float]] = (
+        json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    )
+    labelled = _sample(folder, number)
+    labels = np.array([label for _, _, label in labelled])
+    for cell, change in plan(checkpoint).items():
+        if cell not in cells:
+            pairs = _tokens(change.checkpoint, labelled)
+            cells[cell] = judge(change.model(), pairs, labels, checkpoint.padding_token)
+            kept.write_text(json.dumps(cells), encoding="utf-8")
+    return cells
+
+
+class Change:
+    """What a cell changes: how pairs are read, and how words are dropped."""
+
+    def __init__(self, checkpoint: RerankerCheckpoint, *, filtered: bool, **model: Any) -> None:
+        shape = checkpoint.pair if filtered else shape_without_filter(checkpoint.pair)
+        self.checkpoint = replace(checkpoint, pair=shape)
+        self.model: Callable[[], MatchIgnition] = lambda: load_reranker_model(checkpoint, model)
+
+
+def plan(checkpoint: RerankerCheckpoint) -> Mapping[str, Change]:
+    """Return the cells of the three tables by name."""
+    trained = float(checkpoint.model["reduction"])
+
+    def change(filtered: bool, reduction: float, importance: str = "pagerank") -> Change:
+        return Change(checkpoint, filtered=filtered, reduction=reduction, importance=importance)
+
+    return {
+        "5 neither filter": change(False, 0.0),
+        "5 sentence filter": change(True, 0.0),
+        "5 word filter": change(False, trained),
+        "5 both filters": change(True, trained),
+        **{f"6 {reduction:.0%}": change(True, reduction) for reduction in REDUCTIONS},
+        **{f"7 {one}": change(True, 0.2, one) for one in IMPORTANCES},
+    }
+
+
+def judge(
+    model: MatchIgnition, pairs: Sequence[PairTokens], labels: np.ndarray, padding_token: int
+) -> dict[str, float]:
+    """Return the AUC of pairs and the processor time of a batch."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    logits, seconds = [], []
+    with torch.no_grad():
+        for start in range(0, len(pairs), BATCH):
+            batch = collate_pairs(pairs[start : start + BATCH], padding_token)
+            began = time.thread_time()
+            logits.append(model(*(torch.from_numpy(array) for array in batch)).numpy())
+            seconds.append(time.thread_time() - began)
+    return {
+        "AUC": float(roc_auc_score(labels, np.concatenate(logits))),
+        "ms_per_batch": 1000 * float(np.median(seconds)),
+    }
+
+
+def _sample(folder: Path, number: int) -> list[tuple[str, str, int]]:
+    """Return texts and labels of pairs of the test part."""
+    pairs = read_pairs(folder / "pairs.test.jsonl.gz")
+    chosen = np.random.default_rng(0).permutation(len(pairs))[:number].tolist()
+    documents = read_corpus(folder / "corpus.jsonl.gz")
+    texts = {one.id: one.titled_text for one in documents if isinstance(one, Document)}
+    return [(texts[p.source], texts[p.target], int(p.label)) for p in (pairs[n] for n in chosen)]
+
+
+def _tokens(
+    checkpoint: RerankerCheckpoint, labelled: Sequence[tuple[str, str, int]]
+) -> list[PairTokens]:
+    reader = PairReader(checkpoint)
+    read: dict[str, ReadText] = {}
+    for first, second, _ in labelled:
+        for text in (first, second):
+            if text not in read:
+                read[text] = reader.read(text)
+    return [reader.pair(read[first], read[second]) for first, second, _ in labelled]
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,171 @@
+"""How good are the matches, beside what a user has for nothing?
+
+Every system answers the same queries of the same part of each corpus, and is asked about the same
+pairs, with thresholds chosen on the validation pairs. A corpus is a folder of `--data` with
+`corpus.jsonl.gz`, `qrels.tsv` and `splits.tsv`, and `pairs.<part>.jsonl.gz` where there are pairs.
+
+Block vectors are the slow part, and are kept in a folder of their own for the next run.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.common import commit, make_record, markdown_table, write_record
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from evaluation.baselines import ANCHORS
+from evaluation.block_baselines import blocks_of
+from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
+from evaluation.experiment import (
+    Known,
+    anchor_systems,
+    own_systems,
+    pair_question,
+    retrieval_question,
+)
+from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
+from evaluation.report import choose_reference, report_pairs, report_retrieval
+from evaluation.systems import System
+from index.errors import CorpusError
+from index.progress import SilentObserver
+
+KEPT_BLOCKS = Path(tempfile.gettempdir(), "longmatch-blocks")
+_RETRIEVAL, _PAIRS = ("nDCG@10", "MAP@100", "recall@10"), ("accuracy", "F1", "AUC")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A corpus with judgements: its folder, and which part of it is asked."""
+
+    folder: Path
+    part: str
+
+    @property
+    def corpus(self) -> Path:
+        """The documents."""
+        return self.folder / "corpus.jsonl.gz"
+
+    def pairs(self, part: str) -> Path:
+        """Return where the pairs of a part would be."""
+        return self.folder / f"pairs.{part}.jsonl.gz"
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="A folder of corpora.")],
+    split: Annotated[str, typer.Option(help="valid or test: the queries and pairs.")] = "test",
+    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.")] = DEFAULT_CHECKPOINT,
+    blocks: Annotated[Path, typer.Option(help="Keeps block vectors.")] = KEPT_BLOCKS,
+) -> None:
+    """Measure retrieval and pairs of every system on every corpus that has judgements."""
+    source = commit()
+    encoder = OnnxEncoder(load_checkpoint(checkpoint))
+    results = {}
+    for judged in find_corpora(data, split):
+        typer.echo(judged.folder.name, err=True)
+        results[judged.folder.name] = measure(judged, encoder, blocks / judged.folder.name)
+    settings = {
+        "split": split,
+        "checkpoint": encoder.checkpoint.name,
+        "fingerprint": encoder.fingerprint,
+        "precision": encoder.precision,
+    }
+    record = make_record("quality", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+
+
+def find_corpora(data: Path, part: str) -> list[Judged]:
+    """Find the corpora of a folder that have judgements, by name.
+
+    Raises:
+        CorpusError: an unknown part, or there is none.
+    """
+    if part not in PARTS:
+        raise CorpusError(f"--split: {part!r} is none of {', '.join(PARTS)}")
+    found = [Judged(qrels.parent, part) for qrels in sorted(data.glob("*/qrels.tsv"))]
+    if not found:
+        raise CorpusError(f"{data}: no folder in it has a qrels.tsv")
+    return found
+
+
+def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any]:
+    """Measure all systems on one corpus."""
+    encoded = keep_blocks(judged.corpus, blocks, encoder, SilentObserver())
+    embedded = embed_encoded_corpus(encoded, encoder)
+    known = Known(embedded, embedded)
+    systems: list[System] = [
+        *own_systems(known, encoder.checkpoint, "hybrid", [judged.corpus], SilentObserver()),
+        *anchor_systems(ANCHORS, known, [judged.corpus], blocks_of(encoded, embedded.ids)),
+    ]
+    reference = choose_reference([system.name for system in systems], None)
+    splits = read_splits(judged.folder / "splits.tsv")
+    wanted = {name for name, part in splits.items() if part == judged.part}
+    qrels = read_qrels(judged.folder / "qrels.tsv")
+    question = retrieval_question(known, qrels, wanted)
+    report = {
+        "documents": len(embedded.ids),
+        "tokens": int(embedded.tokens.sum()),
+        "tokens_read": int(embedded.tokens_read.sum()),
+        "retrieval": report_retrieval(systems, question, reference),
+    }
+    if judged.pairs(judged.part).exists():
+        chosen_on = judged.pairs("valid")
+        use_valid = judged.part != "valid" and chosen_on.exists()
+        pairs = pair_question(
+            embedded,
+            read_pairs(judged.pairs(judged.part)),
+            read_pairs(chosen_on) if use_valid else [],
+        )
+        report["pairs"] = report_pairs(systems, pairs, reference)
+    return report
+
+
+def table(record: dict[str, Any]) -> str:
+    """Lay out the record of a run: a table for each measure, systems by corpora."""
+    results: dict[str, Any] = record["results"]
+    part = record["settings"]["split"]
+    return "\n\n".join(
+        f"{measure}, {part} {question} (95 % interval; p against {reference})\n\n{laid_out}"
+        for question, measures in (("retrieval", _RETRIEVAL), ("pairs", _PAIRS))
+        for measure in measures
+        for reference, laid_out in _tables(results, question, measure)
+    )
+
+
+def _tables(results: dict[str, Any], question: str, measure: str) -> Iterator[tuple[str, str]]:
+    """Lay out one measure, if any corpus has it."""
+    asked = {name: one[question] for name, one in results.items() if question in one}
+    if not asked:
+        return
+    first = next(iter(asked.values()))
+    rows = []
+    for system in first["systems"]:
+        figures = [_figure(one["systems"][system], measure) for one in asked.values()]
+        values = [figure["value"] for figure, _ in figures if figure]
+        mean = f"{sum(values) / len(values):.3f}" if values else ""
+        rows.append([system, *(_cell(*pair) for pair in figures), mean])
+    yield first["reference"], markdown_table(["system", *asked, "mean"], rows)
+
+
+def _figure(one: dict[str, Any], measure: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return a figure, or its upper bound, and its comparison; empty where there is none."""
+    for name in (measure, f"{measure}_upper_bound"):
+        if name in one:
+            return one[name], one.get("against", {}).get(name, {})
+    return {}, {}
+
+
+def _cell(figure: dict[str, float], against: dict[str, float]) -> str:
+    if not figure:
+        return ""
+    cell = f"{figure['value']:.3f} ({figure['low']:.3f}-{figure['high']:.3f})"
+    return f"{cell} p {against['p']:.4f}" if against else cell
+
+
+if __name__ == "__main__":
+    typer.run(main)

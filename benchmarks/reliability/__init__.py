@@ -1,0 +1,1 @@
+"""Random operations, swaps and kills, checked against a model."""

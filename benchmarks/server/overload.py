@@ -1,0 +1,296 @@
+"""Does the server keep its word when ten times as much is asked of it as it can do (R6)?
+
+The real server runs as a process over a small index. First one client at a time measures what is
+normal: latency, memory, and the capacity in tokens a second. Then requests come at a fixed rate,
+whether answers come or not (an open loop), of ten times that capacity, short documents and books
+mixed, beside slow clients, that send a few bytes a second, and half-open connections, that send
+nothing. Then one client at a time again, until it is normal. No text is like another, so that the
+server remembers nothing of it (see `benchmarks.server.open_loop`).
+
+Clients and server share the cores, and clients run in one process of their own. What is checked is
+what clients see, their own delays counted; the record also says how late the clients were, and how
+long the server says that its refusals took.
+
+Exit status 1 when a check fails.
+"""
+
+import asyncio
+import random
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.common import (
+    SEED,
+    commit,
+    corpus_name,
+    make_record,
+    markdown_table,
+    percentiles,
+    read_documents,
+    write_record,
+)
+from benchmarks.server.load import TextSource
+from benchmarks.server.memory_curve import sampled_memory
+from benchmarks.server.open_loop import (
+    Answer,
+    Asked,
+    DistinctTexts,
+    Sent,
+    hold_open,
+    match_body,
+    send_all,
+)
+from benchmarks.server.server import Server, counted_between, serving
+from encoder.checkpoint import DEFAULT_CHECKPOINT
+from encoder.onnx_encoder import usable_cores
+from service.workers.fair_queue import LONG_TOKENS
+
+TIMES_CAPACITY = 10
+TOKENS_PER_WORD = 1.4  # of the corpus, for the rate that is sent
+SLOW_CLIENTS, HALF_OPEN = 8, 32
+MAX_REFUSAL_SECONDS = 0.05
+MAX_SLOWDOWN = 2.0
+MAX_MEMORY_GROWTH = 1.1
+MAX_RECOVERY_SECONDS = 5.0
+STOP_SECONDS = 60
+
+
+def main(
+    corpus: Annotated[Path | None, typer.Argument(help="As `longmatch index` takes it.")] = None,
+    seconds: Annotated[float, typer.Option(min=2, help="How long the overload lasts.")] = 120,
+    unloaded: Annotated[int, typer.Option(min=10, help="Requests that say what is normal.")] = 100,
+    indexed: Annotated[int, typer.Option(min=2, help="Documents to match against.")] = 200,
+    checkpoint: Annotated[Path, typer.Option(help="Another one.")] = DEFAULT_CHECKPOINT,
+) -> None:
+    """Drown a real server, and check what it answers, how fast, and in how much memory."""
+    source, documents = commit(), read_documents(corpus, indexed)
+    texts = DistinctTexts(documents)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(documents, checkpoint, Path(folder)) as server,
+        ProcessPoolExecutor(1) as clients,
+    ):
+        running = server.get("/version")
+        with sampled_memory(server.process.pid, every=0.5) as memory:
+            results = measure(server, texts, seconds, unloaded, clients)
+        server.process.send_signal(signal.SIGTERM)
+        results["checks"]["the server ends with status 0"] = server.process.wait(STOP_SECONDS) == 0
+    results |= memory_of(memory, results["overload_began"], results["overload_ended"])
+    results["checks"][f"memory at most {MAX_MEMORY_GROWTH} times"] = (
+        results["memory_growth"] <= MAX_MEMORY_GROWTH
+    )
+    settings = {
+        "corpus": corpus_name(corpus),
+        "indexed_documents": len(documents),
+        "server": {name: running[name] for name in ("checkpoint", "precision", "limits")},
+        "threads": usable_cores(),
+        "seconds": seconds,
+        "times_capacity": TIMES_CAPACITY,
+        "slow_clients": SLOW_CLIENTS,
+        "half_open_connections": HALF_OPEN,
+    }
+    record = make_record("overload", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+    raise typer.Exit(0 if all(results["checks"].values()) else 1)
+
+
+def measure(
+    server: Server, texts: TextSource, seconds: float, unloaded: int, clients: ProcessPoolExecutor
+) -> dict[str, Any]:
+    """Measure normal, overloaded and normal again; see the module."""
+    port, began = server.port, time.monotonic()
+    chance = random.Random(SEED)
+    draw = [texts.draw(chance) for _ in range(unloaded)]
+    one_by_one(port, clients, [texts.draw(chance) for _ in range(5)])  # warm
+    before = one_by_one(port, clients, draw)
+    # One document at a time uses every core: its sentence blocks are encoded side by side.
+    capacity = sum(answer.tokens for answer in before) / sum(answer.seconds for answer in before)
+    plan = arrivals(texts, seconds, capacity * TIMES_CAPACITY)
+    counted = server.metrics()
+    overload_began = time.monotonic() - began
+    sent, let_go = clients.submit(overloaded, port, plan, seconds).result()
+    overload_ended = time.monotonic() - began
+    usual = percentiles([answer.seconds for answer in before])
+    recovery = time_to_normal(port, clients, draw)
+    return summarise(before, sent.answers) | {
+        "overload_began": round(overload_began, 1),
+        "overload_ended": round(overload_ended, 1),
+        "capacity_tokens_per_second": round(capacity),
+        "slow_clients_let_go": let_go,
+        "seconds_to_normal": recovery,
+        "clients": {
+            "seconds_late": percentiles(sent.late),
+            "processor_share": round(sent.processor_seconds / (overload_ended - overload_began), 3),
+        },
+        "server": counted_between(counted, server.metrics()),
+        "checks": checks(before, sent.answers, usual["p99"], recovery),
+    }
+
+
+def arrivals(texts: TextSource, seconds: float, tokens_per_second: float) -> list[Asked]:
+    """Return the requests of an open loop: exponential pauses, documents of every length."""
+    chance = random.Random(f"{SEED} overload")
+    prepared = [texts.draw(chance) for _ in range(200)]
+    mean = sum(words for words, _ in prepared) / len(prepared) * TOKENS_PER_WORD
+    plan, moment = [], 0.0
+    while (moment := moment + chance.expovariate(tokens_per_second / mean)) < seconds:
+        words, text = texts.draw(chance)
+        plan.append(Asked(moment, words, match_body(text)))
+    return plan
+
+
+def one_by_one(
+    port: int, clients: ProcessPoolExecutor, draw: Sequence[tuple[int, str]]
+) -> list[Answer]:
+    """Send documents, each when the one before is answered."""
+    return clients.submit(_one_by_one, port, list(draw)).result()
+
+
+def _one_by_one(port: int, draw: list[tuple[int, str]]) -> list[Answer]:
+    async def run() -> list[Answer]:
+        answers = []
+        for words, text in draw:
+            sent = await send_all(port, [Asked(0.0, words, match_body(text))])
+            answers += sent.answers
+        return answers
+
+    return asyncio.run(run())
+
+
+def overloaded(port: int, plan: list[Asked], seconds: float) -> tuple[Sent, int]:
+    """Send a plan beside slow and half-open clients; return what came of it, and who was let go."""
+
+    async def run() -> tuple[Sent, int]:
+        holding = asyncio.create_task(hold_open(port, SLOW_CLIENTS, HALF_OPEN, seconds))
+        return await send_all(port, plan), await holding
+
+    return asyncio.run(run())
+
+
+def time_to_normal(
+    port: int, clients: ProcessPoolExecutor, draw: Sequence[tuple[int, str]]
+) -> float:
+    """Return the seconds until a short document is answered as fast as ever, three times."""
+    short = min(draw, key=lambda one: one[0])
+    began, good = time.monotonic(), 0
+    while good < 3 and time.monotonic() - began < 2 * MAX_RECOVERY_SECONDS:
+        (answer,) = one_by_one(port, clients, [short])
+        good = good + 1 if answer.status == 200 and answer.seconds < 0.5 else 0
+    return round(time.monotonic() - began, 2)
+
+
+def checks(
+    before: Sequence[Answer], answers: Sequence[Answer], usual: float, recovery: float
+) -> dict[str, bool]:
+    """Say what held."""
+    good = [answer.seconds for answer in answers if answer.status == 200]
+    refused = [answer.seconds for answer in answers if answer.status == 503]
+    return {
+        "before it, all is answered": {answer.status for answer in before} == {200},
+        "only 200 and 503": {answer.status for answer in answers} <= {200, 503},
+        f"99 of 100 refusals within {MAX_REFUSAL_SECONDS * 1000:.0f} ms": bool(refused)
+        and percentiles(refused)["p99"] <= MAX_REFUSAL_SECONDS,
+        f"p99 of the accepted at most {MAX_SLOWDOWN:.0f} times the usual": bool(good)
+        and percentiles(good)["p99"] <= MAX_SLOWDOWN * usual,
+        f"normal within {MAX_RECOVERY_SECONDS:.0f} s": recovery <= MAX_RECOVERY_SECONDS,
+        "every refusal says when to come back": all(
+            answer.retry_after >= 1 for answer in answers if answer.status == 503
+        ),
+    }
+
+
+def summarise(before: Sequence[Answer], answers: Sequence[Answer]) -> dict[str, Any]:
+    """Count answers, and lay out latencies by kind of request, before and during."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, some in {"before": before, "during": answers}.items():
+        good = [answer for answer in some if answer.status == 200]
+        kinds = {
+            "all": good,
+            "short": [one for one in good if one.tokens <= LONG_TOKENS],
+            "long": [one for one in good if one.tokens > LONG_TOKENS],
+            "refused": [one for one in some if one.status == 503],
+        }
+        for kind, of_kind in kinds.items():
+            seconds = [one.seconds for one in of_kind]
+            spread = percentiles(seconds) if seconds else {}
+            rows[f"{name}: {kind}"] = {"answers": len(seconds), **spread}
+    statuses = Counter(str(answer.status or "no answer") for answer in answers)
+    return {
+        "statuses": dict(sorted(statuses.items())),
+        "latency_seconds": rows,
+        "stage_milliseconds": {"before": _stages(before), "during": _stages(answers)},
+        "tokens_answered": sum(answer.tokens for answer in answers),
+    }
+
+
+def _stages(answers: Sequence[Answer]) -> dict[str, float]:
+    """Return the median milliseconds of each stage of the answers."""
+    names = sorted({name for answer in answers for name in answer.stages})
+    return {
+        name: round(median([one.stages[name] for one in answers if name in one.stages]), 1)
+        for name in names
+    }
+
+
+def memory_of(curve: Sequence[tuple[float, float]], began: float, ended: float) -> dict[str, Any]:
+    """Return resident memory before the overload (megabytes, the median) and its growth."""
+    usual = median([size for moment, size in curve if began / 2 <= moment < began])
+    most = max(size for moment, size in curve if began <= moment <= ended + 1)
+    return {
+        "memory_before": usual,
+        "memory_most": most,
+        "memory_growth": round(most / usual, 3),
+    }
+
+
+def table(record: dict[str, Any]) -> str:
+    """Lay out the record of a run."""
+    settings, results = record["settings"], record["results"]
+    rows = [
+        [name, *(one.get(key, "") for key in ("answers", "p50", "p95", "p99"))]
+        for name, one in results["latency_seconds"].items()
+    ]
+    statuses = ", ".join(f"{count:,} of {name}" for name, count in results["statuses"].items())
+    held = "\n".join(
+        f"* {'passed' if passed else 'FAILED'}: {name}"
+        for name, passed in results["checks"].items()
+    )
+    return (
+        f"{settings['times_capacity']} times the capacity of "
+        f"{results['capacity_tokens_per_second']:,} tokens/s for {settings['seconds']:.0f} s, "
+        f"beside {settings['slow_clients']} slow and {settings['half_open_connections']} "
+        f"half-open connections; {settings['threads']} cores, shared with the clients. "
+        f"Statuses: {statuses}. "
+        f"Memory {results['memory_before']:,.0f} MB before, {results['memory_most']:,.0f} MB at "
+        f"most. Normal {results['seconds_to_normal']} s after.{_beside(results)}\n\n"
+        f"{markdown_table(['seconds', 'answers', 'p50', 'p95', 'p99'], rows)}\n\n{held}"
+    )
+
+
+def _beside(results: Mapping[str, Any]) -> str:
+    """Say what the clients and the server say of themselves."""
+    clients, server = results["clients"], results["server"]
+    shares = ", ".join(
+        f"{share:.2%} within {bound} ms"
+        for bound, share in server["share_within_milliseconds"].items()
+    )
+    return (
+        f" The clients took {clients['processor_share']:.0%} of a core and were late by "
+        f"{1000 * clients['seconds_late']['p99']:.0f} ms (p99). By its own clock the server "
+        f"refused {shares}. It remembered {server['blocks_remembered_share']:.1%} of the sentence "
+        "blocks."
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

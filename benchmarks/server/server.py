@@ -1,0 +1,153 @@
+"""The real server as a process, for benchmarks that measure it from outside."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import ROOT
+from index.document import Document
+
+_BOUNDS = (0.005, 0.01, 0.025, 0.05)  # seconds; buckets of the histogram
+
+
+def counted_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
+    """Return the refusals at the door, how long they took, and the share of remembered blocks.
+
+    Who is refused at the door never comes to a route, and is counted as "unmatched": from the
+    head of the request, as the server has read it, to the last byte of the answer. Slow uploads
+    that are given up are counted there, too, but after many seconds, in no bucket that is read.
+
+    Args:
+        before: samples of the first scrape, by name with labels.
+        after: of the second one.
+    """
+
+    def since(name: str) -> float:
+        return after.get(name, 0.0) - before.get(name, 0.0)
+
+    duration = "longmatch_request_duration_seconds"
+    refused = since('longmatch_requests_total{code="503",method="POST",route="unmatched"}')
+    within = {
+        str(round(1000 * bound)): since(f'{duration}_bucket{{le="{bound}",route="unmatched"}}')
+        for bound in _BOUNDS
+    }
+    hits, misses = (since(f"longmatch_block_cache_{one}_total") for one in ("hits", "misses"))
+    return {
+        "refused_at_the_door": round(refused),
+        "share_within_milliseconds": {
+            bound: round(count / max(1.0, refused), 5) for bound, count in within.items()
+        },
+        "blocks_remembered_share": round(hits / max(1.0, hits + misses), 4),
+    }
+
+
+_COMMAND = [sys.executable, "-c", "from service.cli.main import main; main()"]
+_START_SECONDS = 300  # a large collection is read from a cold disk
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running `longmatch serve` on this machine."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def get(self, path: str) -> Any:
+        """Return the JSON at a path.
+
+        Raises:
+            OSError: there is none, or no answer.
+        """
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def metrics(self) -> dict[str, float]:
+        """Return every sample of /metrics, by its name with labels.
+
+        Raises:
+            OSError: no answer.
+        """
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
+
+
+@contextmanager
+def serving(documents: Sequence[Document], checkpoint: Path, folder: Path) -> Iterator[Server]:
+    """Index documents under `folder` and serve them; the server is killed at the end.
+
+    Raises:
+        RuntimeError: it does not start; with its log.
+    """
+    corpus, data = folder / "corpus.jsonl", folder / "data"
+    with corpus.open("w", encoding="utf-8") as file:
+        for document in documents:
+            file.write(json.dumps(asdict(document)) + "\n")
+    _run("index", corpus, "--data", data, environment=_environment(checkpoint))
+    with started(data, checkpoint) as server:
+        yield server
+
+
+@contextmanager
+def started(data: Path, checkpoint: Path) -> Iterator[Server]:
+    """Serve a data directory that is there; the server is killed at the end.
+
+    Raises:
+        RuntimeError: it does not start; with its log.
+    """
+    log, port = data.with_name("server.log"), _free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*_COMMAND, "serve", "--data", str(data), "--port", str(port)],
+            cwd=ROOT,
+            env=_environment(checkpoint) | {"LONGMATCH_LOG_LEVEL": "warning"},
+            stdout=output,
+            stderr=output,
+        )
+    server = Server(process, port)
+    try:
+        if not _becomes_ready(server):
+            raise RuntimeError(f"the server does not start:\n{log.read_text()}")
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _environment(checkpoint: Path) -> dict[str, str]:
+    # No setting of whoever runs this may change what is measured.
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
+    return kept | {"LONGMATCH_CHECKPOINT": str(checkpoint.resolve())}
+
+
+def _run(*arguments: object, environment: dict[str, str]) -> None:
+    command = [*_COMMAND, *map(str, arguments)]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _becomes_ready(server: Server) -> bool:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and server.process.poll() is None:
+        try:
+            server.get("/readyz")
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False

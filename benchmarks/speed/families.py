@@ -1,0 +1,221 @@
+"""Are copies and versions found, is nothing else, and what does it cost ingest?
+
+A planted corpus (`planted_families`) is encoded and put into two stores, one of which finds
+families, in rounds. Recall of a kind: the share of its documents that are in one family with the
+original. Precision: of the pairs of documents in one found family, the share that belong together.
+The slowdown is processor time of encoding and putting with families, by that without, in the same
+round. What a search for candidates costs among many texts is measured with signatures drawn at
+random.
+"""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import (
+    SEED,
+    Spread,
+    commit,
+    corpus_name,
+    deal,
+    make_record,
+    markdown_table,
+    ratios,
+    read_documents,
+    spread,
+    write_record,
+)
+from benchmarks.speed.planted_families import PLANTED, PlantedDocument, plant
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.near_duplicates.families import Families
+from index.near_duplicates.signatures import band_keys, pack, sign
+from index.near_duplicates.tables import add_text
+from index.sqlite.block_vectors import block_vectors_of
+from index.sqlite.connections import SQLiteConnections
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+
+ROUNDS = 5
+HOSTS = 35
+DOCUMENTS = 140
+MANY_TEXTS = 100_000
+_TEXTS_A_TRANSACTION = 2_000
+_PROBES = 40
+
+
+def main(
+    corpus: Annotated[Path | None, typer.Option(help="By default Python's documentation.")] = None,
+    documents: Annotated[int, typer.Option(help="Documents drawn from it.")] = DOCUMENTS,
+    hosts: Annotated[int, typer.Option(min=2, help="Documents with copies and versions.")] = HOSTS,
+    texts: Annotated[int, typer.Option(min=0, help="Random signatures to search.")] = MANY_TEXTS,
+) -> None:
+    """Measure precision and recall of families, and the slowdown of ingest."""
+    source = commit()
+    settings = {"corpus": corpus_name(corpus), "hosts": hosts, "rounds": ROUNDS, "texts": texts}
+    planted = plant(read_documents(corpus, documents), hosts, SEED)
+    results = measure(planted) | measure_candidates([one.document.text for one in planted], texts)
+    record = make_record("families", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+
+
+def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
+    """Put a planted corpus into stores with and without families, in rounds."""
+    checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
+    encoder, tokenizer = OnnxEncoder(checkpoint), BlockTokenizer(checkpoint)
+    encoder.warm_up()
+    seconds: dict[str, list[float]] = {"encode": [], "with": [], "without": []}
+    with tempfile.TemporaryDirectory() as folder:
+        stores = {
+            name: SQLiteDocumentStore(
+                Path(folder, f"{name}.sqlite3"),
+                fingerprint=encoder.fingerprint,
+                dimension=encoder.dimension,
+                find_families=name == "with",
+            )
+            for name in ("with", "without")
+        }
+        for hand in deal([len(one.document.text) for one in planted], ROUNDS):
+            some = [planted[place] for place in sorted(hand)]
+            started = time.process_time()
+            entries = _encode(some, tokenizer, encoder)
+            seconds["encode"].append(time.process_time() - started)
+            for name, store in stores.items():
+                started = time.process_time()
+                for first in range(0, len(entries), 16):
+                    store.put(entries[first : first + 16])
+                seconds[name].append(time.process_time() - started)
+        found = stores["with"].families.of_ids([one.document.id for one in planted])
+        for store in stores.values():
+            store.close()
+    totals = {
+        name: [a + b for a, b in zip(seconds["encode"], seconds[name], strict=True)]
+        for name in stores
+    }
+    return {
+        **judge(planted, found),
+        "documents": len(planted),
+        "encode_seconds": sum(seconds["encode"]),
+        "put_to_without": asdict(ratios(seconds["with"], seconds["without"])),
+        "ingest_to_without": asdict(ratios(totals["with"], totals["without"])),
+    }
+
+
+def judge(planted: Sequence[PlantedDocument], found: Mapping[str, int]) -> dict[str, Any]:
+    """Compare found families, as numbers by id, with the planted ones."""
+    wrong = Counter[tuple[str, str]]()
+    pairs = 0
+    for one, other in combinations(planted, 2):
+        number = found.get(one.document.id)
+        if number is None or number != found.get(other.document.id):
+            continue
+        pairs += 1
+        if one.family != other.family:
+            wrong[min(one.kind, other.kind), max(one.kind, other.kind)] += 1
+    recall = {}
+    for kind in PLANTED:
+        some = [one for one in planted if one.kind == kind]
+        hits = [
+            one.document.id in found and found[one.document.id] == found.get(one.family)
+            for one in some
+        ]
+        recall[kind] = sum(hits) / len(hits)
+    return {
+        "pairs": pairs,
+        "precision": 1 - wrong.total() / max(1, pairs),
+        "wrong": {" - ".join(kinds): number for kinds, number in sorted(wrong.items())},
+        "recall": recall,
+    }
+
+
+def measure_candidates(texts: Sequence[str], count: int) -> dict[str, Any]:
+    """Take up texts among `count` signatures drawn at random: milliseconds for each."""
+    chance = np.random.default_rng(SEED)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "store.sqlite3")
+        SQLiteDocumentStore(path, fingerprint="0" * 64, dimension=8).close()
+        connections = SQLiteConnections(path, read_only=False)
+        for first in range(0, count, _TEXTS_A_TRANSACTION):
+            _insert_random(
+                connections, range(first, min(count, first + _TEXTS_A_TRANSACTION)), chance
+            )
+        signing, taking_up = [], []
+        for number, text in enumerate(texts[:_PROBES]):
+            started = time.process_time()
+            signature = sign(text)
+            signed = time.process_time()
+            with connections.writing() as connection:
+                add_text(connection, f"probe {number}".encode(), signature)
+            taking_up.append(1e3 * (time.process_time() - signed))
+            signing.append(1e3 * (signed - started))
+        size = path.stat().st_size
+        assert Families(connections).pending() == 0
+        connections.close()
+    return {
+        "texts": count,
+        "words": float(np.median([len(text.split()) for text in texts[:_PROBES]])),
+        "sign_ms": asdict(spread(signing)),
+        "take_up_ms": asdict(spread(taking_up)),
+        "bytes_a_text": size / max(1, count),
+    }
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Lay out the record of a run."""
+    results = record["results"]
+    rows: list[list[str | float | Spread]] = [
+        [f"recall, {kind}", f"{value:.3f}"] for kind, value in results["recall"].items()
+    ]
+    rows += [
+        [f"precision of {results['pairs']} pairs", f"{results['precision']:.3f}"],
+        ["ingest, ratio to that without", Spread(**results["ingest_to_without"])],
+        ["putting alone, ratio", Spread(**results["put_to_without"])],
+        [f"signing {results['words']:.0f} words, ms", Spread(**results["sign_ms"])],
+        [f"taking up among {results['texts']}, ms", Spread(**results["take_up_ms"])],
+        ["bytes on the disk for each text", f"{results['bytes_a_text']:.0f}"],
+    ]
+    return markdown_table(["families", "measured"], rows)
+
+
+def _encode(
+    planted: Sequence[PlantedDocument], tokenizer: BlockTokenizer, encoder: OnnxEncoder
+) -> list[Entry]:
+    blocks = [tokenizer(one.document.text) for one in planted]
+    encoded = encoder.encode(blocks)
+    return [
+        Entry(one.document, vector, read.receipt, block_vectors_of(read, rows))
+        for one, read, vector, rows in zip(
+            planted, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
+        )
+    ]
+
+
+def _insert_random(
+    connections: SQLiteConnections, numbers: range, chance: np.random.Generator
+) -> None:
+    signatures = chance.integers(0, 2**32, (len(numbers), 128), dtype=np.uint32)
+    with connections.writing() as connection:
+        for number, signature in zip(numbers, signatures, strict=True):
+            text_id = number + 1
+            connection.execute(
+                "INSERT INTO texts VALUES (?, ?, ?, ?)",
+                (text_id, f"text {number}".encode(), text_id, pack(signature)),
+            )
+            connection.executemany(
+                "INSERT INTO text_bands VALUES (?, ?)",
+                [(key, text_id) for key in band_keys(signature)],
+            )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,242 @@
+"""What does a metadata filter cost, and does it find what exact search among the selected finds?
+
+Documents are one word long and their vectors synthetic, drawn as those of `bench_index`, in fewer
+dimensions. They lie in a real store with metadata, so a filter is evaluated as in the service. Two
+kinds of filter select the same shares: `scattered`, on a number drawn at random, and `clustered`,
+on the rank of the document's nearness to one direction, so that what is selected lies in few lists,
+and for most queries in others than the nearest.
+
+Recall@10 is against exact search by NumPy among the selected documents. Times are of one query a
+call, in processor time of the one thread that works, which other work on the machine lengthens
+little: evaluating the filter in SQLite for the first time after a write, taking it from memory the
+next time, and searching. Ratios are to the search without a filter, in the same round.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import benchmarks.speed.index as bench_index
+from benchmarks.common import (
+    SEED,
+    Spread,
+    commit,
+    interleave,
+    make_record,
+    markdown_table,
+    ratios,
+    spread,
+    write_record,
+)
+from encoder.arrays import Float32
+from encoder.blocks import Receipt
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.document import Document
+from index.store.filters import Bound, Range
+from index.store.records import Entry
+
+DOCUMENTS = 100_000
+DIMENSION = 64
+SHARES = {"50 %": 0.5, "10 %": 0.1, "1 %": 0.01, "0.1 %": 0.001}
+KINDS = ("scattered", "clustered")
+UNFILTERED = "unfiltered"
+K = 10
+ROUNDS = 5
+QUERIES_A_ROUND = 40
+FIRST_A_ROUND = 5
+PUT_TOGETHER = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One filter in one round: seconds of the median query, share of the neighbours found.
+
+    `first` and `again` are those of the filter, after a write and after a query like it.
+    """
+
+    first: float
+    again: float
+    searching: float
+    recall: float
+
+
+def main(
+    documents: Annotated[int, typer.Option(min=5_000, help="How many.")] = DOCUMENTS,
+) -> None:
+    """Measure filters of falling selectivity: recall@10, and time beside no filter."""
+    source = commit()
+    settings = {
+        "documents": documents,
+        "dimension": DIMENSION,
+        "threads": 1,
+        "rounds": ROUNDS,
+        "queries_a_round": QUERIES_A_ROUND,
+        "k": K,
+    }
+    record = make_record("filters", source, settings, measure(documents))
+    typer.echo(table(record))
+    write_record(record)
+
+
+def measure(documents: int) -> dict[str, Any]:
+    """Measure every filter over so many documents."""
+    vectors, queries = draw(documents)
+    numbers = draw_numbers(vectors)
+    with tempfile.TemporaryDirectory() as folder:
+        data = open_data_directory(
+            Path(folder, "data"), fingerprint="0" * 64, dimension=vectors.shape[1]
+        )
+        seconds = put_all(data, vectors, numbers)
+        data.index.rebuild()
+        filters = measure_filters(data, vectors, queries, numbers)
+        nlist = data.index.nlist
+        data.close()
+    return {"nlist": nlist, "put_seconds": seconds, "filters": filters}
+
+
+def measure_filters(
+    data: DataDirectory, vectors: Float32, queries: Float32, numbers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Measure every filter over documents that `put_all` has put, and the search without one."""
+    laps: dict[str, Callable[[int], Lap]] = {
+        UNFILTERED: _lap(data, queries, None, _best_scores(vectors, queries, None))
+    }
+    for kind in KINDS:
+        for share in SHARES.values():
+            bound = Bound(round(share * len(vectors)), inclusive=False)
+            chosen = numbers[kind] < bound.value
+            worst = _best_scores(vectors, queries, chosen)
+            where = Range(f"/{kind}", high=bound)
+            laps[_name(kind, share)] = _lap(data, queries, where, worst)
+    measured = interleave(laps, ROUNDS)
+    return {name: _figures(some, measured[UNFILTERED]) for name, some in measured.items()}
+
+
+def draw(documents: int) -> tuple[Float32, Float32]:
+    """Draw vectors Float32[documents, DIMENSION] and queries Float32[Q, DIMENSION], unit norm."""
+    vectors, queries = bench_index.draw_vectors(documents)
+    basis = np.linalg.qr(
+        np.random.default_rng(SEED).standard_normal((vectors.shape[1], DIMENSION))
+    )[0].astype(np.float32)
+    vectors, queries = vectors @ basis, queries @ basis
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    return vectors, queries
+
+
+def draw_numbers(vectors: Float32) -> dict[str, Any]:
+    """Return, for each kind of filter, a number from 0 to N - 1 for each of N documents."""
+    chance = np.random.default_rng(SEED)
+    direction = chance.standard_normal(vectors.shape[1], dtype=np.float32)
+    near = np.empty(len(vectors), dtype=np.int64)
+    near[np.argsort(-(vectors @ direction))] = np.arange(len(vectors))
+    return {"scattered": chance.permutation(len(vectors)), "clustered": near}
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Lay out the record of a run."""
+    return filter_table(record["results"]["filters"])
+
+
+def filter_table(filters: Mapping[str, Any]) -> str:
+    """Lay out what `measure_filters` returned."""
+    return markdown_table(
+        [
+            *("selected", "recall@10", "first filter ms", "next ms", "search ms"),
+            *("search, ratio", "next + search, ratio", "first + search, ratio"),
+        ],
+        [
+            [
+                name,
+                f"{one['recall_at_10']:.3f}",
+                1e3 * one["first"]["median"],
+                1e3 * one["again"]["median"],
+                1e3 * one["searching"]["median"],
+                Spread(**one["searching_to_unfiltered"]),
+                Spread(**one["again_to_unfiltered"]),
+                Spread(**one["first_to_unfiltered"]),
+            ]
+            for name, one in filters.items()
+        ],
+    )
+
+
+def _name(kind: str, share: float) -> str:
+    shown = next(name for name, one in SHARES.items() if one == share)
+    return f"{shown} {kind}"
+
+
+def put_all(data: DataDirectory, vectors: Float32, numbers: Mapping[str, Any]) -> float:
+    """Put a document of one word for each vector, with its numbers; return the seconds."""
+    started = time.perf_counter()
+    for start in range(0, len(vectors), PUT_TOGETHER):
+        data.store.put(
+            [
+                Entry(
+                    Document(
+                        f"d{row}", f"d{row}", "", {kind: int(numbers[kind][row]) for kind in KINDS}
+                    ),
+                    vectors[row],
+                    Receipt(1, 1, 1, 0),
+                )
+                for row in range(start, min(start + PUT_TOGETHER, len(vectors)))
+            ]
+        )
+    return time.perf_counter() - started
+
+
+def _best_scores(vectors: Float32, queries: Float32, chosen: Any) -> Float32:
+    """Return the K-th best cosine of each query among the chosen documents."""
+    among = vectors if chosen is None else vectors[chosen]
+    return np.array([np.partition(among @ query, -K)[-K] for query in queries], dtype=np.float32)
+
+
+def _lap(
+    data: DataDirectory, queries: Float32, where: Range | None, worst: Float32
+) -> Callable[[int], Lap]:
+    def run(number: int) -> Lap:
+        again, searching, found = [], [], []
+        first = [_first(data, where) for _ in range(FIRST_A_ROUND)]
+        for query in range(number * QUERIES_A_ROUND, (number + 1) * QUERIES_A_ROUND):
+            started = time.thread_time()
+            among = None if where is None else data.store.select(where)
+            filtered = time.thread_time()
+            result = data.index.search(queries[query : query + 1], K, among=among)
+            searching.append(time.thread_time() - filtered)
+            again.append(filtered - started)
+            found.append((result.scores[0] >= worst[query] - 1e-6).mean())
+        return Lap(median(first), median(again), median(searching), float(np.mean(found)))
+
+    return run
+
+
+def _first(data: DataDirectory, where: Range | None) -> float:
+    data.store.delete([])  # a write that changes nothing
+    started = time.thread_time()
+    if where is not None:
+        data.store.select(where)
+    return time.thread_time() - started
+
+
+def _figures(laps: list[Lap], unfiltered: list[Lap]) -> dict[str, Any]:
+    base = [one.searching for one in unfiltered]
+    return {
+        "recall_at_10": float(np.mean([one.recall for one in laps])),
+        "first": asdict(spread([one.first for one in laps])),
+        "again": asdict(spread([one.again for one in laps])),
+        "searching": asdict(spread([one.searching for one in laps])),
+        "searching_to_unfiltered": asdict(ratios([one.searching for one in laps], base)),
+        "again_to_unfiltered": asdict(ratios([one.again + one.searching for one in laps], base)),
+        "first_to_unfiltered": asdict(ratios([one.first + one.searching for one in laps], base)),
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,257 @@
+"""How large, fast and exact is the index, and what does a larger nprobe buy?
+
+Vectors are synthetic: a seeded mixture of clusters of very different sizes in a space of few
+dimensions, embedded in as many as document vectors have, with a little noise in all of them, at
+unit norm. Queries are drawn from the same mixture and are not in the index. Each size is measured
+in a process of its own, so that memory and thread pools begin afresh.
+
+Recall@10 is against exact search by NumPy: the share of the 10 found whose score is at least the
+10th best score, so that equal neighbours count whichever of them was found.
+"""
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import (
+    SEED,
+    Spread,
+    commit,
+    interleave,
+    make_record,
+    markdown_table,
+    percentiles,
+    ratios,
+    spread,
+    write_record,
+)
+from benchmarks.server.memory_curve import resident_megabytes
+from encoder.arrays import Float32
+from encoder.onnx_encoder import usable_cores
+from index.vectors.faiss_index import (
+    SAMPLE_PER_LIST,
+    FaissIndex,
+    choose_nlist,
+    default_nprobe,
+    load_faiss_index,
+    train_faiss_index,
+)
+
+SIZES = [5_000, 50_000, 200_000]
+DIMENSION = 384
+LATENT_DIMENSION = 32
+CLUSTERS = 1_000
+SPREAD_IN_CLUSTER = 1.0  # as much as between the centres: cells overlap
+NOISE = 0.02
+K = 10
+ROUNDS = 5
+QUERIES_A_ROUND = 40
+ADDED_TOGETHER = 1_024  # as the live index adds them
+DELETED_ONE_BY_ONE = 200
+DELETED_TOGETHER = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One nprobe in one round: seconds of the median query, share of the neighbours found."""
+
+    seconds: float
+    recall: float
+
+
+def main(
+    size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be given again.")] = None,
+) -> None:
+    """Measure building, searching, deleting, saving and loading, and recall@10 by nprobe."""
+    source = commit()
+    context = multiprocessing.get_context("spawn")
+    results = {}
+    for vectors in size or SIZES:
+        with ProcessPoolExecutor(1, mp_context=context) as process:
+            results[str(vectors)] = process.submit(measure, vectors).result()
+    settings = {
+        "dimension": DIMENSION,
+        "threads": {"building": usable_cores(), "searching": 1},
+        "precision": "fp32",
+        "sizes": size or SIZES,
+        "clusters": CLUSTERS,
+        "rounds": ROUNDS,
+        "queries_a_round": QUERIES_A_ROUND,
+        "k": K,
+    }
+    record = make_record("index", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+
+
+def measure(size: int) -> dict[str, Any]:
+    """Measure an index of `size` vectors; in a fresh process, for its memory."""
+    vectors, queries = draw_vectors(size)
+    worst = tenth_best_scores(vectors, queries)
+    before = resident_megabytes(os.getpid())
+    index, build = _build(vectors)
+    resident = resident_megabytes(os.getpid()) - before
+    del vectors
+    return {
+        "nlist": index.nlist,
+        "default_nprobe": default_nprobe(index.nlist),
+        "resident_bytes_a_vector": resident * 2**20 / size,
+        **build,
+        **_save_and_load(index),
+        "by_nprobe": _search(index, queries, worst),
+        **_delete(index, size),
+    }
+
+
+def draw_vectors(size: int, dimension: int = DIMENSION) -> tuple[Float32, Float32]:
+    """Draw vectors Float32[size, dimension] and queries Float32[Q, dimension], unit norm."""
+    chance = np.random.default_rng(SEED)
+    centres = chance.standard_normal((CLUSTERS, LATENT_DIMENSION), dtype=np.float32)
+    shares = chance.dirichlet(np.full(CLUSTERS, 0.5))
+    basis = np.linalg.qr(chance.standard_normal((dimension, LATENT_DIMENSION)))[0].T
+    count = size + ROUNDS * QUERIES_A_ROUND
+    drawn = centres[chance.choice(CLUSTERS, count, p=shares)]
+    drawn += SPREAD_IN_CLUSTER * chance.standard_normal(drawn.shape, dtype=np.float32)
+    vectors: Float32 = drawn @ basis.astype(np.float32)
+    vectors += NOISE * chance.standard_normal(vectors.shape, dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors[:size].copy(), vectors[size:].copy()
+
+
+def tenth_best_scores(vectors: Float32, queries: Float32) -> Float32:
+    """Return the K-th best cosine of each query, by exact search."""
+    return np.array([np.partition(vectors @ query, -K)[-K] for query in queries], dtype=np.float32)
+
+
+def table(record: dict[str, Any]) -> str:
+    """Lay out the record of a run."""
+    results: dict[str, Any] = record["results"]
+    sizes: dict[str, Callable[[dict[str, Any]], object]] = {
+        "lists": lambda one: one["nlist"],
+        "train s": lambda one: one["train_seconds"],
+        "add s": lambda one: one["add_seconds"],
+        "nprobe": lambda one: one["default_nprobe"],
+        "search p50 ms": lambda one: 1e3 * _at_default(one)["seconds"]["median"],
+        "recall@10": lambda one: f"{_at_default(one)['recall_at_10']:.3f}",
+        "delete p50 ms": lambda one: 1e3 * one["delete_seconds"]["p50"],
+        "delete 1,000 ms": lambda one: 1e3 * one["delete_1000_seconds"],
+        "bytes a vector": lambda one: one["resident_bytes_a_vector"],
+        "in the file": lambda one: one["file_bytes_a_vector"],
+        "save s": lambda one: one["save_seconds"],
+        "load s": lambda one: one["load_seconds"],
+    }
+    first = markdown_table(
+        ["vectors", *sizes],
+        [
+            [f"{int(size):,}", *(get(one) for get in sizes.values())]
+            for size, one in results.items()
+        ],
+    )
+    second = markdown_table(
+        ["vectors", "nprobe", "recall@10", "search p50 ms", "times as fast as exact"],
+        [
+            [
+                f"{int(size):,}",
+                nprobe + (" (default)" if int(nprobe) == one["default_nprobe"] else ""),
+                f"{point['recall_at_10']:.3f}",
+                1e3 * point["seconds"]["median"],
+                Spread(**point["times_as_fast_as_exact"]),
+            ]
+            for size, one in results.items()
+            for nprobe, point in one["by_nprobe"].items()
+        ],
+    )
+    return f"{first}\n\n{second}"
+
+
+def _build(vectors: Float32) -> tuple[FaissIndex, dict[str, float]]:
+    nlist = choose_nlist(len(vectors))
+    started = time.perf_counter()
+    wanted = min(len(vectors), nlist * SAMPLE_PER_LIST)
+    sample = np.random.default_rng(SEED).choice(len(vectors), wanted, replace=False)
+    index = train_faiss_index(vectors[sample], nlist)
+    trained = time.perf_counter()
+    for start in range(0, len(vectors), ADDED_TOGETHER):
+        some = vectors[start : start + ADDED_TOGETHER]
+        index.add(np.arange(start, start + len(some), dtype=np.int64), some)
+    return index, {
+        "train_seconds": trained - started,
+        "add_seconds": time.perf_counter() - trained,
+    }
+
+
+def _save_and_load(index: FaissIndex) -> dict[str, float]:
+    """Both without waiting for the disk: the file is in the cache of the system."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "index.faiss")
+        started = time.perf_counter()
+        index.save(path)
+        saved = time.perf_counter()
+        loaded = load_faiss_index(path)
+        return {
+            "save_seconds": saved - started,
+            "load_seconds": time.perf_counter() - saved,
+            "file_bytes_a_vector": path.stat().st_size / len(loaded),
+        }
+
+
+def _search(index: FaissIndex, queries: Float32, worst: Float32) -> dict[str, Any]:
+    """Search one query a call, as the service does, at a range of nprobe."""
+    powers = [1 << power for power in range(index.nlist.bit_length())]
+    nprobes = sorted({*powers, default_nprobe(index.nlist), index.nlist})
+
+    def lap(nprobe: int) -> Callable[[int], Lap]:
+        def run(number: int) -> Lap:
+            some = range(number * QUERIES_A_ROUND, (number + 1) * QUERIES_A_ROUND)
+            seconds, found = [], []
+            for query in some:
+                started = time.perf_counter()
+                result = index.search(queries[query : query + 1], K, nprobe=nprobe)
+                seconds.append(time.perf_counter() - started)
+                found.append((result.scores[0] >= worst[query] - 1e-6).mean())
+            return Lap(median(seconds), float(np.mean(found)))
+
+        return run
+
+    laps = interleave({str(nprobe): lap(nprobe) for nprobe in nprobes}, ROUNDS)
+    exact = [one.seconds for one in laps[str(index.nlist)]]
+    return {
+        nprobe: {
+            "recall_at_10": float(np.mean([one.recall for one in some])),
+            "seconds": asdict(spread([one.seconds for one in some])),
+            "times_as_fast_as_exact": asdict(ratios(exact, [one.seconds for one in some])),
+        }
+        for nprobe, some in laps.items()
+    }
+
+
+def _delete(index: FaissIndex, size: int) -> dict[str, Any]:
+    chosen = np.random.default_rng(SEED).permutation(size).astype(np.int64)
+    seconds = []
+    for number in range(DELETED_ONE_BY_ONE):
+        started = time.perf_counter()
+        index.remove(chosen[number : number + 1])
+        seconds.append(time.perf_counter() - started)
+    started = time.perf_counter()
+    index.remove(chosen[DELETED_ONE_BY_ONE : DELETED_ONE_BY_ONE + DELETED_TOGETHER])
+    together = time.perf_counter() - started
+    return {"delete_seconds": percentiles(seconds), "delete_1000_seconds": together}
+
+
+def _at_default(figures: dict[str, Any]) -> dict[str, Any]:
+    point: dict[str, Any] = figures["by_nprobe"][str(figures["default_nprobe"])]
+    return point
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,242 @@
+"""Searches beside inserts, and deletes, on an open data directory: the steps of the service.
+
+A search is that of the index and the summaries of what was found; an insert is a transaction that
+is on the disk at return, and the index that follows it. Beside the seconds of changes stand those
+of the processor in the thread that works, which other work on the machine lengthens little.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import interleave, percentiles, ratios, spread
+from benchmarks.server.memory_curve import resident_megabytes
+from benchmarks.server.server import started
+from encoder.arrays import Float32
+from encoder.blocks import Receipt
+from index.directory.data_directory import DataDirectory
+from index.document import Document
+from index.store.records import Entry
+
+_STOPS_IN = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Seconds to ready, of all and of the processor, resident bytes, and seconds of the end."""
+
+    ready: float
+    processor: float
+    resident: float
+    stop: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A data directory to start a server on, and whether the server is killed afterwards."""
+
+    data: Path
+    kill: bool
+
+
+def measure_starts(
+    kinds: Mapping[str, Kind], checkpoint: Path, rounds: int
+) -> dict[str, list[Start]]:
+    """Start a server of each kind in turns, `rounds` times, and end it as soon as it is ready."""
+
+    def start(kind: Kind) -> Callable[[int], Start]:
+        return lambda _: _start(kind, checkpoint)
+
+    return interleave({name: start(kind) for name, kind in kinds.items()}, rounds)
+
+
+def _start(kind: Kind, checkpoint: Path) -> Start:
+    began = time.perf_counter()
+    with started(kind.data, checkpoint) as server:
+        ready = time.perf_counter()
+        processor = processor_seconds(server.process.pid)
+        resident = resident_megabytes(server.process.pid) * 2**20
+        server.process.send_signal(signal.SIGKILL if kind.kill else signal.SIGTERM)
+        server.process.wait(_STOPS_IN)
+        return Start(ready - began, processor, resident, time.perf_counter() - ready)
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used, in all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+K = 10
+ALONE, BESIDE = "alone", "beside inserts"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How to search and insert.
+
+    Attributes:
+        searchers: threads that search one query after the other.
+        seconds: of each round of each kind.
+        rounds: of both kinds, in turns.
+        inserts_a_second: documents.
+        together: documents of one insert.
+    """
+
+    searchers: int
+    seconds: float
+    rounds: int
+    inserts_a_second: float
+    together: int
+
+    @property
+    def inserts(self) -> int:
+        """How many documents are inserted in all."""
+        return int(self.rounds * self.seconds * self.inserts_a_second)
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Seconds that passed, and those of the processor in this thread."""
+
+    seconds: float
+    processor: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Lap:
+    searches: list[float]
+    inserts: list[_Timed]
+    inserted: int
+    seconds: float
+
+
+def measure_load(
+    data: DataDirectory, queries: Float32, vectors: Float32, plan: LoadPlan
+) -> dict[str, object]:
+    """Search alone and beside inserts, in turns.
+
+    Args:
+        data: where.
+        queries: Float32[Q, dimension], again and again.
+        vectors: Float32[N, dimension] to insert, N at least `plan.inserts`.
+        plan: how.
+    """
+    left = iter(range(0, len(vectors), plan.together))
+
+    def lap(*, inserting: bool) -> Callable[[int], _Lap]:
+        def run(_: int) -> _Lap:
+            with _searching(data, queries, plan.searchers) as searches:
+                started = time.perf_counter()
+                inserts = _insert(data, vectors, left, plan) if inserting else []
+                time.sleep(max(0.0, started + plan.seconds - time.perf_counter()))
+                seconds = time.perf_counter() - started
+            return _Lap(searches, inserts, len(inserts) * plan.together, seconds)
+
+        return run
+
+    laps = interleave({ALONE: lap(inserting=False), BESIDE: lap(inserting=True)}, plan.rounds)
+    rates = {kind: [len(one.searches) / one.seconds for one in laps[kind]] for kind in laps}
+    slowest = {kind: [percentiles(one.searches)["p99"] for one in laps[kind]] for kind in laps}
+    return {
+        "searches_a_second": {kind: asdict(spread(some)) for kind, some in rates.items()},
+        "searches_a_second_ratio": asdict(ratios(rates[BESIDE], rates[ALONE])),
+        "search_seconds": {
+            kind: percentiles([s for one in laps[kind] for s in one.searches]) for kind in laps
+        },
+        "search_p99_ratio": asdict(ratios(slowest[BESIDE], slowest[ALONE])),
+        "inserts_a_second": sum(one.inserted for one in laps[BESIDE])
+        / sum(one.seconds for one in laps[BESIDE]),
+        "insert": _figures([insert for one in laps[BESIDE] for insert in one.inserts]),
+    }
+
+
+def measure_deletes(
+    data: DataDirectory, document_ids: Sequence[str], together: Sequence[str]
+) -> dict[str, object]:
+    """Delete documents one by one, and others in one call; durable and out of the index."""
+
+    def delete(ids: Sequence[str]) -> _Timed:
+        return _timed(lambda: data.index.apply(data.store.delete(ids)))
+
+    return {
+        "one": _figures([delete([one]) for one in document_ids]),
+        "together": asdict(delete(together)),
+        "deleted_together": len(together),
+    }
+
+
+def _timed(work: Callable[[], object]) -> _Timed:
+    started, computed = time.perf_counter(), time.thread_time()
+    work()
+    return _Timed(time.perf_counter() - started, time.thread_time() - computed)
+
+
+def _figures(timed: Sequence[_Timed]) -> dict[str, dict[str, float]]:
+    return {
+        "seconds": percentiles([one.seconds for one in timed]),
+        "processor": percentiles([one.processor for one in timed]),
+    }
+
+
+def one_word_entry(name: str, vector: Float32) -> Entry:
+    """Return what is put for a document whose id is its text."""
+    return Entry(Document(name, name), vector, Receipt(1, 1, 1, 0))
+
+
+@contextmanager
+def _searching(data: DataDirectory, queries: Float32, threads: int) -> Iterator[list[float]]:
+    """Search in threads for as long as the block runs; the list has the seconds of each."""
+    ended = threading.Event()
+    seconds: list[float] = []
+
+    def search(first: int) -> None:
+        for number in count(first, threads):
+            if ended.is_set():
+                return
+            started = time.perf_counter()
+            query = queries[number % len(queries)]
+            found = data.index.search(query[np.newaxis], K)
+            data.store.get(found.ids[0].tolist())
+            seconds.append(time.perf_counter() - started)
+
+    searchers = [threading.Thread(target=search, args=(number,)) for number in range(threads)]
+    for one in searchers:
+        one.start()
+    try:
+        yield seconds
+    finally:
+        ended.set()
+        for one in searchers:
+            one.join()
+
+
+def _insert(
+    data: DataDirectory, vectors: Float32, left: Iterator[int], plan: LoadPlan
+) -> list[_Timed]:
+    """Insert at the times of the plan, or later; return the time of each insert."""
+    timed: list[_Timed] = []
+    began = time.perf_counter()
+    for number in range(int(plan.seconds * plan.inserts_a_second / plan.together)):
+        due = began + number * plan.together / plan.inserts_a_second
+        time.sleep(max(0.0, due - time.perf_counter()))
+        if time.perf_counter() >= began + plan.seconds:  # too slow for the rate
+            break
+        start = next(left)
+        rows = range(start, start + plan.together)
+        entries = [one_word_entry(f"new{row}", vectors[row]) for row in rows]
+        timed.append(_timed(partial(_put, data, entries)))
+    return timed
+
+
+def _put(data: DataDirectory, entries: Sequence[Entry]) -> None:
+    data.index.apply(data.store.put(entries))

@@ -1,0 +1,166 @@
+"""sentence-transformers as most people use it for long documents: chunks, and their mean.
+
+A document is tokenised once and cut into chunks of 256 tokens, two of them special; the vector of
+the document is the mean of the chunk vectors. That is less work than `model.encode` on texts of
+chunks, which tokenises a second time, so the comparison errs in favour of sentence-transformers.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import torch
+from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model
+
+from benchmarks.common import cpu_flags, hardware, interleave
+from benchmarks.speed.contestant import Contestant
+from encoder.arrays import Float32, Int64
+
+CHUNK_TOKENS = 256
+BATCH_SIZES = (1, 8, 32)
+_WARM_UP_CHUNKS = 32
+_WARM_UP_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Token ids of the chunks of some documents, special tokens included.
+
+    Attributes:
+        chunks: of all documents, one after another.
+        document: Int64[chunks], which document each belongs to.
+    """
+
+    chunks: list[list[int]]
+    document: Int64
+
+
+def open_chunk_encoders(folder: Path, threads: int, texts: Sequence[str]) -> Iterator[Contestant]:
+    """Open the model in fp32 by PyTorch, and by ONNX Runtime in fp32 and its own int8.
+
+    Args:
+        folder: a sentence-transformers model.
+        threads: of every one of them.
+        texts: to find the best batch size with.
+    """
+    torch.set_num_threads(threads)
+    torch.set_num_interop_threads(1)
+    yield _tuned("PyTorch fp32", "fp32", SentenceTransformer(str(folder), device="cpu"), texts)
+    with tempfile.TemporaryDirectory() as work:
+        onnx = _open_onnx(folder, threads)
+        yield _tuned("ONNX fp32", "fp32", onnx, texts)
+        kind = quantisation()
+        onnx.save_pretrained(work)
+        export_dynamic_quantized_onnx_model(onnx, kind, work)
+        quantised = _open_onnx(Path(work), threads, f"onnx/model_qint8_{kind}.onnx")
+        yield _tuned(f"ONNX int8 {kind}", "int8", quantised, texts)
+
+
+def quantisation() -> Any:
+    """Return the best of sentence-transformers' own int8 settings for this processor."""
+    if str(hardware()["system"]).endswith(("arm64", "aarch64")):
+        return "arm64"
+    return "avx512_vnni" if "avx512_vnni" in cpu_flags() else "avx2"
+
+
+def tokenise(model: SentenceTransformer, texts: Sequence[str]) -> Chunks:
+    """Cut texts into chunks of `CHUNK_TOKENS`."""
+    encoding = model.tokenizer(
+        list(texts),
+        truncation=True,
+        max_length=CHUNK_TOKENS,
+        return_overflowing_tokens=True,
+        return_attention_mask=False,
+        verbose=False,
+    )
+    document = np.array(encoding["overflow_to_sample_mapping"], dtype=np.int64)
+    return Chunks(encoding["input_ids"], document)
+
+
+def encode_documents(model: SentenceTransformer, chunks: Chunks, batch_size: int) -> Float32:
+    """Return document vectors Float32[D, dimension], unit norm: the means of chunk vectors."""
+    vectors = encode_chunks(model, chunks.chunks, batch_size)
+    sums = np.zeros((chunks.document[-1] + 1, vectors.shape[1]), dtype=np.float32)
+    np.add.at(sums, chunks.document, vectors)
+    means: Float32 = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    return means
+
+
+def encode_chunks(
+    model: SentenceTransformer, chunks: Sequence[Sequence[int]], batch_size: int
+) -> Float32:
+    """Return chunk vectors Float32[N, dimension]; longest first, as `model.encode` does it."""
+    order = sorted(range(len(chunks)), key=lambda number: -len(chunks[number]))
+    computed: list[Float32] = []
+    with torch.inference_mode():
+        for start in range(0, len(order), batch_size):
+            some = [chunks[row] for row in order[start : start + batch_size]]
+            features = _features(some, model.tokenizer.pad_token_id)
+            computed.append(model(features)["sentence_embedding"].numpy())
+    vectors: Float32 = np.concatenate(computed)[np.argsort(order)]
+    return vectors
+
+
+def _features(chunks: Sequence[Sequence[int]], padding: int) -> dict[str, torch.Tensor]:
+    ids = np.full((len(chunks), len(chunks[0])), padding, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, chunk in enumerate(chunks):
+        ids[row, : len(chunk)] = chunk
+        mask[row, : len(chunk)] = 1
+    arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _open_onnx(folder: Path, threads: int, file: str | None = None) -> SentenceTransformer:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    arguments: dict[str, Any] = {"provider": "CPUExecutionProvider", "session_options": options}
+    arguments |= {"file_name": file} if file else {}
+    model: SentenceTransformer = SentenceTransformer(
+        str(folder), device="cpu", backend="onnx", model_kwargs=arguments
+    )
+    return model
+
+
+def _tuned(
+    name: str, precision: str, model: SentenceTransformer, texts: Sequence[str]
+) -> Contestant:
+    chunks = tokenise(model, texts).chunks[:_WARM_UP_CHUNKS]
+    _check(model, texts[0], chunks[0])
+
+    def timed(batch_size: int) -> Callable[[int], float]:
+        def run(_: int) -> float:
+            started = time.perf_counter()
+            encode_chunks(model, chunks, batch_size)
+            return time.perf_counter() - started
+
+        return run
+
+    seconds = interleave({str(size): timed(size) for size in BATCH_SIZES}, _WARM_UP_ROUNDS)
+    best = min(BATCH_SIZES, key=lambda size: median(seconds[str(size)]))
+    return Contestant(
+        name=f"sentence-transformers {name}",
+        precision=precision,
+        batch_size=best,
+        tokenise=partial(tokenise, model),
+        encode=partial(encode_documents, model, batch_size=best),
+    )
+
+
+def _check(model: SentenceTransformer, text: str, chunk: Sequence[int]) -> None:
+    """Make sure that the short cut computes what `encode` does, which reads the first chunk only.
+
+    Raises:
+        RuntimeError: it does not.
+    """
+    difference = np.abs(model.encode([text])[0] - encode_chunks(model, [chunk], 1)[0]).max()
+    if difference > 1e-4:
+        raise RuntimeError(f"the vector of a chunk differs from model.encode by {difference:.2g}")

@@ -1,0 +1,1 @@
+"""Two texts side by side: sections, passages, coverage, relation. Nothing is encoded here."""

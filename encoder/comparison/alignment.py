@@ -1,0 +1,247 @@
+"""The passages that two texts share, and how much of each text they cover.
+
+Three kinds of match are looked for, the surest first, each in what the former left: words that are
+the same (shingles), sentences that share their telling words, sentence blocks whose vectors lie
+together. No text is encoded here.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from encoder.arrays import Bool, Int64
+from encoder.comparison.block_matches import (
+    Background,
+    BlockRun,
+    find_block_runs,
+    measure_background,
+)
+from encoder.comparison.exact_matches import Box, Match, find_exact_matches, join_boxes
+from encoder.comparison.result import AlignedPassage, PassageKind, Span
+from encoder.comparison.sentence_matches import link_sentences
+from encoder.comparison.text import ReadText, span_vectors
+from encoder.comparison.words import Words, word_range
+
+_OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentRule:
+    """When passages match and what two texts have to do with each other.
+
+    Attributes:
+        shingle: words in a row that make an exact match.
+        sentence_cosine: of the weighted words of two sentences that say the same.
+        sentence_shared: different words that they share.
+        gap: words between two matches, on both sides, that one passage bridges.
+        least_words: words of a passage, on the shorter side.
+        verbatim_share: words of a passage that are in exact matches, from which it is verbatim.
+        deviations: how far over the background of the two texts two blocks match.
+        least_cosine: of two blocks that match, whatever the background.
+        paraphrase_cosine: of a run of blocks, from which it is a paraphrase and not only similar.
+        background: of texts that are too short to have one of their own.
+        copied_share: of the larger coverage, from which texts are near copies or paraphrases.
+        topic_score: of two document vectors, from which texts are of the same topic.
+    """
+
+    shingle: int = 10
+    sentence_cosine: float = 0.45
+    sentence_shared: int = 3
+    gap: int = 30
+    least_words: int = 10
+    verbatim_share: float = 0.85
+    deviations: float = 2.75
+    least_cosine: float = 0.65
+    paraphrase_cosine: float = 0.85
+    background: Background = _OF_SHORT_TEXTS
+    copied_share: float = 0.4
+    topic_score: float = 0.45
+
+
+ALIGNMENT_RULE = AlignmentRule()
+
+
+MAX_PASSAGES = 512  # the largest are given; the figures count all
+_ACCOUNTED_FOR = 0.5  # share of a block in passages of words, from which its vector is not asked
+_PUNCTUATION = 16  # characters of it, at most, that a passage takes along on each side
+_OPENING = re.compile(r"\S+\Z")
+_CLOSING = re.compile(r"\S+")
+
+
+class Covered(NamedTuple):
+    """Share of the characters of one text, 0 to 1; white space and punctuation do not count.
+
+    Attributes:
+        all: in verbatim and paraphrased passages.
+        verbatim: in verbatim passages.
+    """
+
+    all: float
+    verbatim: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The passages of two texts, in the order of the left one, and what they cover of each."""
+
+    passages: tuple[AlignedPassage, ...]
+    left: Covered
+    right: Covered
+
+
+class _Found(NamedTuple):
+    box: Box
+    kind: PassageKind
+
+
+def align_texts(left: ReadText, right: ReadText, rule: AlignmentRule) -> Alignment:
+    """Find the passages that match, with their boundaries to the word."""
+    if not len(left.words) or not len(right.words):
+        return _without_words(left, right)
+    if np.array_equal(left.words.codes, right.words.codes):
+        found = [_Found(Box(0, len(left.words), 0, len(right.words)), "verbatim")]
+    else:
+        found = _worded(left, right, rule)
+        found += _by_vectors(left, right, found, rule)
+    shown = sorted(found, key=lambda one: one.box.shorter)[-MAX_PASSAGES:]
+    return Alignment(
+        passages=_passages(left, right, sorted(shown)),
+        left=_covered(left.words, [(one.box[:2], one.kind) for one in found]),
+        right=_covered(right.words, [(one.box[2:], one.kind) for one in found]),
+    )
+
+
+def _without_words(left: ReadText, right: ReadText) -> Alignment:
+    """Align texts one of which is punctuation only: it is the other, or shares nothing with it."""
+    if left.text.split() != right.text.split():
+        return Alignment((), Covered(0.0, 0.0), Covered(0.0, 0.0))
+    whole = [_Found(Box(0, 0, 0, 0), "verbatim")]
+    return Alignment(_passages(left, right, whole), Covered(1.0, 1.0), Covered(1.0, 1.0))
+
+
+def _worded(left: ReadText, right: ReadText, rule: AlignmentRule) -> list[_Found]:
+    """Find the passages that share their words, or most of their telling ones."""
+    exact = find_exact_matches(left.words, right.words, rule.shingle)
+    ours = _mask(len(left.words), [(one.left, one.left + one.length) for one in exact])
+    theirs = _mask(len(right.words), [(one.right, one.right + one.length) for one in exact])
+    links = link_sentences(
+        (_without(left.words, ours), left.sentences),
+        (_without(right.words, theirs), right.sentences),
+        least_cosine=rule.sentence_cosine,
+        least_shared=rule.sentence_shared,
+    )
+    boxes = [_box(match) for match in exact] + [Box(*link.left, *link.right) for link in links]
+    ours_before, theirs_before = _counted(ours), _counted(theirs)
+    found = []
+    for box in join_boxes(boxes, rule.gap):
+        same = min(
+            (ours_before[box.left_end] - ours_before[box.left_start])
+            / (box.left_end - box.left_start),
+            (theirs_before[box.right_end] - theirs_before[box.right_start])
+            / (box.right_end - box.right_start),
+        )
+        if box.shorter >= rule.least_words:
+            found.append(_Found(box, "verbatim" if same >= rule.verbatim_share else "paraphrase"))
+    return found
+
+
+def _by_vectors(
+    left: ReadText, right: ReadText, found: Sequence[_Found], rule: AlignmentRule
+) -> list[_Found]:
+    """Find the passages, in what is not accounted for, whose block vectors lie together."""
+    cosines = left.block_vectors @ right.block_vectors.T
+    background = measure_background(left.block_vectors, right.block_vectors, rule.background)
+    free = np.outer(
+        _free_blocks(left, [one.box[:2] for one in found]),
+        _free_blocks(right, [one.box[2:] for one in found]),
+    )
+    threshold = background.threshold(rule.deviations, rule.least_cosine)
+    runs = find_block_runs(cosines, threshold, free)
+    passages = [(_run_box(left, right, run), run.score) for run in runs]
+    return [
+        _Found(box, "paraphrase" if score >= rule.paraphrase_cosine else "similar")
+        for box, score in passages
+        if box.shorter > 0
+    ]
+
+
+def _run_box(left: ReadText, right: ReadText, run: BlockRun) -> Box:
+    ours = _words_of_blocks(left, *run.left)
+    theirs = _words_of_blocks(right, *run.right)
+    return Box(*ours, *theirs)
+
+
+def _words_of_blocks(read: ReadText, first: int, last: int) -> tuple[int, int]:
+    return word_range(read.words, int(read.offsets[first, 0]), int(read.offsets[last - 1, 1]))
+
+
+def _free_blocks(read: ReadText, ranges: Sequence[tuple[int, ...]]) -> Bool:
+    """Say of each block whether passages leave most of its words."""
+    before = _counted(_mask(len(read.words), ranges))
+    first = np.searchsorted(read.words.starts, read.offsets[:, 0], side="left")
+    last = np.maximum(first, np.searchsorted(read.words.ends, read.offsets[:, 1], side="right"))
+    free: Bool = before[last] - before[first] < _ACCOUNTED_FOR * np.maximum(last - first, 1)
+    return free
+
+
+def _passages(
+    left: ReadText, right: ReadText, found: Sequence[_Found]
+) -> tuple[AlignedPassage, ...]:
+    ours = [_span(left, *one.box[:2]) for one in found]
+    theirs = [_span(right, *one.box[2:]) for one in found]
+    cosines = (span_vectors(left, ours) * span_vectors(right, theirs)).sum(axis=1)
+    scores = np.clip(cosines, -1.0, 1.0).tolist()
+    return tuple(
+        AlignedPassage(one, other, score, passage.kind)
+        for one, other, score, passage in zip(ours, theirs, scores, found, strict=True)
+    )
+
+
+def _span(read: ReadText, first: int, last: int) -> Span:
+    """Return the characters of some words, with the punctuation that stands at them."""
+    words = read.words
+    if first == 0 and last == len(words):
+        return Span(0, len(read.text))
+    before = int(words.ends[first - 1]) if first else 0
+    after = int(words.starts[last]) if last < len(words) else len(read.text)
+    start, end = int(words.starts[first]), int(words.ends[last - 1])
+    leading = _OPENING.search(read.text, max(before, start - _PUNCTUATION), start)
+    trailing = _CLOSING.match(read.text, end, min(after, end + _PUNCTUATION))
+    return Span(leading.start() if leading else start, trailing.end() if trailing else end)
+
+
+def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind]]) -> Covered:
+    sizes = words.ends - words.starts
+    total = max(1, int(sizes.sum()))
+    verbatim = _mask(len(words), [place for place, kind in passages if kind == "verbatim"])
+    rest = _mask(len(words), [place for place, kind in passages if kind == "paraphrase"])
+    return Covered(
+        all=float(sizes[verbatim | rest].sum()) / total,
+        verbatim=float(sizes[verbatim].sum()) / total,
+    )
+
+
+def _box(match: Match) -> Box:
+    return Box(match.left, match.left + match.length, match.right, match.right + match.length)
+
+
+def _mask(count: int, ranges: Sequence[tuple[int, ...]]) -> Bool:
+    """Return which of `count` words lie in any of the ranges (first, after the last)."""
+    table = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    changes = np.bincount(table[:, 0], minlength=count + 1)
+    changes = changes - np.bincount(table[:, 1], minlength=count + 1)
+    inside: Bool = np.cumsum(changes[:count]) > 0
+    return inside
+
+
+def _counted(mask: Bool) -> Int64:
+    """Return [N + 1], how many are true before each place."""
+    return np.concatenate([[0], np.cumsum(mask)])
+
+
+def _without(words: Words, mask: Bool) -> Words:
+    """Return words with code 0 where the mask is true."""
+    return replace(words, codes=np.where(mask, 0, words.codes))

@@ -1,0 +1,123 @@
+"""Comparing two texts: score, relation, passages, coverage, sections."""
+
+import numpy as np
+
+from encoder.comparison.alignment import (
+    ALIGNMENT_RULE,
+    Alignment,
+    AlignmentRule,
+    Covered,
+    align_texts,
+)
+from encoder.comparison.result import AlignedPassage, Comparison, Relation
+from encoder.comparison.text import ReadText, span_vectors
+from encoder.comparison.words import word_range
+
+_NAMES = {"verbatim": "word for word", "paraphrase": "in other words", "similar": "similar"}
+
+
+def judge_relation(
+    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentRule
+) -> Relation:
+    """Name the relation of two texts.
+
+    Identical: the same but for white space. Near-copy and paraphrase: passages cover at least
+    `rule.copied_share` of one of them, more than half of that word for word, or less. Same topic:
+    the document vectors reach `rule.topic_score`. Unrelated: the rest.
+    """
+    if left.text == right.text or left.text.split() == right.text.split():
+        return "identical"
+    more = max(alignment.left, alignment.right)
+    if more.all >= rule.copied_share:
+        return "near-copy" if more.verbatim > more.all / 2 else "paraphrase"
+    return "same topic" if score >= rule.topic_score else "unrelated"
+
+
+def gather_evidence(
+    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentRule
+) -> tuple[str, ...]:
+    """Say what the relation rests on, a sentence for each figure."""
+    side = "reach" if score >= rule.topic_score else "stay under"
+    found = [
+        f"The document vectors have a cosine of {score:.2f} and {side} the "
+        f"{rule.topic_score:.2f} of texts of the same topic."
+    ]
+    if left.text.split() == right.text.split():
+        return ("The texts are the same but for white space.", *found)
+    passages = alignment.passages
+    shared = [one for one in passages if one.kind != "similar"]
+    if shared:
+        found.insert(0, _longest(left, shared))
+        found.insert(0, _coverage(alignment.left, alignment.right, len(shared)))
+    else:
+        found.insert(0, "No passage of one text was found in the other.")
+    similar = len(passages) - len(shared)
+    if similar:
+        best = max(one.score for one in passages if one.kind == "similar")
+        runs = "passage is" if similar == 1 else "passages are"
+        found.append(
+            f"{similar} {runs} similar in what is said but not in words, with a cosine of up to "
+            f"{best:.2f}."
+        )
+    return tuple(found)
+
+
+def _coverage(left: Covered, right: Covered, passages: int) -> str:
+    count = "1 passage covers" if passages == 1 else f"{passages} passages cover"
+    return (
+        f"{count} {_percent(left.all)} of the left text ({_percent(left.verbatim)} word for "
+        f"word) and {_percent(right.all)} of the right text ({_percent(right.verbatim)})."
+    )
+
+
+def _longest(left: ReadText, passages: list[AlignedPassage]) -> str:
+    words = {one: _words(left, one) for one in passages}
+    longest = max(passages, key=words.__getitem__)
+    return f"The longest passage has {words[longest]} words and is shared {_NAMES[longest.kind]}."
+
+
+def _words(read: ReadText, passage: AlignedPassage) -> int:
+    first, last = word_range(read.words, *passage.left)
+    return last - first
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %" if share < 0.995 or share == 1 else f"{100 * share:.1f} %"
+
+
+def compare_texts(
+    left: ReadText,
+    right: ReadText,
+    *,
+    probability: float | None = None,
+    rule: AlignmentRule = ALIGNMENT_RULE,
+) -> Comparison:
+    """Compare two texts from their vectors and words; nothing is encoded.
+
+    Args:
+        left: one text.
+        right: the other, of the same checkpoint and adapter.
+        probability: that they match, as a calibration tells.
+        rule: the thresholds.
+    """
+    score = document_score(left, right)
+    alignment = align_texts(left, right, rule)
+    ours = span_vectors(left, [section.span for section in left.sections])
+    theirs = span_vectors(right, [section.span for section in right.sections])
+    return Comparison(
+        score=score,
+        probability=probability,
+        relation=judge_relation(left, right, score, alignment, rule),
+        evidence=gather_evidence(left, right, score, alignment, rule),
+        left_sections=left.sections,
+        right_sections=right.sections,
+        section_scores=np.clip(ours @ theirs.T, -1.0, 1.0),
+        passages=alignment.passages,
+        left_coverage=alignment.left.all,
+        right_coverage=alignment.right.all,
+    )
+
+
+def document_score(left: ReadText, right: ReadText) -> float:
+    """Return the cosine of two document vectors."""
+    return float(np.clip(left.vector @ right.vector, -1.0, 1.0))

@@ -1,0 +1,79 @@
+"""What a comparison of two texts finds: scores, sections, aligned passages, coverage, relation.
+
+The two texts are called left and right. All places are character offsets into the whole text.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from encoder.arrays import Float32
+
+Relation = Literal["identical", "near-copy", "paraphrase", "same topic", "unrelated"]
+PassageKind = Literal["verbatim", "paraphrase", "similar"]
+
+
+class Span(NamedTuple):
+    """Characters `start:end` of a text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a text.
+
+    Attributes:
+        span: where it is, its heading included.
+        title: the heading, or "" where the text has none and was cut into equal parts.
+    """
+
+    span: Span
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedPassage:
+    """A passage of the left text and the passage of the right text that matches it.
+
+    Attributes:
+        left: its place in the left text.
+        right: its place in the right text.
+        score: mean cosine of the block vectors of the two sides, between -1 and 1.
+        kind: "verbatim" where the words are the same, "paraphrase" where only what is said is,
+            "similar" where both speak of the same matter.
+    """
+
+    left: Span
+    right: Span
+    score: float
+    kind: PassageKind
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two texts match, and where.
+
+    Attributes:
+        score: cosine of the two document vectors.
+        probability: that they match; None where the checkpoint has no calibration.
+        relation: the kind of relation.
+        evidence: what speaks for it, a sentence each, with the figures it rests on.
+        left_sections: of the left text, in order, at least one.
+        right_sections: of the right text.
+        section_scores: Float32[L, R], cosine of each left section and each right section.
+        passages: in the order of the left text.
+        left_coverage: share of the characters of the left text found in the right one, 0 to 1.
+        right_coverage: the same the other way.
+    """
+
+    score: float
+    probability: float | None
+    relation: Relation
+    evidence: tuple[str, ...]
+    left_sections: tuple[Section, ...]
+    right_sections: tuple[Section, ...]
+    section_scores: Float32
+    passages: tuple[AlignedPassage, ...]
+    left_coverage: float
+    right_coverage: float

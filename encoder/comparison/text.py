@@ -1,0 +1,81 @@
+"""A text as comparisons read it: its words, sentences, sections and vectors, found once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from encoder.comparison.result import Section, Span
+from encoder.comparison.sections import find_sections
+from encoder.comparison.sentence_matches import Sentences, cut_sentences
+from encoder.comparison.words import Words, find_words
+from encoder.sentences import split_sentences
+
+
+@dataclass(frozen=True, slots=True)
+class ReadText:
+    """A text and what is known of it without encoding it again; `read_text` makes it.
+
+    Attributes:
+        text: the whole of it.
+        vector: Float32[D], its document vector, unit norm.
+        block_vectors: Float32[S, H], unit norm.
+        offsets: Int64[S, 2], characters of each block.
+        words: of the text.
+        sentences: of the text.
+        sections: of the text.
+    """
+
+    text: str
+    vector: Float32
+    block_vectors: Float32
+    offsets: Int64
+    words: Words
+    sentences: Sentences
+    sections: tuple[Section, ...]
+
+
+def read_text(
+    text: str, vector: Float32, block_vectors: Float32, offsets: Int64, *, language: str = "en"
+) -> ReadText:
+    """Find the words, sentences and sections of a text, once for all its comparisons.
+
+    Args:
+        text: the whole of it.
+        vector: [D], its document vector, unit norm.
+        block_vectors: [S, H] of its sentence blocks, unit norm; at least one.
+        offsets: [S, 2], first character and the character after the last of each.
+        language: of the text, ISO 639-1.
+
+    Raises:
+        ValueError: there is no block, or not one offset a block.
+    """
+    offsets = np.asarray(offsets, dtype=np.int64)
+    if not len(block_vectors) or offsets.shape != (len(block_vectors), 2):
+        raise ValueError(f"{len(block_vectors)} block vectors do not fit {offsets.shape} offsets")
+    words = find_words(text)
+    return ReadText(
+        text=text,
+        vector=vector,
+        block_vectors=block_vectors.astype(np.float32, copy=False),
+        offsets=offsets,
+        words=words,
+        sentences=cut_sentences(list(split_sentences(text, language)), words),
+        sections=find_sections(text),
+    )
+
+
+def span_vectors(read: ReadText, spans: list[Span]) -> Float32:
+    """Return the vector of each span: the mean of the blocks it touches, weighted by characters.
+
+    Returns:
+        [P, H], unit norm; zero for a span that no block touches, in a part that was not read.
+    """
+    table = np.array(spans, dtype=np.int64).reshape(-1, 2)
+    ends = np.minimum(table[:, 1:], read.offsets[:, 1])
+    starts = np.maximum(table[:, :1], read.offsets[:, 0])
+    weights = np.maximum(ends - starts, 0).astype(np.float32)
+    vectors: Float32 = weights @ read.block_vectors
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Float32 = vectors / np.maximum(norms, np.float32(1e-12))
+    return unit

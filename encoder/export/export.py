@@ -1,0 +1,272 @@
+"""Export a checkpoint to ONNX: two graphs a precision, each held against the model itself.
+
+What is exported for users passes the quality gate too: smaller precisions held against fp32.
+"""
+
+import json
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+from torch import nn
+from torch.export import Dim
+
+from encoder.checkpoint import (
+    BLOCK_GRAPH,
+    DOCUMENT_GRAPH,
+    PARITY,
+    PRECISIONS,
+    SKETCH,
+    TERMS,
+    Checkpoint,
+    load_checkpoint,
+    write_manifest,
+)
+from encoder.errors import CheckpointError
+from encoder.export.create import load_model
+from encoder.export.lstm import with_onnx_lstms
+from encoder.export.quality import Quality, check_quality, write_quality
+from encoder.export.quantise import Array, Sample, quantise
+from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
+from encoder.models.registry import Model
+from encoder.models.smith import SmithConfig
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.terms.term_channel import open_term_channel
+from encoder.tokenizer import BlockTokenizer
+
+# Compares precisions of a checkpoint with its fp32 over documents.
+Gate = Callable[[Checkpoint, Sequence[str]], Mapping[str, Quality]]
+
+_OPSET = 20  # the first with Gelu as one operator
+_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM"]  # a CPU has no kernel of it in fp16
+
+
+def export_checkpoint(
+    checkpoint: Checkpoint, precisions: Sequence[str], gate: Gate | None = None
+) -> dict[str, Parity]:
+    """Write graphs, golden batch and reports into a checkpoint directory.
+
+    Nothing is changed in the directory unless every precision asked for passes.
+
+    Args:
+        checkpoint: one that has its weights.
+        precisions: of "fp32", "fp16" and "int8".
+        gate: given the graphs before they are taken over, says what the smaller precisions keep
+            of fp32; without one, graphs are held against the model alone.
+
+    Returns:
+        The parity of each precision.
+
+    Raises:
+        CheckpointError: an unknown precision, or no weights.
+        ParityError: a graph does not compute what the model computes.
+        QualityError: a precision loses more than the gate allows.
+    """
+    unknown = [name for name in precisions if name not in PRECISIONS]
+    if unknown or not precisions:
+        raise CheckpointError(f"precision must be of {', '.join(PRECISIONS)}, not {unknown}")
+    model = load_model(checkpoint)
+    golden = compute_golden_batch(checkpoint, model)
+    with tempfile.TemporaryDirectory(dir=checkpoint.directory) as name:
+        staging = Path(name)
+        _write_graphs(model, staging, precisions, _samples(checkpoint, golden))
+        staged = _stage(checkpoint, staging)
+        parities = {precision: _measure(staged, golden, precision) for precision in precisions}
+        for precision, parity in parities.items():
+            check_parity(parity, precision)
+        qualities = _judge(staged, precisions, gate)
+        for precision in precisions:
+            shutil.copytree(
+                staging / precision, checkpoint.directory / precision, dirs_exist_ok=True
+            )
+    write_golden_batch(checkpoint.directory, golden)
+    _write_parity(checkpoint.directory, parities)
+    if qualities:
+        write_quality(checkpoint.directory, qualities)
+    write_manifest(checkpoint.directory)
+    return parities
+
+
+def compute_golden_batch(checkpoint: Checkpoint, model: Model) -> GoldenBatch:
+    """Encode the golden texts with the model itself, one document at a time, without padding."""
+    tokenizer = BlockTokenizer(checkpoint)
+    documents = [tokenizer(text) for text in GOLDEN_TEXTS]
+    channel = open_term_channel(checkpoint)
+    terms = [channel.features(document.blocks) for document in documents]
+    blocks, vectors = [], []
+    with torch.no_grad():
+        for document, features in zip(documents, terms, strict=True):
+            rows = [_encode_block(checkpoint, model, block) for block in document.blocks]
+            stacked = torch.cat(rows)  # [S, H]
+            mask = torch.ones(1, len(stacked), dtype=torch.int64)
+            also = [torch.from_numpy(features)[None]] if len(features) else []
+            vectors.append(model.document_encoder(stacked[None], mask, *also)[0].numpy())
+            blocks.append(stacked.numpy())
+    return GoldenBatch(
+        blocks=tuple(tuple(block) for document in documents for block in document.blocks),
+        sizes=tuple(len(document.blocks) for document in documents),
+        block_vectors=np.concatenate(blocks),
+        term_features=np.stack(terms),
+        document_vectors=np.stack(vectors),
+    )
+
+
+def _encode_block(checkpoint: Checkpoint, model: Model, block: Sequence[int]) -> torch.Tensor:
+    ids = torch.tensor([[checkpoint.start_token, *block, checkpoint.end_token]])
+    result: torch.Tensor = model.block_encoder(ids, torch.ones_like(ids))
+    return result
+
+
+def _samples(checkpoint: Checkpoint, golden: GoldenBatch) -> dict[str, list[Sample]]:
+    """Return the golden batch as inputs of each graph, for the quantiser to learn ranges from."""
+    blocks: list[Sample] = []
+    for block in golden.blocks:
+        ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
+        blocks.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    documents: list[Sample] = []
+    for start, end in pairwise([0, *accumulate(golden.sizes)]):
+        mask = np.ones((1, end - start), dtype=np.int64)
+        sample: dict[str, Array] = {
+            "block_vectors": golden.block_vectors[None, start:end],
+            "block_mask": mask,
+        }
+        if golden.term_features.shape[1]:
+            sample["term_features"] = golden.term_features[None, len(documents)]
+        documents.append(sample)
+    return {BLOCK_GRAPH: blocks, DOCUMENT_GRAPH: documents}
+
+
+def _write_graphs(
+    model: Model,
+    directory: Path,
+    precisions: Sequence[str],
+    samples: Mapping[str, Sequence[Sample]],
+) -> None:
+    fp32 = directory / "fp32"
+    fp32.mkdir()
+    _export_block_encoder(model, fp32 / BLOCK_GRAPH)
+    _export_document_encoder(model, fp32 / DOCUMENT_GRAPH)
+    for precision in precisions:
+        target = directory / precision
+        target.mkdir(exist_ok=True)
+        for graph in (BLOCK_GRAPH, DOCUMENT_GRAPH):
+            if precision == "int8":
+                quantise(fp32 / graph, target / graph, samples[graph])
+            elif precision == "fp16":
+                _halve(fp32 / graph, target / graph)
+
+
+def _export_block_encoder(model: Model, path: Path) -> None:
+    config = model.config
+    ids = torch.ones(2, config.block_length, dtype=torch.int64)
+    shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
+    export_graph(
+        model.block_encoder,
+        {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
+        {"input_ids": shape, "attention_mask": shape},
+        "block_vectors",
+        path,
+    )
+
+
+def _export_document_encoder(model: Model, path: Path) -> None:
+    config = model.config
+    documents = Dim("documents")
+    shape = {0: documents, 1: Dim("blocks", min=1, max=config.max_blocks)}
+    blocks = min(3, config.max_blocks)
+    inputs = {
+        "block_vectors": torch.rand(2, blocks, config.hidden_size),
+        "block_mask": torch.ones(2, blocks, dtype=torch.int64),
+    }
+    shapes = {"block_vectors": shape, "block_mask": shape}
+    if isinstance(config, SmithConfig) and config.term_features:
+        width = config.term_features + config.sketch_dimension
+        inputs["term_features"] = torch.rand(2, width)
+        shapes["term_features"] = {0: documents}
+    export_graph(with_onnx_lstms(model.document_encoder), inputs, shapes, "document_vectors", path)
+
+
+def export_graph(
+    module: nn.Module,
+    inputs: dict[str, torch.Tensor],
+    dynamic_shapes: dict[str, dict[int, Dim]],
+    output: str,
+    path: Path,
+) -> None:
+    """Export a module to one ONNX graph without the exporter's own noise."""
+    with _quiet(), torch.no_grad():
+        torch.onnx.export(
+            module,
+            kwargs=inputs,
+            f=path,
+            input_names=list(inputs),
+            output_names=[output],
+            dynamic_shapes=dynamic_shapes,
+            opset_version=_OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+def _halve(source: Path, target: Path) -> None:
+    with _quiet():
+        graph = convert_float_to_float16(
+            onnx.load(source), keep_io_types=True, op_block_list=_KEPT_IN_FP32
+        )
+    onnx.save(graph, target)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence exporters: they warn of their own internals, and of weights too small for fp16."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _stage(checkpoint: Checkpoint, staging: Path) -> Checkpoint:
+    """Make a checkpoint of the directory that has the new graphs."""
+    for name in ("config.json", "tokenizer.json", "manifest.json", TERMS, SKETCH):
+        if (checkpoint.directory / name).exists():
+            shutil.copy(checkpoint.directory / name, staging / name)
+    write_manifest(staging)
+    return load_checkpoint(staging)
+
+
+def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:
+    encoder = OnnxEncoder(staged, precision=precision, providers=["cpu"])
+    return golden.measure(encoder.encode_blocks, encoder.combine)
+
+
+def _judge(
+    staged: Checkpoint, precisions: Sequence[str], gate: Gate | None
+) -> Mapping[str, Quality]:
+    smaller = [precision for precision in precisions if precision != "fp32"]
+    if gate is None or not smaller:
+        return {}
+    qualities = gate(staged, smaller)
+    for precision, quality in qualities.items():
+        check_quality(quality, precision)
+    return qualities
+
+
+def _write_parity(directory: Path, parities: dict[str, Parity]) -> None:
+    path = directory / PARITY
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    report |= {precision: asdict(parity) for precision, parity in parities.items()}
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

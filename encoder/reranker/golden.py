@@ -1,0 +1,91 @@
+"""Golden pairs: a few pairs of tokens with the logits that the model itself gives for them."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.arrays import Float32, Int64
+from encoder.checkpoint import GOLDEN, read_verified
+from encoder.errors import CheckpointError, ParityError
+from encoder.golden import GOLDEN_TEXTS
+from encoder.reranker.checkpoint import RerankerCheckpoint
+from encoder.reranker.pair_tokenizer import PairReader, PairTokens
+
+# Largest difference allowed between a logit of a graph and the model's own. With int8 another word
+# may be the least important one, so that a pair reads differently by a word.
+MAXIMUM_DIFFERENCE = {"fp32": 2e-3, "int8": 0.75}
+_FIELDS = ("input_ids", "token_types", "special")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenPairs:
+    """Pairs and their logits Float32[N]."""
+
+    pairs: tuple[PairTokens, ...]
+    logits: Float32
+
+    def difference(self, judge: Callable[[PairTokens], float]) -> float:
+        """Return the largest difference of a logit to the model's."""
+        found = np.array([judge(pair) for pair in self.pairs])
+        return float(np.abs(found - self.logits).max())
+
+
+def golden_pairs_of(checkpoint: RerankerCheckpoint) -> list[PairTokens]:
+    """Return the golden pairs as the checkpoint reads them: short, long, alike and different."""
+    reader = PairReader(checkpoint)
+    texts = [reader.read(text) for text in GOLDEN_TEXTS]
+    chosen = [(a, b) for a, b in combinations(range(len(texts)), 2) if (a + b) % 2]
+    return [reader.pair(texts[a], texts[b]) for a, b in [*chosen, (0, 0), (1, 1), (6, 6)]]
+
+
+def check_pair_parity(difference: float, precision: str) -> None:
+    """Refuse a graph that is too far from the model.
+
+    Raises:
+        ParityError: names the figure and its limit.
+    """
+    limit = MAXIMUM_DIFFERENCE[precision]
+    if not difference <= limit:  # also refuses NaN
+        raise ParityError(
+            f"{precision} cross-encoder: differs from the model by {difference:.2g}, over {limit}"
+        )
+
+
+def write_golden_pairs(directory: Path, golden: GoldenPairs) -> None:
+    """Write the golden pairs into the directory of a reranker."""
+
+    def joined(name: str) -> NDArray[np.int32]:
+        return np.concatenate([getattr(pair, name) for pair in golden.pairs]).astype(np.int32)
+
+    np.savez_compressed(
+        directory / GOLDEN,
+        lengths=np.array([len(pair) for pair in golden.pairs], dtype=np.int32),
+        logits=golden.logits,
+        input_ids=joined("input_ids"),
+        token_types=joined("token_types"),
+        special=joined("special"),
+    )
+
+
+def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:
+    """Read the golden pairs of a reranker.
+
+    Raises:
+        CheckpointError: they are missing, changed or not understood.
+    """
+    data = read_verified(checkpoint.directory, checkpoint.files, GOLDEN)
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            ends = np.cumsum(arrays["lengths"])[:-1]
+            columns: Sequence[list[Int64]] = [
+                np.split(arrays[name].astype(np.int64), ends) for name in _FIELDS
+            ]
+            pairs = tuple(PairTokens(*fields) for fields in zip(*columns, strict=True))
+            return GoldenPairs(pairs, arrays["logits"])
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{checkpoint.directory / GOLDEN}: {error}") from error

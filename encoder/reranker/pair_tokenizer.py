@@ -1,0 +1,147 @@
+"""Two texts -> the tokens that the cross-encoder reads of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from encoder.arrays import Float32, Int64
+from encoder.checkpoint import TOKENIZER, read_verified
+from encoder.errors import CheckpointError
+from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint
+from encoder.reranker.sentence_ranking import ReadText, best_sentences, rank_sentences, read_text
+from encoder.sentences import replace_lone_surrogates
+
+FIRST, SEPARATOR, WORD, PADDING = 2, 1, 0, -1  # what stands at a place of a pair
+SPECIAL_TOKENS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PairTokens:
+    """The tokens of one pair, [CLS] a [SEP] b [SEP].
+
+    Attributes:
+        input_ids: Int64[T].
+        token_types: Int64[T], 0 for the first text and 1 for the second.
+        special: Int64[T], 2 for [CLS], 1 for [SEP] and 0 for a word.
+    """
+
+    input_ids: Int64
+    token_types: Int64
+    special: Int64
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+class PairReader:
+    """Reads pairs of texts as a reranker wants them. Safe to call from threads."""
+
+    def __init__(self, checkpoint: RerankerCheckpoint) -> None:
+        """Load the tokenizer.
+
+        Raises:
+            CheckpointError: it is missing, changed or not understood.
+        """
+        data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
+        try:
+            self._tokenizer = Tokenizer.from_buffer(data)
+        except Exception as error:  # the library raises bare Exception
+            raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+        self._shape = checkpoint.pair
+        self._start, self._end = checkpoint.start_token, checkpoint.end_token
+
+    def read(self, text: str) -> ReadText:
+        """Split a text into sentences and words; a query is split once for all candidates."""
+        readable = replace_lone_surrogates(text)
+        return read_text(readable, language=self._shape.language, most=self._shape.most_sentences)
+
+    def pair(self, first: ReadText, second: ReadText) -> PairTokens:
+        """Choose the sentences of both texts and join their tokens."""
+        if self._shape.filtered:
+            ranks = rank_sentences(first, second)
+            a, b = (
+                self._tokens(text, self._choose(text, ranked))
+                for text, ranked in zip((first, second), ranks, strict=True)
+            )
+        else:
+            a, b = (self._tokens(text, list(range(len(text.spans)))) for text in (first, second))
+        room = self._shape.length - SPECIAL_TOKENS
+        sizes = [sum(len(tokens) for _, tokens in side) for side in (a, b)]
+        half = room // 2
+        room_of_a = min(sizes[0], max(half, room - sizes[1]))
+        ids_a, ids_b = _fill(a, room_of_a), _fill(b, room - room_of_a)
+        return join_pair(ids_a, ids_b, self._start, self._end)
+
+    def _choose(self, text: ReadText, ranks: Float32) -> list[int]:
+        """Return the places of the sentences to read, the most important first."""
+        lead = list(range(min(self._shape.lead_sentences, len(text.spans))))
+        best = [place for place in best_sentences(ranks, len(ranks)) if place not in lead]
+        return [*lead, *best][: self._shape.sentences]
+
+    def _tokens(self, text: ReadText, places: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Return the tokens of sentences, each with its place; no more than a pair can hold."""
+        found: list[tuple[int, list[int]]] = []
+        held, limit = 0, self._shape.sentence_tokens
+        for start in range(0, len(places), self._shape.sentences):
+            some = places[start : start + self._shape.sentences]
+            encodings = self._tokenizer.encode_batch(
+                [text.sentence(place) for place in some], add_special_tokens=False
+            )
+            for place, encoding in zip(some, encodings, strict=True):
+                found.append((place, encoding.ids[:limit]))
+                held += len(found[-1][1])
+            if held >= self._shape.length:
+                break
+        return found
+
+
+def join_pair(
+    first: Sequence[int], second: Sequence[int], start_token: int, end_token: int
+) -> PairTokens:
+    """Join the tokens of two texts: [CLS] first [SEP] second [SEP]."""
+    ids = [start_token, *first, end_token, *second, end_token]
+    special = np.zeros(len(ids), dtype=np.int64)
+    special[0] = FIRST
+    special[[len(first) + 1, -1]] = SEPARATOR
+    types = np.zeros(len(ids), dtype=np.int64)
+    types[len(first) + 2 :] = 1
+    return PairTokens(np.array(ids, dtype=np.int64), types, special)
+
+
+def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> tuple[Int64, Int64, Int64]:
+    """Pad pairs to one batch: token ids, token types and special places, each Int64[N, T]."""
+    length = max(len(pair) for pair in pairs)
+    ids = np.full((len(pairs), length), padding_token, dtype=np.int64)
+    types = np.zeros((len(pairs), length), dtype=np.int64)
+    special = np.full((len(pairs), length), PADDING, dtype=np.int64)
+    for row, pair in enumerate(pairs):
+        ids[row, : len(pair)] = pair.input_ids
+        types[row, : len(pair)] = pair.token_types
+        special[row, : len(pair)] = pair.special
+    return ids, types, special
+
+
+def shape_without_filter(shape: PairShape) -> PairShape:
+    """Return a shape that reads each text from its beginning."""
+    return PairShape(
+        length=shape.length,
+        sentences=shape.sentences,
+        sentence_tokens=shape.length,
+        most_sentences=shape.most_sentences,
+        language=shape.language,
+        filtered=False,
+    )
+
+
+def _fill(sentences: Sequence[tuple[int, list[int]]], room: int) -> list[int]:
+    """Take sentences, the most important first, while there is room; give them in their order."""
+    kept: list[tuple[int, list[int]]] = []
+    for place, tokens in sentences:
+        kept.append((place, tokens[:room]))
+        room -= len(kept[-1][1])
+    return [token for _, tokens in sorted(kept) for token in tokens]

@@ -1,0 +1,132 @@
+"""How the score of a reranked document is made, and what it is worth.
+
+    score = (1 - weight) * score of the first stage + weight / (1 + exp(-scale * logit))
+
+Weight and scale are fitted on validation queries of several corpora for each kind of first-stage
+score; the score of a pair depends on no other candidate, so that it can be bounded and calibrated
+like any other. `rule.json` in the directory of a reranker holds them, with the maps from score to
+match probability.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from encoder.atomic_files import write_in_place
+from encoder.calibration import FittedMap, FittedOn, fitted_map_to_json, parse_fitted_map
+from encoder.checkpoint import read_verified
+from encoder.errors import CheckpointError
+from encoder.reranker.checkpoint import RULE, RerankerCheckpoint, write_reranker_manifest
+
+FORMAT = 1
+VERSION_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """The rule of one kind of first-stage score.
+
+    Attributes:
+        weight: of the reranker, from 0 to 1.
+        scale: of its logit, above 0.
+    """
+
+    weight: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.weight <= 1.0 or not 0.0 < self.scale < math.inf:
+            raise ValueError(f"weight {self.weight} is not from 0 to 1, or scale {self.scale} not")
+
+    def score(self, first_stage: float, logit: float) -> float:
+        """Return the score of a reranked document."""
+        # tanh does not overflow as exp does
+        probability = 0.5 * (1.0 + math.tanh(0.5 * self.scale * logit))
+        return (1.0 - self.weight) * first_stage + self.weight * probability
+
+
+UNFITTED = Mixture(weight=0.5, scale=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RerankRule:
+    """What is in `rule.json`.
+
+    Attributes:
+        encoder: fingerprint of the vectors that the first-stage scores were made of; "" where
+            nothing was fitted.
+        mixtures: by the kind of first-stage score ("semantic", "lexical", "hybrid").
+        maps: from score to match probability, by the same kinds.
+        fitted_on: pairs that the maps were fitted on.
+    """
+
+    encoder: str = ""
+    mixtures: Mapping[str, Mixture] = field(default_factory=dict)
+    maps: Mapping[str, FittedMap] = field(default_factory=dict)
+    fitted_on: tuple[FittedOn, ...] = ()
+
+    @property
+    def version(self) -> str | None:
+        """A short digest of all that is in it; None where nothing was fitted."""
+        if not self.mixtures and not self.maps:
+            return None
+        text = json.dumps(_to_json(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+
+    def mixture(self, kind: str) -> Mixture:
+        """Return the rule of a kind; that of equal parts where none was fitted."""
+        return self.mixtures.get(kind, UNFITTED)
+
+
+def write_rerank_rule(checkpoint: RerankerCheckpoint, rule: RerankRule) -> None:
+    """Write `rule.json` into the directory of a reranker, and the manifest with it.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
+    write_in_place(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
+    write_reranker_manifest(checkpoint.directory)
+
+
+def read_rerank_rule(checkpoint: RerankerCheckpoint) -> RerankRule:
+    """Read the rule of a reranker; an unfitted one where it has none.
+
+    Raises:
+        CheckpointError: it is damaged, of another format, or was fitted for other weights.
+    """
+    if RULE not in checkpoint.files:
+        return RerankRule()
+    path = checkpoint.directory / RULE
+    data = read_verified(checkpoint.directory, checkpoint.files, RULE)
+    try:
+        content = json.loads(data)
+        if content["format"] != FORMAT:
+            raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
+        rule = RerankRule(
+            encoder=str(content["encoder"]),
+            mixtures={kind: Mixture(**one) for kind, one in content["mixtures"].items()},
+            maps={kind: parse_fitted_map(one) for kind, one in content["maps"].items()},
+            fitted_on=tuple(FittedOn(**one) for one in content["fitted_on"]),
+        )
+        version, reranker = content["version"], content["reranker"]
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is no rule of a reranker: {error!r}") from error
+    if reranker != checkpoint.fingerprint:
+        raise CheckpointError(f"{path}: was fitted for other weights: fit it again or delete it")
+    if version != rule.version:
+        raise CheckpointError(f"{path}: was changed: it is not what version {version!r} was")
+    return rule
+
+
+def _to_json(rule: RerankRule) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "encoder": rule.encoder,
+        "mixtures": {kind: asdict(one) for kind, one in rule.mixtures.items()},
+        "maps": {kind: fitted_map_to_json(one) for kind, one in rule.maps.items()},
+        "fitted_on": [asdict(one) for one in rule.fitted_on],
+    }

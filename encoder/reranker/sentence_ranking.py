@@ -1,0 +1,169 @@
+"""The sentence-level noise filter of Match-Ignition (section 3.1 of its paper). Numpy only.
+
+The sentences of both texts are the nodes of one graph, so that each text says what is noise in the
+other. Edges are TextRank's similarity (equation 1), ranks those of PageRank (equation 6).
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from encoder.reranker.stop_words import ENGLISH
+from encoder.sentences import split_sentences
+
+DAMPING = 0.85  # d of the paper
+_ITERATIONS = 50
+_TOLERANCE = 1e-5  # of all ranks together, which sum to 1
+_FREQUENT = 24  # sentences; words of more are counted by a matrix product, of fewer pair by pair
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadText:
+    """A text as the filter sees it.
+
+    Attributes:
+        text: the whole text.
+        spans: (start, end) characters of each of its S sentences.
+        words: the different words of each sentence, stop words left out.
+        sentences_left_out: how many were not looked at.
+    """
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    words: tuple[tuple[str, ...], ...]
+    sentences_left_out: int = 0
+
+    def sentence(self, number: int) -> str:
+        """Return one sentence."""
+        start, end = self.spans[number]
+        return self.text[start:end]
+
+
+def read_text(text: str, *, language: str = "en", most: int = 500) -> ReadText:
+    """Split a text into sentences and words.
+
+    Args:
+        text: any text.
+        language: ISO 639-1 code, for the sentence splitter.
+        most: sentences that are looked at, the first ones.
+    """
+    spans = tuple(split_sentences(text, language))
+    kept = spans[:most]
+    words = tuple(_words(text[start:end]) for start, end in kept)
+    return ReadText(text, kept, words, len(spans) - len(kept))
+
+
+def rank_sentences(first: ReadText, second: ReadText) -> tuple[Float32, Float32]:
+    """Return the PageRank of the sentences of two texts in the graph of both.
+
+    Returns:
+        Float32[S1] and Float32[S2], which sum to 1 together.
+    """
+    ranks = page_rank(similarities([*first.words, *second.words]))
+    return ranks[: len(first.words)], ranks[len(first.words) :]
+
+
+def best_sentences(ranks: Float32, number: int) -> list[int]:
+    """Return the places of the best sentences, best first; of equal ones the earlier is better."""
+    order: list[int] = np.argsort(-ranks, kind="stable")[:number].tolist()
+    return order
+
+
+def similarities(sentences: Sequence[Sequence[str]]) -> Float32:
+    """Return TextRank's similarity of sentences (equation 1), 0 for a sentence with itself.
+
+    Sim(i, j) = |words of both| / (log |i| + log |j|), where |i| counts words without stop words.
+    Two sentences of a single word have no similarity: the formula would divide by nought.
+
+    Args:
+        sentences: the different words of each of S sentences.
+
+    Returns:
+        Float32[S, S].
+    """
+    sizes = np.array([len(words) for words in sentences], dtype=np.float32)
+    logarithms = np.log(np.maximum(sizes, 1.0))
+    common = _common_words(sentences)
+    lengths = logarithms[:, None] + logarithms[None, :]
+    np.fill_diagonal(common, 0.0)
+    found: Float32 = np.divide(common, lengths, out=np.zeros_like(common), where=lengths > 0)
+    return found
+
+
+def page_rank(weights: Float32) -> Float32:
+    """Return the PageRank (equation 6) of N nodes whose edges have these weights.
+
+    A node shares its rank among its neighbours by the weights of the edges; one without an edge
+    keeps the (1 - d) / N of everyone.
+
+    Args:
+        weights: Float32[N, N], symmetric, none below 0.
+
+    Returns:
+        Float32[N], which sums to 1.
+    """
+    number = len(weights)
+    if number == 0:
+        return np.empty(0, dtype=np.float32)
+    sums = weights.sum(1)
+    shares = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+    ranks = np.full(number, 1.0 / number, dtype=np.float32)
+    for _ in range(_ITERATIONS):
+        former = ranks
+        ranks = DAMPING * (weights @ (former * shares)) + np.float32((1.0 - DAMPING) / number)
+        if np.abs(ranks - former).sum() < _TOLERANCE:
+            break
+    normed: Float32 = ranks / ranks.sum()
+    return normed
+
+
+def _words(sentence: str) -> tuple[str, ...]:
+    lowered = sentence.lower()
+    if not lowered.isascii():
+        decomposed = unicodedata.normalize("NFKD", lowered)
+        lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return tuple(dict.fromkeys(w for w in _WORD.findall(lowered) if w not in ENGLISH))
+
+
+def _common_words(sentences: Sequence[Sequence[str]]) -> Float32:
+    """Return how many words each two sentences share, Float32[S, S].
+
+    Rare words, which are most, are followed from their list of sentences; the few frequent ones,
+    whose lists make too many pairs, by the product of a matrix with itself.
+    """
+    number = len(sentences)
+    numbers: dict[str, int] = {}
+    words = [numbers.setdefault(word, len(numbers)) for words in sentences for word in words]
+    columns = np.array(words, dtype=np.int64)
+    rows = np.repeat(np.arange(number), [len(words) for words in sentences])
+    counts = np.bincount(columns, minlength=len(numbers))
+    frequent = np.flatnonzero(counts > _FREQUENT)
+    common = _pairs_of_rare(rows, columns, counts, number)
+    if len(frequent):
+        place = np.full(len(numbers), -1, dtype=np.int64)
+        place[frequent] = np.arange(len(frequent))
+        chosen = place[columns] >= 0
+        having = np.zeros((number, len(frequent)), dtype=np.float32)
+        having[rows[chosen], place[columns[chosen]]] = 1.0
+        common += having @ having.T
+    return common
+
+
+def _pairs_of_rare(rows: Int64, columns: Int64, counts: Int64, number: int) -> Float32:
+    """Count the pairs of sentences that each rare word makes."""
+    chosen = counts[columns] <= _FREQUENT
+    order = np.argsort(columns[chosen], kind="stable")
+    rows, columns = rows[chosen][order], columns[chosen][order]
+    sizes = counts[columns]  # of the list that each entry stands in
+    begins = np.searchsorted(columns, columns)
+    # each entry meets every entry of its own list
+    left = np.repeat(rows, sizes)
+    steps = np.arange(len(left)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    right = rows[np.repeat(begins, sizes) + steps]
+    pairs = np.bincount(left * number + right, minlength=number * number)
+    return pairs.reshape(number, number).astype(np.float32)

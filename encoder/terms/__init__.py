@@ -1,0 +1,1 @@
+"""The term channel: the words of a document as a vector."""

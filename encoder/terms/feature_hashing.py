@@ -1,0 +1,95 @@
+"""The term sketch: all words of a document, folded into few dimensions by their hashes.
+
+A term table keeps the words that training saw in use. Which words tell the documents of a field
+apart that training never saw, it cannot know; a sketch does not have to. Each word has one place
+and one sign by its hash (feature hashing: Weinberger et al., 2009), so that the cosine of two
+sketches is the TF-IDF cosine of the two documents, give or take 1 / sqrt(dimension).
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64, UInt64
+from encoder.errors import CheckpointError
+from encoder.terms.term_table import TermVocabulary, count_words
+
+# So many that two words of a document hardly ever share one.
+BUCKETS = 2**18
+_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # splitmix64
+
+
+@dataclass(frozen=True)
+class TermSketch:
+    """Sums the words of a document, each by its weight, at the places of their hashes.
+
+    Attributes:
+        vocabulary: of `BUCKETS` buckets, whose words are counted whole (`count_words`).
+        weights: Float32[R], the inverse document frequency of each of its rows.
+        dimension: of the sketch.
+    """
+
+    vocabulary: TermVocabulary
+    weights: Float32
+    dimension: int
+
+    def features(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Return the sketch [dimension] of the sentence blocks of a document.
+
+        It is of unit norm, and nought where no word has a weight.
+        """
+        terms = count_words(self.vocabulary, blocks)
+        values = np.log1p(terms.counts) * self._signed_weights[terms.rows]
+        sums = np.bincount(self._places[terms.rows], values, minlength=self.dimension)
+        return (sums / max(float(np.linalg.norm(sums)), 1e-9)).astype(np.float32)
+
+    @cached_property
+    def _places(self) -> Int64:
+        hashes = _hash_rows(len(self.weights)) >> np.uint64(1)
+        places: Int64 = (hashes % np.uint64(self.dimension)).astype(np.int64)
+        return places
+
+    @cached_property
+    def _signed_weights(self) -> Float32:
+        odd = _hash_rows(len(self.weights)) & np.uint64(1)
+        return np.where(odd, -self.weights, self.weights).astype(np.float32)
+
+
+def write_term_sketch(path: Path, sketch: TermSketch) -> None:
+    """Write the weights of a sketch, in half precision, as an .npz file."""
+    with path.open("wb") as file:
+        np.savez(file, weights=sketch.weights.astype(np.float16))
+
+
+def read_term_sketch(
+    data: bytes, where: str, vocabulary: TermVocabulary, dimension: int
+) -> TermSketch:
+    """Read what `write_term_sketch` wrote.
+
+    Raises:
+        CheckpointError: it is no such file, or of another vocabulary; `where` names it.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            weights = arrays["weights"].astype(np.float32)
+    except (EOFError, KeyError, ValueError, OSError, BadZipFile) as error:
+        raise CheckpointError(f"{where}: is no term sketch: {error}") from error
+    if weights.shape != (vocabulary.rows,):
+        raise CheckpointError(
+            f"{where}: has weights of {weights.shape}, where the vocabulary has {vocabulary.rows}"
+        )
+    return TermSketch(vocabulary, weights, dimension)
+
+
+def _hash_rows(rows: int) -> UInt64:
+    """Return a hash UInt64[rows] of each row number, the same on every machine (splitmix64)."""
+    hashes = np.arange(1, rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        hashes = (hashes ^ (hashes >> np.uint64(shift))) * multiplier
+    hashed: UInt64 = hashes ^ (hashes >> np.uint64(31))
+    return hashed

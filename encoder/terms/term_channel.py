@@ -1,0 +1,94 @@
+"""The term channel of a checkpoint, as serving opens it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder.arrays import Float32
+from encoder.checkpoint import SKETCH, TERMS, Checkpoint, read_verified
+from encoder.errors import CheckpointError
+from encoder.terms.feature_hashing import BUCKETS, TermSketch, read_term_sketch
+from encoder.terms.term_table import (
+    TermTable,
+    TermVocabulary,
+    read_term_table,
+    read_term_vocabulary,
+)
+from encoder.tokenizer import open_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class TermChannel:
+    """Counts the terms of a document and sums their vectors; empty where a model has none.
+
+    Attributes:
+        vocabulary: by which the terms of the table are counted.
+        table: weights and vectors of terms.
+        sketch: of all words, beside the table; of dimension 0 where there is none.
+    """
+
+    vocabulary: TermVocabulary
+    table: TermTable
+    sketch: TermSketch
+
+    @property
+    def width(self) -> int:
+        """Width of the features."""
+        return self.table.width + self.sketch.dimension
+
+    def features(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Return the term features [width] of the sentence blocks of a document."""
+        if self.table.width == 0:
+            return np.empty(0, dtype=np.float32)
+        features = self.table.features(self.vocabulary.count(blocks))
+        if self.sketch.dimension == 0:
+            return features
+        return np.concatenate([features, self.sketch.features(blocks)])
+
+
+def open_term_channel(checkpoint: Checkpoint) -> TermChannel:
+    """Read the term table of a checkpoint.
+
+    Raises:
+        CheckpointError: it or the sketch is missing, changed, or does not fit the configuration.
+    """
+    width = int(checkpoint.model.get("term_features", 0))
+    buckets = int(checkpoint.model.get("term_buckets", 0))
+    vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), buckets)
+    sketch = _open_sketch(checkpoint)
+    if width == 0:
+        return TermChannel(vocabulary, _empty_table(), sketch)
+    where = str(checkpoint.directory / TERMS)
+    table = read_term_table(read_verified(checkpoint.directory, checkpoint.files, TERMS), where)
+    if (len(table.weights), table.width) != (vocabulary.rows, width):
+        raise CheckpointError(
+            f"{where}: {len(table.weights)} rows of {table.width}, where the configuration has "
+            f"{vocabulary.rows} of {width}"
+        )
+    return TermChannel(vocabulary, table, sketch)
+
+
+def new_sketch_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
+    """Return the vocabulary that the term sketch of a checkpoint counts by."""
+    return read_term_vocabulary(open_tokenizer(checkpoint), BUCKETS)
+
+
+def no_sketch() -> TermSketch:
+    """Return the sketch of a model that has none."""
+    none = TermVocabulary(np.empty(0, dtype=np.bool_), 0)
+    return TermSketch(none, np.empty(0, dtype=np.float32), 0)
+
+
+def _open_sketch(checkpoint: Checkpoint) -> TermSketch:
+    dimension = int(checkpoint.model.get("sketch_dimension", 0))
+    if dimension == 0:
+        return no_sketch()
+    data = read_verified(checkpoint.directory, checkpoint.files, SKETCH)
+    where = str(checkpoint.directory / SKETCH)
+    return read_term_sketch(data, where, new_sketch_vocabulary(checkpoint), dimension)
+
+
+def _empty_table() -> TermTable:
+    none = np.empty(0, dtype=np.float32)
+    return TermTable(none, np.empty((0, 0), dtype=np.int8), none)

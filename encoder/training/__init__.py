@@ -1,1 +1,0 @@
-"""Pretraining and fine-tuning: tensors and row numbers only, no document ids (torch)."""

@@ -1,0 +1,1 @@
+"""How good a system is: judgements, metrics, baselines, reports. Serving never imports it."""

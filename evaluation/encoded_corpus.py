@@ -1,0 +1,271 @@
+"""A corpus as sentence blocks and block vectors: encoded once, for training and comparison.
+
+The directory is a block archive (`encoder.block_archive`) of the distinct texts, and beside it
+
+texts.jsonl   of each text of the archive, in its order: SHA-256 and number of tokens
+ids.json      the documents of the corpus as of the last complete run, and their texts
+
+so that a text which was seen before is not encoded again, under whatever id it comes.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from encoder.arrays import Float32, Int64
+from encoder.atomic_files import write_in_place
+from encoder.block_archive import (
+    KEY,
+    ArchiveKey,
+    BlockArchive,
+    BlockArchiveWriter,
+    archive_key,
+    read_block_archive,
+    read_key,
+)
+from encoder.blocks import SentenceBlocks
+from encoder.errors import EmptyTextError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.build import batches, told
+from index.corpus.reader import count_documents, read_corpus
+from index.document import Document, RefusedInput
+from index.embed import EmbeddedCorpus
+from index.errors import CorpusError
+from index.progress import Observer
+
+IDS = "ids.json"
+_TEXTS = "texts.jsonl"
+_LOCK = "writer.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCorpus:
+    """The documents of a corpus and where the archive has their blocks.
+
+    Attributes:
+        ids: N document ids, in the order of the corpus.
+        rows: Int64[N], the row of each document in the archive; equal texts share one.
+        hashes: N SHA-256 of the texts, in hex.
+        tokens: Int64[N], tokens of each document, whether read or not.
+        archive: blocks and block vectors.
+        refused: pieces of input that the last run left out.
+    """
+
+    ids: tuple[str, ...]
+    rows: Int64
+    hashes: tuple[str, ...]
+    tokens: Int64
+    archive: BlockArchive
+    refused: int
+
+
+def encode_corpus(
+    corpus: Path,
+    directory: Path,
+    encoder: OnnxEncoder,
+    observer: Observer,
+    max_blocks: int | None = None,
+) -> EncodedCorpus:
+    """Encode what is new in a corpus; killed at any moment, the next run goes on.
+
+    Args:
+        corpus: of any format of `index.corpus.reader`.
+        directory: made when missing.
+        encoder: whose sentence level and tokenizer are used.
+        observer: hears of progress and refusals.
+        max_blocks: sentence blocks read of a document, which may be more than the checkpoint's
+            document level reads; as many as that when not given.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or holds no document that can be; or another
+            process writes into the directory.
+        ArchiveError: the directory is damaged, or another encoder made it.
+    """
+    key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=max_blocks)
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(directory / _LOCK, timeout=0):
+            _encode(corpus, directory, encoder, observer, key)
+    except Timeout as error:
+        raise CorpusError(f"{directory}: another process is encoding into it") from error
+    return read_encoded_corpus(directory, key)
+
+
+def keep_blocks(
+    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer
+) -> EncodedCorpus:
+    """Open the block vectors of a corpus in a directory; what is missing there is encoded.
+
+    Raises:
+        CorpusError: the corpus cannot be read, or another process encodes there.
+        ArchiveError: the directory is damaged, or another encoder made it.
+    """
+    # An archive may hold more blocks of a document than this checkpoint reads.
+    limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
+    return encode_corpus(corpus, directory, encoder, observer, limit)
+
+
+def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
+    """Open what `encode_corpus` wrote.
+
+    Args:
+        directory: where it lies.
+        key: of the checkpoint that shall read it; not compared when not given.
+
+    Raises:
+        CorpusError: the corpus was never encoded to its end here.
+        ArchiveError: there is no archive, it is damaged, or another encoder made it.
+    """
+    archive = read_block_archive(directory, key)
+    path = directory / IDS
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        rows = np.array(content["rows"], dtype=np.int64)
+        texts = _read_texts(directory / _TEXTS, len(archive))
+        return EncodedCorpus(
+            ids=tuple(content["ids"]),
+            rows=rows,
+            hashes=tuple(texts[row].hash for row in rows.tolist()),
+            tokens=np.array([texts[row].tokens for row in rows.tolist()], dtype=np.int64),
+            archive=archive,
+            refused=int(content["refused"]),
+        )
+    except FileNotFoundError as error:
+        raise CorpusError(
+            f"{directory}: the corpus was not encoded to its end: run the same command again"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise CorpusError(f"{path}: not understood: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    hash: str
+    tokens: int
+
+
+class _TextArchive:
+    """The archive with the hashes of its texts, open for appending."""
+
+    def __init__(self, directory: Path, encoder: OnnxEncoder, key: ArchiveKey) -> None:
+        self._writer = BlockArchiveWriter(directory, key)
+        self._path = directory / _TEXTS
+        self._encoder = encoder
+        self._tokenizer = BlockTokenizer(replace(encoder.checkpoint, max_blocks=key.max_blocks))
+        texts = _read_texts(self._path, len(self._writer))
+        self.row_of = {text.hash: row for row, text in enumerate(texts)}
+        _write_texts(self._path, texts)  # cuts off what a killed run left
+
+    def add(self, documents: Mapping[str, Document], observer: Observer) -> None:
+        """Encode and commit the documents of new text hashes; those without a token are refused."""
+        texts: list[_Text] = []
+        blocks: list[SentenceBlocks] = []
+        for text_hash, document in documents.items():
+            try:
+                blocks.append(self._tokenizer(document.text))
+            except EmptyTextError as error:
+                observer.refused(RefusedInput(f"document {document.id}", str(error)))
+            else:
+                texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
+        vectors = _encode_blocks(blocks, self._encoder)
+        _write_texts(self._path, texts, append=True)  # before the commit, which decides
+        self._writer.append(blocks, vectors)
+        for text in texts:
+            self.row_of[text.hash] = len(self.row_of)
+        tokens = sum(document.receipt.tokens_read for document in blocks)
+        observer.advanced(documents=len(documents), tokens=tokens)
+
+
+def _encode(
+    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer, key: ArchiveKey
+) -> None:
+    observer.started("encoding", count_documents(corpus))
+    archive = _TextArchive(directory, encoder, key)
+    ids: list[str] = []
+    rows: list[int] = []
+    refused = 0
+    for batch in batches(told(read_corpus(corpus), observer)):
+        documents = [item for item in batch if isinstance(item, Document)]
+        hashes = [document.content_hash.hex() for document in documents]
+        new = {h: d for h, d in zip(hashes, documents, strict=True) if h not in archive.row_of}
+        observer.advanced(documents=len(batch) - len(new), tokens=0)
+        archive.add(new, observer)
+        for document, text_hash in zip(documents, hashes, strict=True):
+            if text_hash in archive.row_of:
+                ids.append(document.id)
+                rows.append(archive.row_of[text_hash])
+        refused += len(batch) - len(documents)
+        refused += sum(text_hash not in archive.row_of for text_hash in hashes)
+    if not ids:
+        raise CorpusError(f"{corpus}: holds no document that can be read")
+    write_in_place(directory / IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
+
+
+def _encode_blocks(documents: Sequence[SentenceBlocks], encoder: OnnxEncoder) -> list[Float32]:
+    """Return the block vectors [S, H] of each document, by all threads."""
+    if not documents:
+        return []
+    flat = [block for document in documents for block in document.blocks]
+    if encoder.batch_tokens:
+        vectors = encoder.encode_blocks(flat)
+    else:
+        with ThreadPoolExecutor(encoder.threads) as pool:
+            vectors = np.concatenate(list(pool.map(lambda b: encoder.encode_blocks([b]), flat)))
+    ends = np.cumsum([len(document.blocks) for document in documents])
+    return np.split(vectors, ends[:-1])
+
+
+def _read_texts(path: Path, number: int) -> list[_Text]:
+    """Read the first `number` texts; the archive has committed no more."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:number] if path.exists() else []
+        texts = [_Text(**json.loads(line)) for line in lines]
+    except (ValueError, TypeError) as error:
+        raise CorpusError(f"{path}: not understood: {error}") from error
+    if len(texts) < number:
+        raise CorpusError(f"{path}: has {len(texts)} texts of {number}: it is damaged")
+    return texts
+
+
+def _write_texts(path: Path, texts: Sequence[_Text], *, append: bool = False) -> None:
+    lines = "".join(json.dumps(asdict(text)) + "\n" for text in texts)
+    if not append:
+        write_in_place(path, lines)
+        return
+    with path.open("ab") as file:
+        file.write(lines.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def embed_encoded_corpus(encoded: EncodedCorpus, encoder: OnnxEncoder) -> EmbeddedCorpus:
+    """Run the document level over the kept blocks of every document of a corpus.
+
+    Block vectors are kept in half precision, so that vectors differ from served ones by about 1e-4.
+
+    Args:
+        encoded: kept by the sentence level of the same checkpoint.
+        encoder: it reads at most `max_blocks` of the kept blocks of a document.
+    """
+    archive = encoded.archive
+    limit = encoder.checkpoint.max_blocks
+    vectors, read = [], []
+    for row in encoded.rows.tolist():
+        kept = archive.vectors(row)[:limit].astype(np.float32)
+        blocks = archive.blocks(row)[:limit]
+        vectors.append(encoder.encode_document(blocks, kept))
+        read.append(sum(map(len, blocks)))
+    return EmbeddedCorpus(
+        ids=encoded.ids,
+        vectors=np.stack(vectors),
+        tokens=encoded.tokens,
+        tokens_read=np.array(read, dtype=np.int64),
+        refused=encoded.refused,
+    )

@@ -1,0 +1,1 @@
+"""Parameters fitted on validation data: calibration, fusion, reranking."""

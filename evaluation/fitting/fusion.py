@@ -1,0 +1,203 @@
+"""Fitting the fusion rule on validation queries of several corpora together."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from evaluation.judgements import read_qrels, read_splits
+from evaluation.metrics import MEASURES, judge_each
+from evaluation.report import Retrieval
+from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, rank, vector_system
+from index.corpus.reader import read_documents
+from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.progress import SilentObserver
+from index.search.fusion import FusionRule, write_fusion
+
+STEPS = 40
+RECIPROCAL_RANK = 60  # the constant of reciprocal rank fusion, with which the rule is compared
+_NDCG = MEASURES.index("nDCG@10")
+
+
+@dataclass(frozen=True, slots=True)
+class FusionCorpus:
+    """The scores of both channels for the validation queries of one corpus.
+
+    Attributes:
+        question: Q queries and their judgements.
+        semantic: scores of the vectors.
+        lexical: scores of the words.
+    """
+
+    question: Retrieval
+    semantic: System
+    lexical: System
+
+
+@dataclass(frozen=True, slots=True)
+class FusionFit:
+    """A fitted rule and what it was chosen from.
+
+    Attributes:
+        rule: of the highest mean.
+        weights: weights of the lexical score that were tried, from 0 (semantic) to 1 (lexical).
+        ndcg: Float32[corpora, weights], nDCG@10 of each.
+        reciprocal_rank: Float32[corpora], that of reciprocal rank fusion.
+    """
+
+    rule: FusionRule
+    weights: tuple[float, ...]
+    ndcg: Float32
+    reciprocal_rank: Float32
+
+
+def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
+    """Choose the weight of the lexical score whose mean nDCG@10 over the corpora is highest.
+
+    Every corpus counts alike, however many queries it has. The curve is flat around its top, so a
+    mean over three neighbouring weights decides rather than one.
+
+    Raises:
+        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
+        ValueError: there is no corpus.
+    """
+    if not corpora:
+        raise ValueError("there is no corpus to fit the rule on")
+    weights = tuple(step / STEPS for step in range(STEPS + 1))
+    ndcg = np.zeros((len(corpora), len(weights)), dtype=np.float32)
+    ranks = np.zeros(len(corpora), dtype=np.float32)
+    for row, corpus in enumerate(corpora):
+        semantic = _remembered(corpus.semantic, corpus.question.rows)
+        lexical = _remembered(corpus.lexical, corpus.question.rows)
+        for column, weight in enumerate(weights):
+            fused = hybrid_system(semantic, lexical, FusionRule(weight))
+            ndcg[row, column] = _ndcg(fused, corpus.question)
+        ranks[row] = _ndcg(_reciprocal_ranks(semantic, lexical), corpus.question)
+    smooth = np.convolve(np.pad(ndcg.mean(axis=0), 1, mode="edge"), np.ones(3) / 3, mode="valid")
+    return FusionFit(FusionRule(weights[int(np.argmax(smooth))]), weights, ndcg, ranks)
+
+
+def _ndcg(system: System, question: Retrieval) -> float:
+    ranking = rank(system, question.ids, question.query_ids, question.rows)
+    return float(judge_each(ranking, question.ids, question.qrels).values[:, _NDCG].mean())
+
+
+def _remembered(system: System, rows: Int64) -> System:
+    """Score these rows once."""
+    place: Mapping[int, int] = {row: number for number, row in enumerate(rows.tolist())}
+    scores = system.score(rows)
+
+    def score(some: Int64) -> Float32:
+        found: Float32 = scores[[place[row] for row in some.tolist()]].copy()
+        return found
+
+    return System(system.name, system.settings, score, system.score_pairs)
+
+
+def _reciprocal_ranks(semantic: System, lexical: System) -> System:
+    def score(rows: Int64) -> Float32:
+        total: Float32 = _reciprocal(semantic.score(rows)) + _reciprocal(lexical.score(rows))
+        return total
+
+    return System(HYBRID, "reciprocal rank fusion", score, semantic.score_pairs)
+
+
+def _reciprocal(scores: Float32) -> Float32:
+    ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    inverse: Float32 = (1.0 / (RECIPROCAL_RANK + 1 + ranks)).astype(np.float32)
+    return inverse
+
+
+def main() -> None:
+    """Fit and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--vectors", type=Path)
+    parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    checkpoint = load_checkpoint(given.checkpoint)
+    folders = sorted(path.parent for path in given.data.glob("*/qrels.tsv"))
+    if given.vectors:
+        folders = [one for one in folders if (given.vectors / f"{one.name}.npz").exists()]
+    if not folders:
+        sys.exit(f"{given.data}: no corpus with judgements (and vectors) is there")
+    corpora = [read(folder, given.vectors, checkpoint) for folder in folders]
+    fitted = fit_fusion(corpora)
+    print(json.dumps(report([folder.name for folder in folders], fitted), indent=2))
+    if given.write:
+        write_fusion(checkpoint, fitted.rule)
+
+
+def read(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCorpus:
+    """Read one corpus, its vectors and its validation queries."""
+    corpus = folder / "corpus.jsonl.gz"
+    if vectors:
+        embedded = read_embedded_corpus(vectors / f"{folder.name}.npz")
+    else:
+        embedded = encode(corpus, checkpoint)
+    documents = read_documents(corpus, embedded.ids)
+    splits, qrels = read_splits(folder / "splits.tsv"), read_qrels(folder / "qrels.tsv")
+    rows = [
+        row
+        for row, name in enumerate(embedded.ids)
+        if name in qrels and splits.get(name) == "valid"
+    ]
+    question = Retrieval(
+        ids=embedded.ids,
+        query_ids=tuple(embedded.ids[row] for row in rows),
+        rows=np.array(rows, dtype=np.int64),
+        tokens=embedded.tokens[rows],
+        qrels=qrels,
+    )
+    return FusionCorpus(
+        question=question,
+        semantic=vector_system("semantic", checkpoint.name, embedded.vectors),
+        lexical=lexical_system([one.text for one in documents], [one.title for one in documents]),
+    )
+
+
+def encode(corpus: Path, checkpoint: Checkpoint) -> EmbeddedCorpus:
+    """Encode a corpus with all cores."""
+    encoder = OnnxEncoder(checkpoint)
+    return embed_corpus(corpus, BlockTokenizer(checkpoint), encoder, SilentObserver())
+
+
+def report(names: list[str], fitted: FusionFit) -> dict[str, object]:
+    """Return what was fitted as JSON shows it."""
+    chosen = fitted.weights.index(fitted.rule.lexical)
+    every = fitted.ndcg.mean(axis=0)
+
+    def row(values: np.ndarray, ranks: float) -> dict[str, float]:
+        return {
+            "semantic": round(float(values[0]), 4),
+            "lexical": round(float(values[-1]), 4),
+            "reciprocal rank fusion": round(float(ranks), 4),
+            "hybrid": round(float(values[chosen]), 4),
+            "hybrid at its own best weight": round(float(values.max()), 4),
+        }
+
+    ranks = fitted.reciprocal_rank
+    return {
+        "lexical_weight": fitted.rule.lexical,
+        "nDCG@10 of valid": {
+            **{one: row(fitted.ndcg[n], ranks[n]) for n, one in enumerate(names)},
+            "mean": row(every, float(ranks.mean())),
+        },
+        "mean by weight": {
+            str(weight): round(float(value), 4)
+            for weight, value in zip(fitted.weights, every, strict=True)
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Relevance judgements (qrels) and lists of ids, as evaluation reads them."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoder.arrays import Bool, Int64
+from index.corpus.json_lines import BadLine, Line, read_lines
+from index.errors import CorpusError
+
+PARTS = ("train", "valid", "test")
+
+
+def read_splits(path: Path) -> dict[str, str]:
+    """Read `document id TAB train|valid|test`, one a line, plain or gzip: id -> part.
+
+    Raises:
+        CorpusError: naming file and line: not two columns, another part, a document in two parts;
+            or there is no file, or no line in it.
+    """
+    if not path.exists():
+        raise CorpusError(f"{path}: there is no such file")
+    splits: dict[str, str] = {}
+    for line in read_lines(path):
+        where = f"{path}:{line.number}"
+        if isinstance(line, BadLine):
+            raise CorpusError(f"{where}: {line.reason}")
+        if not line.text.strip():
+            continue
+        columns = [column.strip() for column in line.text.split("\t")]
+        if len(columns) != 2 or not columns[0]:
+            raise CorpusError(f"{where}: is not a document id, a tab and one of {', '.join(PARTS)}")
+        document, part = columns
+        if part not in PARTS:
+            raise CorpusError(f"{where}: the part {part[:20]!r} is none of {', '.join(PARTS)}")
+        if splits.setdefault(document, part) != part:
+            raise CorpusError(f"{where}: {document!r} is in {splits[document]} before")
+    if not splits:
+        raise CorpusError(f"{path}: holds no document")
+    return splits
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two documents that are similar (`label`) or not, and where it is said: `file:line`."""
+
+    source: str
+    target: str
+    label: bool
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairRows:
+    """P pairs as rows of a corpus.
+
+    Attributes:
+        sources: Int64[P].
+        targets: Int64[P].
+        labels: Bool[P].
+    """
+
+    sources: Int64
+    targets: Int64
+    labels: Bool
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Read pairs as JSON Lines, plain or gzip: `{"source": id, "target": id, "label": 0 or 1}`.
+
+    A pair that is repeated with the same label counts once; (a, b) and (b, a) are two pairs, which
+    must have the same label.
+
+    Raises:
+        CorpusError: naming file and line: no JSON object, no source, target or label, a label that
+            is not 0 or 1, a document paired with itself, one pair with two labels; or there is no
+            file, or no pair in it.
+    """
+    if not path.exists():
+        raise CorpusError(f"{path}: there is no such file")
+    pairs: dict[tuple[str, str], Pair] = {}
+    for line in read_lines(path):
+        where = f"{path}:{line.number}"
+        if isinstance(line, BadLine):
+            raise CorpusError(f"{where}: {line.reason}")
+        if not line.text.strip():
+            continue
+        pair = _parse_pair(line.text, where)
+        for key in ((pair.source, pair.target), (pair.target, pair.source)):
+            if key in pairs and pairs[key].label != pair.label:
+                raise CorpusError(
+                    f"{where}: {pair.source!r} and {pair.target!r} have the label "
+                    f"{int(pair.label)} here and {int(pairs[key].label)} at {pairs[key].where}"
+                )
+        pairs.setdefault((pair.source, pair.target), pair)
+    if not pairs:
+        raise CorpusError(f"{path}: holds no pair")
+    return list(pairs.values())
+
+
+def find_pairs(pairs: Sequence[Pair], ids: Sequence[str]) -> PairRows:
+    """Find the documents of pairs among the N ids of a corpus.
+
+    Raises:
+        CorpusError: naming the first pair whose document is missing, and the document.
+    """
+    row_of = {document_id: row for row, document_id in enumerate(ids)}
+    for pair in pairs:
+        for name in (pair.source, pair.target):
+            if name not in row_of:
+                raise CorpusError(f"{pair.where}: the corpus has no document {name!r}")
+    return PairRows(
+        sources=np.array([row_of[pair.source] for pair in pairs], dtype=np.int64),
+        targets=np.array([row_of[pair.target] for pair in pairs], dtype=np.int64),
+        labels=np.array([pair.label for pair in pairs], dtype=np.bool_),
+    )
+
+
+def _parse_pair(text: str, where: str) -> Pair:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{where}: is not JSON") from error
+    if not isinstance(record, dict):
+        raise CorpusError(f"{where}: is not a JSON object")
+    source, target = (_document_id(record, field, where) for field in ("source", "target"))
+    if "label" not in record:
+        raise CorpusError(f"{where}: label: is missing")
+    label = record["label"]
+    if not isinstance(label, int | float) or label not in (0, 1):
+        raise CorpusError(f"{where}: label: is {str(label)[:20]!r}, not 0 or 1")
+    if source == target:
+        raise CorpusError(f"{where}: {source!r} is paired with itself")
+    return Pair(source, target, bool(label), where)
+
+
+def _document_id(record: dict[str, Any], field: str, where: str) -> str:
+    if field not in record:
+        raise CorpusError(f"{where}: {field}: is missing")
+    value = record[field]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # as in a corpus
+    if not isinstance(value, str) or not value:
+        raise CorpusError(f"{where}: {field}: is not a document id")
+    return value
+
+
+Qrels = dict[str, dict[str, int]]
+
+_BEIR_HEADER = ["query-id", "corpus-id", "score"]
+_INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Read judgements: query id -> document id -> relevance.
+
+    Two formats, told apart by the first line, plain or gzip: TREC (`query 0 document relevance`)
+    and BEIR (`query document relevance` under the header `query-id corpus-id score`). Columns are
+    separated by tabs, or by white space where a line has no tab.
+
+    Raises:
+        CorpusError: naming file and line: a wrong number of columns, a relevance that is no
+            integer, two judgements of one pair that differ; or there is no file, or no judgement
+            in it.
+    """
+    qrels: Qrels = {}
+    beir = False
+    first = True
+    for line in _lines(path):
+        columns = _columns(line.text)
+        if first and [column.lower() for column in columns] == _BEIR_HEADER:
+            beir = True
+        else:
+            query, document, relevance = _judgement(columns, beir, f"{path}:{line.number}")
+            if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
+                raise CorpusError(
+                    f"{path}:{line.number}: {query!r} and {document!r} are judged "
+                    f"{qrels[query][document]} before and {relevance} here"
+                )
+        first = False
+    if not qrels:
+        raise CorpusError(f"{path}: holds no judgement")
+    return qrels
+
+
+def read_ids(path: Path) -> list[str]:
+    """Read one id a line, plain or gzip, in order; empty lines and repetitions are left out.
+
+    Raises:
+        CorpusError: naming the line that cannot be read; or there is no file, or no id in it.
+    """
+    ids = list(dict.fromkeys(line.text.strip() for line in _lines(path)))
+    if not ids:
+        raise CorpusError(f"{path}: holds no id")
+    return ids
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    if not path.exists():
+        raise CorpusError(f"{path}: there is no such file")
+    for line in read_lines(path):
+        if isinstance(line, BadLine):
+            raise CorpusError(f"{path}:{line.number}: {line.reason}")
+        if line.text.strip():
+            yield line
+
+
+def _columns(text: str) -> list[str]:
+    # Ids of TSV files may have spaces in them.
+    return [column.strip() for column in text.strip().split("\t" if "\t" in text else None)]
+
+
+def _judgement(columns: list[str], beir: bool, where: str) -> tuple[str, str, int]:
+    if len(columns) != (3 if beir else 4):
+        expected = "query, document, relevance" if beir else "query, 0, document, relevance"
+        header = "" if beir else f" (three only under the header {' '.join(_BEIR_HEADER)!r})"
+        raise CorpusError(f"{where}: {len(columns)} columns, not {expected}{header}")
+    query, document, relevance = columns[0], columns[-2], columns[-1]
+    if not query or not document:
+        raise CorpusError(f"{where}: an id is empty")
+    if not _INTEGER.fullmatch(relevance):
+        raise CorpusError(f"{where}: the relevance {relevance[:20]!r} is no integer")
+    return query, document, int(relevance)

@@ -1,0 +1,198 @@
+"""The quality gate over a sample of documents: what int8 and fp16 keep of fp32's rankings."""
+
+import random
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from encoder.arrays import Float32
+from encoder.checkpoint import Checkpoint
+from encoder.export.quality import Quality
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from evaluation.judgements import Qrels
+from evaluation.metrics import judge, rank_exactly
+from index.build import encode_documents
+from index.corpus.demo import write_stdlib_corpus
+from index.corpus.reader import read_corpus
+from index.document import Document
+from index.errors import CorpusError
+from index.progress import Observer
+
+NEIGHBOURS = 10
+DOCUMENTS = 300  # a minute of fp32 for each 600 thousand tokens on two cores
+_DOCUMENTS_A_CALL = 16
+_TIE = 1e-6  # cosines closer than this are equal
+
+
+@dataclass(frozen=True, slots=True)
+class GateSample:
+    """The documents that precisions are compared on.
+
+    Attributes:
+        corpus: name of the corpus, for people.
+        corpus_documents: how many it has.
+        documents: those of the sample, in the order of the corpus.
+        qrels: judgements of its queries, every judged document of which is in the sample.
+        seed: of the sample.
+    """
+
+    corpus: str
+    corpus_documents: int
+    documents: tuple[Document, ...]
+    qrels: Qrels
+    seed: int
+
+
+def sample_stdlib(limit: int = DOCUMENTS, seed: int = 0) -> GateSample:
+    """Sample the documentation that ships with Python, which has no judgements.
+
+    Raises:
+        CorpusError: it cannot be rendered, or `limit` is too small.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "python-stdlib.jsonl"
+        write_stdlib_corpus(path)
+        return sample_corpus(path, {}, limit=limit, seed=seed)
+
+
+def sample_corpus(corpus: Path, qrels: Qrels, *, limit: int, seed: int = 0) -> GateSample:
+    """Sample a corpus, at most `limit` documents, by a seed.
+
+    A query, which is a document of the corpus too, is taken with all its judged documents or not
+    at all; what room they leave is filled with other documents.
+
+    Raises:
+        CorpusError: the corpus cannot be read or is too small, or no query fits into `limit`.
+    """
+    ids = [item.id for item in read_corpus(corpus) if isinstance(item, Document)]
+    generator = random.Random(seed)  # noqa: S311  a sample, no secret
+    queries, chosen = _choose_queries(set(ids), qrels, limit, generator)
+    if qrels and not queries:
+        raise CorpusError(
+            f"{corpus}: no query is a document of it and fits with its judged documents into "
+            f"{limit} documents: are these its judgements, or is the limit too small?"
+        )
+    others = [name for name in ids if name not in chosen]
+    chosen.update(generator.sample(others, min(len(others), limit - len(chosen))))
+    _require_enough(len(chosen), str(corpus))
+    items = (item for item in read_corpus(corpus) if isinstance(item, Document))
+    return GateSample(
+        corpus=corpus.name,
+        corpus_documents=len(ids),
+        documents=tuple(item for item in items if item.id in chosen),
+        qrels={query: qrels[query] for query in queries},
+        seed=seed,
+    )
+
+
+def measure_quality(
+    checkpoint: Checkpoint, precisions: Sequence[str], sample: GateSample, observer: Observer
+) -> dict[str, Quality]:
+    """Compare precisions of a checkpoint with its fp32 on a CPU.
+
+    Args:
+        checkpoint: with graphs of fp32 and of `precisions`.
+        precisions: "int8", "fp16".
+        sample: what they are compared on.
+        observer: hears of the progress.
+
+    Raises:
+        CheckpointError: a graph is missing.
+        CorpusError: the extra `evaluate` is not installed, and there are judgements.
+    """
+    exact = _encode(checkpoint, "fp32", sample, observer)
+    ndcg_fp32 = _ndcg(exact, sample.qrels)
+    qualities = {}
+    for precision in precisions:
+        found = _encode(checkpoint, precision, sample, observer)
+        qualities[precision] = Quality(
+            corpus=sample.corpus,
+            corpus_documents=sample.corpus_documents,
+            documents=len(found.ids),
+            tokens=found.tokens,
+            seed=sample.seed,
+            neighbours=neighbours_kept(exact.vectors, found.vectors),
+            queries=len(sample.qrels),
+            ndcg=_ndcg(found, sample.qrels),
+            ndcg_fp32=ndcg_fp32,
+        )
+    return qualities
+
+
+def neighbours_kept(exact: Float32, found: Float32, k: int = NEIGHBOURS) -> float:
+    """Return the share of the k nearest neighbours in one space that are so in another.
+
+    By exact cosine, so that of equal neighbours it does not matter which was found.
+
+    Args:
+        exact: Float32[N, dimension], unit norm.
+        found: Float32[N, dimension], the same documents.
+        k: neighbours, fewer than N.
+    """
+    cosines, others = exact @ exact.T, found @ found.T  # [N, N]
+    np.fill_diagonal(cosines, -np.inf)
+    np.fill_diagonal(others, -np.inf)
+    worst = np.partition(cosines, -k, axis=1)[:, -k, None] - _TIE  # [N, 1]
+    chosen = np.argsort(-others, axis=1, kind="stable")[:, :k]
+    return float((np.take_along_axis(cosines, chosen, axis=1) >= worst).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    ids: tuple[str, ...]
+    vectors: Float32
+    tokens: int
+
+
+def _encode(
+    checkpoint: Checkpoint, precision: str, sample: GateSample, observer: Observer
+) -> _Encoded:
+    encoder = OnnxEncoder(checkpoint, precision=precision, providers=["cpu"])
+    tokenizer = BlockTokenizer(checkpoint)
+    observer.started(f"encoding with {precision}", len(sample.documents))
+    encoded = []
+    for start in range(0, len(sample.documents), _DOCUMENTS_A_CALL):
+        some = sample.documents[start : start + _DOCUMENTS_A_CALL]
+        encoded += encode_documents(some, tokenizer, encoder, observer)
+    _require_enough(len(encoded), sample.corpus)
+    return _Encoded(
+        ids=tuple(one.document.id for one in encoded),
+        vectors=np.stack([one.vector for one in encoded]),
+        tokens=sum(one.receipt.tokens_read for one in encoded),
+    )
+
+
+def _ndcg(encoded: _Encoded, qrels: Qrels) -> float | None:
+    rows = [row for row, name in enumerate(encoded.ids) if name in qrels]
+    if not rows:
+        return None
+    query_ids = [encoded.ids[row] for row in rows]
+    ranking = rank_exactly(encoded.ids, encoded.vectors, query_ids, encoded.vectors[rows])
+    return judge(ranking, encoded.ids, qrels)["nDCG@10"]
+
+
+def _require_enough(documents: int, corpus: str) -> None:
+    if documents < NEIGHBOURS + 2:
+        raise CorpusError(
+            f"{corpus}: {documents} documents are too few to compare {NEIGHBOURS} neighbours: "
+            f"it takes {NEIGHBOURS + 2}"
+        )
+
+
+def _choose_queries(
+    ids: set[str], qrels: Qrels, limit: int, generator: random.Random
+) -> tuple[list[str], set[str]]:
+    """Return queries that fit into the limit, and all documents that they need."""
+    chosen: set[str] = set()
+    queries = []
+    candidates = sorted(query for query in qrels if query in ids)
+    for query in generator.sample(candidates, len(candidates)):
+        needed = {query, *(name for name in qrels[query] if name in ids)}
+        if len(needed) > 1 and len(chosen | needed) <= limit:
+            queries.append(query)
+            chosen |= needed
+    return queries, chosen

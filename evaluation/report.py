@@ -1,0 +1,190 @@
+"""The report of an evaluation: every system on the same queries and pairs, as JSON holds it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from evaluation.block_baselines import CorpusBlocks, first_tokens_system
+from evaluation.judgements import PairRows, Qrels
+from evaluation.metrics import MEASURES, Judged, choose_threshold, estimate_pairs, judge_each
+from evaluation.significance import compare_paired, estimate_means
+from evaluation.systems import System, rank
+from index.errors import CorpusError
+
+Report = dict[str, Any]
+
+# Tokens of a document, the last of each bucket; what is longer is in one more.
+LENGTHS = (512, 2_048, 8_192)
+BUCKETS = ("<=512", "513-2048", "2049-8192", ">8192")
+TOKENS_READ = (64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192)
+USUAL_REFERENCE = "tfidf"
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """The question of retrieval: which documents are relevant to these queries?
+
+    Attributes:
+        ids: N ids of the documents.
+        query_ids: Q ids.
+        rows: Int64[Q], where the systems know the queries.
+        tokens: Int64[Q], of each query.
+        qrels: the judgements.
+    """
+
+    ids: tuple[str, ...]
+    query_ids: tuple[str, ...]
+    rows: Int64
+    tokens: Int64
+    qrels: Qrels
+
+
+@dataclass(frozen=True, slots=True)
+class PairQuestion:
+    """The question of classification: are the two documents of each pair similar?
+
+    Attributes:
+        pairs: P pairs to answer.
+        valid: pairs on which the threshold is chosen; the same where there are no others.
+        tokens: Int64[P], of the longer document of each pair.
+    """
+
+    pairs: PairRows
+    valid: PairRows | None
+    tokens: Int64
+
+
+def choose_reference(names: Sequence[str], name: str | None) -> str:
+    """Return the system that the others are compared with.
+
+    Args:
+        names: of the systems of the run, at least one.
+        name: of one of them; TF-IDF where it is there, or else the first, when not given.
+
+    Raises:
+        CorpusError: there is no system of that name.
+    """
+    if name is None:
+        return USUAL_REFERENCE if USUAL_REFERENCE in names else names[0]
+    if name not in names:
+        raise CorpusError(f"reference: there is no {name!r} in this run, only {', '.join(names)}")
+    return name
+
+
+def length_buckets(tokens: Int64) -> Int64:
+    """Return the position in `BUCKETS` of each number of tokens."""
+    return np.searchsorted(np.array(LENGTHS), tokens, side="left").astype(np.int64)
+
+
+def report_retrieval(systems: Sequence[System], question: Retrieval, reference: str) -> Report:
+    """Measure every system: means with intervals, by length of the query, against the reference.
+
+    Raises:
+        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
+    """
+    judged = {
+        system.name: judge_each(
+            rank(system, question.ids, question.query_ids, question.rows),
+            question.ids,
+            question.qrels,
+        )
+        for system in systems
+    }
+    kept = next(iter(judged.values())).query_ids
+    length_of = dict(zip(question.query_ids, question.tokens.tolist(), strict=True))
+    buckets = length_buckets(np.array([length_of[query] for query in kept], dtype=np.int64))
+    report: Report = {"queries": len(kept), "reference": reference, "systems": {}}
+    for system in systems:
+        values = judged[system.name].values
+        one: Report = {"settings": system.settings, **_means(values), "by_length": {}}
+        for number, bucket in enumerate(BUCKETS):
+            some = values[buckets == number]
+            if len(some):
+                one["by_length"][bucket] = {"queries": len(some), **_means(some)}
+        if system.name != reference:
+            one["against"] = _compare(judged[system.name], judged[reference])
+        report["systems"][system.name] = one
+    return report
+
+
+def curve_by_tokens(blocks: CorpusBlocks, question: Retrieval) -> dict[int, float]:
+    """Return nDCG@10 of the mean of the block vectors by the tokens read of each document.
+
+    Raises:
+        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
+    """
+    curve = {}
+    for tokens in TOKENS_READ:
+        ranking = rank(
+            first_tokens_system(blocks, tokens), question.ids, question.query_ids, question.rows
+        )
+        judged = judge_each(ranking, question.ids, question.qrels)
+        curve[tokens] = float(judged.values[:, MEASURES.index("nDCG@10")].mean())
+    return curve
+
+
+def report_pairs(systems: Sequence[System], question: PairQuestion, reference: str) -> Report:
+    """Measure every system: at its threshold, by length, accuracy against the reference.
+
+    Without validation pairs the threshold is the best one on the pairs themselves, and what depends
+    on it is an upper bound: its name says so.
+
+    Raises:
+        CorpusError: the extra `evaluate` is not installed.
+    """
+    pairs, valid = question.pairs, question.valid or question.pairs
+    buckets = length_buckets(question.tokens)
+    suffix = "" if question.valid else "_upper_bound"
+    report: Report = {
+        "pairs": len(pairs.labels),
+        "positive": int(pairs.labels.sum()),
+        "threshold_chosen_on": "validation pairs" if question.valid else "the same pairs",
+        "reference": reference,
+        "systems": {},
+    }
+    right = {}
+    for system in systems:
+        scores = system.score_pairs(pairs.sources, pairs.targets)
+        threshold = choose_threshold(system.score_pairs(valid.sources, valid.targets), valid.labels)
+        right[system.name] = ((scores >= threshold) == pairs.labels).astype(np.float64)
+        all_of_them = np.ones(len(scores), dtype=np.bool_)
+        one: Report = {"settings": system.settings, "threshold": threshold}
+        one |= _pair_figures(scores, pairs, threshold, all_of_them, suffix)
+        one["by_length"] = {
+            bucket: {"pairs": int((buckets == number).sum())}
+            | _pair_figures(scores, pairs, threshold, buckets == number, suffix)
+            for number, bucket in enumerate(BUCKETS)
+            if (buckets == number).any()
+        }
+        report["systems"][system.name] = one
+    for name, one in report["systems"].items():
+        if name != reference:
+            compared = compare_paired(right[name], right[reference])
+            one["against"] = {f"accuracy{suffix}": asdict(compared)}
+    return report
+
+
+def _means(values: np.ndarray[Any, np.dtype[np.float64]]) -> Report:
+    return {
+        name: asdict(estimate)
+        for name, estimate in zip(MEASURES, estimate_means(values), strict=True)
+    }
+
+
+def _compare(one: Judged, other: Judged) -> Report:
+    return {
+        name: asdict(compare_paired(one.values[:, column], other.values[:, column]))
+        for column, name in enumerate(MEASURES)
+    }
+
+
+def _pair_figures(
+    scores: Float32, pairs: PairRows, threshold: float, chosen: Any, suffix: str
+) -> Report:
+    figures = estimate_pairs(scores[chosen], pairs.labels[chosen], threshold)
+    return {
+        name if name == "AUC" else name + suffix: asdict(figure) for name, figure in figures.items()
+    }

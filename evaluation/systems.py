@@ -1,0 +1,171 @@
+"""A system of an evaluation: whatever gives a score to a query and a document."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from index.errors import CorpusError
+from index.lexical.scoring import inverse_document_frequencies
+from index.lexical.terms import count_corpus
+from index.search.fusion import FusionRule, fuse
+from index.vectors.vector_index import NO_VECTOR
+
+DEPTH = 100  # of a ranking; no measure looks further
+_QUERIES_A_CALL = 128
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One way to score documents against each other, by their rows.
+
+    Rows 0 to N - 1 are the documents of the corpus; where queries are no documents of it, theirs
+    follow.
+
+    Attributes:
+        name: short, as a table shows it.
+        settings: what decides its scores, in words.
+        score: rows Int64[Q] -> Float32[Q, N], the score of every document for each of them.
+        score_pairs: rows Int64[P], rows Int64[P] -> Float32[P].
+    """
+
+    name: str
+    settings: str
+    score: Callable[[Int64], Float32]
+    score_pairs: Callable[[Int64, Int64], Float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The best documents of each of Q queries, by exact search.
+
+    Attributes:
+        query_ids: Q document or query ids.
+        rows: Int64[Q, K], rows of the corpus, best first; -1 where there are fewer.
+        scores: Float32[Q, K]; -inf where there are fewer.
+    """
+
+    query_ids: tuple[str, ...]
+    rows: Int64
+    scores: Float32
+
+
+def vector_system(
+    name: str, settings: str, vectors: Float32, documents: int | None = None
+) -> System:
+    """Make the system of unit vectors Float32[N + others, dimension]: the score is the cosine.
+
+    Args:
+        name: of the system.
+        settings: of the system.
+        vectors: one a row, unit norm; those of the corpus first.
+        documents: N; all of them when not given.
+    """
+    corpus = vectors[:documents]
+
+    def score(rows: Int64) -> Float32:
+        cosines: Float32 = vectors[rows] @ corpus.T
+        return cosines
+
+    def score_pairs(sources: Int64, targets: Int64) -> Float32:
+        cosines: Float32 = np.einsum("ph,ph->p", vectors[sources], vectors[targets])
+        return cosines
+
+    return System(name, settings, score, score_pairs)
+
+
+def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Ranking:
+    """Rank a corpus for each query; a query that is in the corpus is left out of its own.
+
+    Args:
+        system: what scores.
+        ids: N ids of the documents.
+        query_ids: Q ids.
+        rows: Int64[Q], where the system knows the queries.
+    """
+    row_of = {document_id: row for row, document_id in enumerate(ids)}
+    depth = min(DEPTH, len(ids))
+    best = np.full((len(query_ids), depth), NO_VECTOR, dtype=np.int64)
+    scores = np.full((len(query_ids), depth), -np.inf, dtype=np.float32)
+    for start in range(0, len(query_ids), _QUERIES_A_CALL):
+        some = slice(start, start + _QUERIES_A_CALL)
+        found = system.score(rows[some])  # [q, N]
+        for number, query_id in enumerate(query_ids[some]):
+            if query_id in row_of:
+                found[number, row_of[query_id]] = -np.inf
+        order = np.argsort(-found, axis=1, kind="stable")[:, :depth]
+        best[some] = order
+        scores[some] = np.take_along_axis(found, order, axis=1)
+    best[np.isneginf(scores)] = NO_VECTOR
+    return Ranking(tuple(query_ids), best, scores)
+
+
+LEXICAL, HYBRID = "lexical", "hybrid"
+
+
+def lexical_system(
+    texts: Sequence[str], titles: Sequence[str] = (), documents: int | None = None
+) -> System:
+    """Make the score of lexical mode, of every document rather than of candidates.
+
+    A word that one document has counts for nothing, as when the query is a stored document.
+
+    Args:
+        texts: of the documents, then of queries that are none.
+        titles: of all of them; without any, words alone are compared.
+        documents: how many of the texts are documents; all when not given.
+
+    Raises:
+        CorpusError: the extra `evaluate` is not installed.
+    """
+    try:
+        import scipy.sparse
+    except ImportError as error:
+        raise CorpusError(
+            "evaluation needs the extra 'evaluate': pip install 'longmatch[evaluate]'"
+        ) from error
+    number = len(texts) if documents is None else documents
+    columns: dict[str, int] = {}
+    places: list[int] = []
+    counts: list[int] = []
+    ends = [0]
+    for counted in count_corpus(texts, titles, number):
+        places += [columns.setdefault(term, len(columns)) for term in counted]
+        counts += counted.values()
+        ends.append(len(places))
+    shape = (len(texts), len(columns))
+    roots = np.sqrt(np.array(counts, dtype=np.float32))
+    matrix = scipy.sparse.csr_matrix((roots, places, ends), shape=shape)
+    having = np.bincount(places[: ends[number]], minlength=len(columns))
+    idf = inverse_document_frequencies(having, number) * (having >= 2)
+    weighted = matrix @ scipy.sparse.diags(idf)
+    norms = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
+    unit = (scipy.sparse.diags(1.0 / np.maximum(norms, 1e-12)) @ weighted).tocsr()
+    unit = unit.astype(np.float32)
+    transposed = unit[:number].T.tocsr()
+
+    def score(rows: Int64) -> Float32:
+        scores: Float32 = (unit[rows] @ transposed).toarray()
+        return scores
+
+    def score_pairs(sources: Int64, targets: Int64) -> Float32:
+        sums = unit[sources].multiply(unit[targets]).sum(axis=1)
+        return np.asarray(sums, dtype=np.float32).ravel()
+
+    return System(
+        LEXICAL, "cosine of sqrt(count) * idf, words and titles named", score, score_pairs
+    )
+
+
+def hybrid_system(semantic: System, lexical: System, rule: FusionRule) -> System:
+    """Make the score of hybrid mode from those of the two channels."""
+
+    def score(rows: Int64) -> Float32:
+        return fuse(rule, semantic.score(rows), lexical.score(rows))
+
+    def score_pairs(sources: Int64, targets: Int64) -> Float32:
+        both = (system.score_pairs(sources, targets) for system in (semantic, lexical))
+        return fuse(rule, *both)
+
+    return System(HYBRID, f"{rule.lexical:g} of the lexical score", score, score_pairs)

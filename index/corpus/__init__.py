@@ -1,0 +1,1 @@
+"""Readers: files, JSON Lines and BEIR folders to documents."""

@@ -1,0 +1,69 @@
+"""The demo corpus that every machine with Python has: its standard library's documentation."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from index.errors import CorpusError
+
+TIMEOUT_SECONDS = 300
+
+
+def write_stdlib_corpus(path: Path) -> int:
+    """Write the documentation of the standard library's modules as a JSON Lines corpus.
+
+    One document a module or submodule, of 150 to 12,000 words: `id` is the dotted name, `title` the
+    name and the first line of its docstring. The same Python gives the same bytes. `path` is
+    replaced as a whole or, on any error, left as it was; its folder is made if it is missing.
+
+    Returns:
+        How many documents were written.
+
+    Raises:
+        CorpusError: the rendering failed, or did not end within `TIMEOUT_SECONDS`.
+        OSError: the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".stdlib-", dir=path.parent) as folder:
+        rendered = Path(folder, "corpus.jsonl")
+        _render(rendered)
+        with rendered.open("rb") as stream:
+            count = sum(1 for _ in stream)
+        rendered.replace(path)
+    return count
+
+
+def _render(output: Path) -> None:
+    """Render in a process of its own, so that no import changes this one or stops it."""
+    script = Path(__file__).with_name("stdlib_docs.py")
+    # -P -S -s: modules come from the standard library only, never from where we happen to run.
+    command = [sys.executable, "-P", "-S", "-s", str(script), str(output.resolve())]
+    try:
+        finished = subprocess.run(  # noqa: S603 - our own file with our own interpreter
+            command,
+            cwd=output.parent,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CorpusError(
+            f"the standard library was not rendered within {TIMEOUT_SECONDS} seconds"
+        ) from error
+    if finished.returncode != 0:
+        reason = finished.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise CorpusError(
+            f"the standard library was not rendered (exit status {finished.returncode}): {reason}"
+        )
+
+
+def _environment() -> dict[str, str]:
+    # Without the variables that change what Python imports, and without a display or a browser.
+    dropped = ("PYTHON", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return kept | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "TERM": "dumb"}

@@ -1,0 +1,172 @@
+"""Files of lines, plain or gzip, one line at a time; a line that cannot be read is named."""
+
+import codecs
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from index.document import Document
+from index.errors import CorpusError, DocumentError
+
+_OWN_FIELDS = frozenset({"title", "text", "metadata"})
+_JSON_TYPES = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+def parse_document(line: str) -> Document:
+    """Read one document from a line of JSON.
+
+    `id` (or else `_id`) and `text` are needed, an id may be an integer; `title` and `metadata` are
+    optional and may be null. Any other field goes to the metadata, where a field of `metadata`
+    itself has precedence.
+
+    Raises:
+        CorpusError: the line is not a JSON object.
+        DocumentError: a field is missing, empty, of the wrong type or over its limit.
+    """
+    record = _parse_object(line)
+    id_field = "id" if "id" in record else "_id"
+    metadata = _optional(record, "metadata", dict, {})
+    others = {key: record[key] for key in record if key != id_field and key not in _OWN_FIELDS}
+    return Document(
+        id=_document_id(record, id_field),
+        text=_text(record),
+        title=_optional(record, "title", str, ""),
+        metadata={**others, **metadata},
+    )
+
+
+def _parse_object(line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise CorpusError("is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"is not JSON: {error.msg} at character {error.pos}") from error
+    except ValueError as error:  # NaN and the like, or an integer of thousands of digits
+        raise CorpusError(f"is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise CorpusError(f"is not a JSON object but {_JSON_TYPES[type(record)]}")
+    return record
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _document_id(record: dict[str, Any], field: str) -> str:
+    if field not in record:
+        raise DocumentError("id", "is missing")
+    value = record[field]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    raise DocumentError(field, f"is {_JSON_TYPES[type(value)]}, not text or an integer")
+
+
+def _text(record: dict[str, Any]) -> str:
+    if "text" not in record:
+        raise DocumentError("text", "is missing")
+    value = record["text"]
+    if not isinstance(value, str):
+        raise DocumentError("text", f"is {_JSON_TYPES[type(value)]}, not text")
+    return value
+
+
+def _optional(record: dict[str, Any], field: str, kind: type, default: Any) -> Any:
+    value = record.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, kind):
+        raise DocumentError(field, f"is {_JSON_TYPES[type(value)]}, not {_JSON_TYPES[kind]}")
+    return value
+
+
+MAX_LINE_BYTES = 64 * 2**20
+_SKIP_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Line `number`, counted from 1, without its line end."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """Line `number` could not be read; the lines after it may be fine."""
+
+    number: int
+    reason: str
+
+
+def read_lines(path: Path) -> Iterator[Line | BadLine]:
+    """Read the lines of a UTF-8 file, gzip when its name ends in `.gz`, holding one at a time.
+
+    A damaged or cut off gzip file gives the lines before the damage and then one `BadLine`. Nothing
+    is raised: a file that cannot be opened is one `BadLine` too.
+    """
+    number = 0
+    try:
+        with _open(path) as stream:
+            while raw := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                    _skip_line(stream)
+                    yield BadLine(number, f"is longer than {MAX_LINE_BYTES} bytes")
+                else:
+                    yield _decode(number, raw)
+    except EOFError:
+        yield BadLine(number + 1, "the file is cut off here")
+    except (zlib.error, gzip.BadGzipFile) as error:
+        yield BadLine(number + 1, f"the file is damaged here: {error}")
+    except OSError as error:
+        yield BadLine(number + 1, f"cannot be read: {error.strerror or error}")
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines that `read_lines` gives; of a damaged file those before the damage."""
+    lines, ended = 0, True
+    try:
+        with _open(path) as stream:
+            while data := stream.read(_SKIP_BYTES):
+                lines += data.count(b"\n")
+                ended = data.endswith(b"\n")
+    except (OSError, EOFError, zlib.error):
+        ended = False  # `read_lines` gives one more, which says so
+    return lines + (not ended)
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    if path.name.lower().endswith(".gz"):
+        return cast(io.BufferedIOBase, gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _skip_line(stream: io.BufferedIOBase) -> None:
+    while (rest := stream.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
+        pass
+
+
+def _decode(number: int, raw: bytes) -> Line | BadLine:
+    if number == 1:
+        raw = raw.removeprefix(codecs.BOM_UTF8)
+    try:
+        return Line(number, raw.decode().rstrip("\r\n"))
+    except UnicodeDecodeError as error:
+        return BadLine(number, f"is not UTF-8 at byte {error.start} of the line")

@@ -1,0 +1,1 @@
+"""A data directory on the disk: open, lock, swap, verify, back up."""

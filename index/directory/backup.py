@@ -1,0 +1,314 @@
+"""Backups of a data directory: made while a server writes to it, checked, and restored.
+
+A backup is a folder, or a tar file of one: the files of the data directory, and `manifest.json`
+with the SHA-256 of each. It gets its name when it is whole and has been read back; before, it is
+a hidden folder beside that name, which the next attempt throws away.
+"""
+
+import logging
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from encoder.adapter import parse_adapter
+from encoder.atomic_files import put_in_place
+from encoder.checkpoint import Checkpoint
+from encoder.errors import AdapterError
+from index.directory.backup_archive import (
+    MANIFEST_FILE,
+    BackupManifest,
+    describe_files,
+    format_manifest,
+    pack,
+    read_archived_manifest,
+    read_manifest,
+    unpack,
+    verify_archive,
+    verify_files,
+)
+from index.directory.content_swap import ARRIVING, swap_in, sync_tree
+from index.directory.data_directory import (
+    ADAPTER_FILE,
+    CONTENT,
+    LOCK_FILE,
+    SNAPSHOTS_DIRECTORY,
+    STORE_FILE,
+    locked,
+    settle,
+)
+from index.directory.file_digest import require_unbroken
+from index.errors import BackupError, SnapshotError, StoreError
+from index.sqlite.connections import translated_errors
+from index.vectors.snapshot import (
+    CURRENT,
+    INDEX_FILE,
+    SNAPSHOT_MANIFEST,
+    current_generation,
+    verify_current_snapshot,
+)
+
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_ATTEMPTS = 5  # to copy an index generation before a newer one takes its place
+_PASSING = ("-wal", "-shm", "-journal", ".partial", ".new")  # endings of files that others hold
+
+_log = logging.getLogger(__name__)
+
+
+def copy_data_directory(data: Path, target: Path) -> None:
+    """Copy a data directory into the folder `target`, as it is at one moment.
+
+    The index generation comes first: the store's copy is then never behind it, and knows what it
+    lacks. All else in the directory is copied too; hidden files and the lock are not.
+
+    Raises:
+        BackupError: the store's copy is not sound.
+        OSError: something cannot be read or written.
+        StoreError: the store cannot be read.
+    """
+    _copy_snapshot(data / SNAPSHOTS_DIRECTORY, target / SNAPSHOTS_DIRECTORY)
+    for path in sorted(data.rglob("*")):
+        name = path.relative_to(data)
+        hidden = any(part.startswith(".") for part in name.parts)
+        if hidden or name.parts[0] in (LOCK_FILE, SNAPSHOTS_DIRECTORY, STORE_FILE):
+            continue
+        if path.is_file() and not path.name.endswith(_PASSING):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # a file that comes and goes
+                _copy(path, target / name)
+    copy_database(data / STORE_FILE, target / STORE_FILE)
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy an SQLite database that others may be writing to, and check the copy.
+
+    It is copied within one read transaction, for which no writer waits.
+
+    Raises:
+        BackupError: the copy is damaged, so the source is.
+        StoreError: the source cannot be read, or the copy not be written.
+    """
+    with translated_errors(source):
+        uri = f"{source.absolute().as_uri()}?mode=ro"
+        reading, writing = sqlite3.connect(uri, uri=True), sqlite3.connect(target)
+        with closing(reading), closing(writing):
+            reading.backup(writing)
+        with closing(sqlite3.connect(target)) as copy:
+            problems = [row[0] for row in copy.execute("PRAGMA integrity_check(5)")]
+    if problems != ["ok"]:
+        raise BackupError(
+            f"{source}: is damaged ({problems[0]}), and no backup is made of it: "
+            "longmatch doctor says more"
+        )
+
+
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as file:
+        database = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+    if database:
+        copy_database(source, target)
+    else:
+        shutil.copyfile(source, target)
+
+
+def _copy_snapshot(root: Path, target: Path) -> None:
+    """Copy the current index generation; where there is none that is whole, copy none."""
+    for _ in range(_ATTEMPTS):
+        try:
+            target.mkdir()
+            shutil.copyfile(root / CURRENT, target / CURRENT)
+            name = current_generation(target)
+            (target / name).mkdir()
+            for file in (SNAPSHOT_MANIFEST, INDEX_FILE):
+                shutil.copyfile(root / name / file, target / name / file)
+            verify_current_snapshot(target)
+        except (FileNotFoundError, SnapshotError):  # a newer one has taken its place, or none is
+            shutil.rmtree(target)
+        else:
+            return
+    _log.warning("%s: no index generation that is whole; the backup has none", root)
+
+
+ARCHIVE_ENDING = ".tar"
+
+
+def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupManifest:
+    """Write a backup of a data directory, which a server may be using; durable at return.
+
+    Args:
+        data: the data directory.
+        target: what to make: a folder, or a file where the name ends in ".tar".
+        checkpoint: gives its name to the manifest where the vectors are of it.
+
+    Raises:
+        BackupError: there is something at `target` already, it lies in the data directory,
+            something could not be written, or the data is damaged; there is no backup then.
+        StoreError: there is no data directory, or its store cannot be read or has changed since
+            it was closed.
+    """
+    if target.exists():
+        raise BackupError(f"{target}: is there already; a backup never replaces anything")
+    if target.absolute().is_relative_to(data.absolute()):
+        raise BackupError(f"{target}: lies in the data directory, and would be lost with it")
+    if not (data / STORE_FILE).is_file():
+        raise StoreError(f"{data}: there is no data directory here")
+    settle(data)
+    require_unbroken(data / STORE_FILE)
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    with _cleared_on_failure(unfinished, target):
+        _require_space(data, target.parent)
+        unfinished.mkdir()
+        copy_data_directory(data, unfinished)
+        manifest = _describe(unfinished, checkpoint)
+        (unfinished / MANIFEST_FILE).write_bytes(format_manifest(manifest))
+        sync_tree(unfinished)
+        verify_files(unfinished, read_manifest(unfinished))
+        finished = target.with_name(f".{target.name}.finished")
+        if target.suffix == ARCHIVE_ENDING:
+            pack(unfinished, manifest, finished)
+            shutil.rmtree(unfinished)
+        else:
+            unfinished.replace(finished)
+        put_in_place(finished, target)
+    return manifest
+
+
+def verify_backup(source: Path) -> BackupManifest:
+    """Read a backup whole and compare it with its checksums.
+
+    Raises:
+        BackupError: it is missing, incomplete or damaged; the message names the file.
+    """
+    _require_there(source)
+    if source.is_dir():
+        manifest = read_manifest(source)
+        verify_files(source, manifest)
+        return manifest
+    return verify_archive(source)
+
+
+def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupManifest:
+    """Restore a backup into a data directory that is missing or empty; durable at return.
+
+    Its files are compared with their checksums after they were copied, and before any of them
+    counts. A kill leaves an empty directory, or a restored one at its next opening.
+
+    Raises:
+        BackupError: it is missing, damaged or of another checkpoint, or could not be written.
+        DataDirectoryInUseError: another process has the directory open for writing.
+        StoreError: the directory is not empty, or cannot be written.
+    """
+    _require_there(source)
+    manifest = read_manifest(source) if source.is_dir() else read_archived_manifest(source)
+    _require_checkpoint(source, manifest, checkpoint)
+    with locked(data):
+        _require_empty(data)
+        arriving = data / ARRIVING
+        with _cleared_on_failure(arriving):
+            _require_room(sum(one.size for one in manifest.files.values()), data)
+            arriving.mkdir()
+            _bring(source, manifest, arriving)
+            verify_files(arriving, manifest)
+        swap_in(data, CONTENT)
+    return manifest
+
+
+def _require_there(source: Path) -> None:
+    if not source.exists():
+        raise BackupError(f"{source}: there is no such backup")
+
+
+def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
+    store = folder / STORE_FILE
+    with translated_errors(store), closing(sqlite3.connect(store)) as connection:
+        meta = connection.execute("SELECT fingerprint, dimension, sequence FROM meta").fetchone()
+        (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+    if meta is None:
+        raise BackupError(f"{store}: does not say which checkpoint made it")
+    base = _base(folder, str(meta[0]))
+    return BackupManifest(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        checkpoint=checkpoint.name if checkpoint.fingerprint == base else "",
+        base=base,
+        fingerprint=str(meta[0]),
+        dimension=int(meta[1]),
+        sequence=int(meta[2]),
+        documents=int(documents),
+        files=describe_files(folder),
+    )
+
+
+def _base(folder: Path, fingerprint: str) -> str:
+    """Return the fingerprint of the checkpoint that an adapter, if there is one, joins."""
+    path = folder / ADAPTER_FILE
+    if not path.exists():
+        return fingerprint
+    try:
+        adapter = parse_adapter(path.read_bytes(), ADAPTER_FILE)
+    except AdapterError as error:
+        raise BackupError(f"no backup is made of damaged data: {error}") from error
+    if adapter.fingerprint != fingerprint:
+        raise BackupError(f"{ADAPTER_FILE} is not the one that the stored vectors were made with")
+    return adapter.base
+
+
+def _require_checkpoint(source: Path, manifest: BackupManifest, checkpoint: Checkpoint) -> None:
+    if manifest.base != checkpoint.fingerprint:
+        made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
+        raise BackupError(
+            f"{source}: its vectors were made with checkpoint {made_with}, not with "
+            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
+        )
+
+
+def _require_empty(data: Path) -> None:
+    others = [path.name for path in data.iterdir() if path.name not in (LOCK_FILE, ARRIVING)]
+    if others:
+        raise StoreError(
+            f"{data}: is not empty ({min(others)} is in it): restore into a new directory"
+        )
+
+
+def _bring(source: Path, manifest: BackupManifest, folder: Path) -> None:
+    if not source.is_dir():
+        unpack(source, manifest, folder)
+        return
+    for name in manifest.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, folder / name)
+
+
+def _require_space(data: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    _require_room(sum(one.stat().st_size for one in data.glob(f"{STORE_FILE}*")), target)
+
+
+def _require_room(needed: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise BackupError(f"{folder}: {needed} bytes are needed and {free} are free")
+
+
+@contextmanager
+def _cleared_on_failure(*paths: Path) -> Iterator[None]:
+    """Give a block a place to write; what it leaves there after a failure is removed."""
+    hidden = [paths[0], *(one.with_name(f".{one.name}.finished") for one in paths[1:])]
+    _remove(hidden)
+    try:
+        yield
+    except OSError as error:
+        _remove(hidden)
+        raise BackupError(f"{paths[-1]}: cannot be written: {error}") from error
+    except BaseException:
+        _remove(hidden)
+        raise
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,215 @@
+"""A backup as one tar file, not compressed: `manifest.json` first, then the files it names."""
+
+import hashlib
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from encoder.checkpoint import file_digest
+from index.errors import BackupError
+
+FORMAT = 1
+MANIFEST_FILE = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """Size in bytes and SHA-256, in hex, of one file."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackupManifest:
+    """What a backup holds.
+
+    Attributes:
+        created: ISO 8601 in UTC.
+        checkpoint: name of the checkpoint, for people; empty where it was not at hand.
+        base: fingerprint of that checkpoint.
+        fingerprint: of the vectors; not that of the checkpoint where a corpus adapter joins them.
+        dimension: of the vectors.
+        sequence: of the store: changes up to this one are in it, none later.
+        documents: how many there are.
+        files: by name relative to the backup, with "/".
+    """
+
+    created: str
+    checkpoint: str
+    base: str
+    fingerprint: str
+    dimension: int
+    sequence: int
+    documents: int
+    files: Mapping[str, BackupFile]
+
+
+def describe_files(folder: Path) -> dict[str, BackupFile]:
+    """Return every file in a folder but the manifest, by its name relative to it.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != MANIFEST_FILE:
+            found[name] = BackupFile(path.stat().st_size, file_digest(path))
+    return found
+
+
+def format_manifest(manifest: BackupManifest) -> bytes:
+    """Return the content of the file; it carries a digest of itself."""
+    content = {"format": FORMAT, **asdict(manifest)}
+    content["sha256"] = _digest(content)
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def parse_manifest(data: bytes, where: str) -> BackupManifest:
+    """Read what `format_manifest` wrote.
+
+    Raises:
+        BackupError: it is damaged, of another format, or no manifest; `where` names it.
+    """
+    try:
+        content: dict[str, Any] = json.loads(data)
+        if content["format"] != FORMAT:
+            raise BackupError(
+                f"{where}: has format {content['format']!r}; this version of Longmatch reads "
+                f"format {FORMAT}"
+            )
+        if content.pop("sha256") != _digest(content):
+            raise BackupError(f"{where}: was changed, or is damaged")
+        del content["format"]
+        files = {str(name): BackupFile(**one) for name, one in content.pop("files").items()}
+        manifest = BackupManifest(files=files, **content)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise BackupError(f"{where}: is not the manifest of a backup: {error!r}") from error
+    for name in manifest.files:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise BackupError(f"{where}: names a file outside of it, {name!r}")
+    return manifest
+
+
+def read_manifest(folder: Path) -> BackupManifest:
+    """Read the manifest of a backup that is a folder.
+
+    Raises:
+        BackupError: it is missing, damaged or of another format.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        return parse_manifest(path.read_bytes(), str(path))
+    except OSError as error:
+        raise BackupError(f"{folder}: is not a whole backup: {error}") from error
+
+
+def verify_files(folder: Path, manifest: BackupManifest) -> None:
+    """Compare every file of a folder with the manifest.
+
+    Raises:
+        BackupError: one is missing or changed; the message names it.
+    """
+    for name, expected in manifest.files.items():
+        path = folder / name
+        try:
+            found = BackupFile(path.stat().st_size, file_digest(path))
+        except OSError as error:
+            raise BackupError(f"{path}: cannot be read: {error}") from error
+        if found != expected:
+            raise BackupError(f"{path}: is damaged: it is not what {MANIFEST_FILE} says")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    canonical = {name: value for name, value in content.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+
+
+_LARGEST_MANIFEST = 16 * 2**20
+_BUFFER = 2**20
+
+
+def pack(folder: Path, manifest: BackupManifest, path: Path) -> None:
+    """Write a backup that is a folder to one file, and read that back.
+
+    Raises:
+        BackupError: what was read is not what was written.
+        OSError: it cannot be written.
+    """
+    with tarfile.open(path, "w") as archive:
+        for name in (MANIFEST_FILE, *manifest.files):
+            archive.add(folder / name, name)
+    verify_archive(path)
+
+
+def verify_archive(path: Path) -> BackupManifest:
+    """Read an archive whole and compare it with its manifest.
+
+    Raises:
+        BackupError: it is incomplete or damaged.
+    """
+    with _opened(path) as archive:
+        manifest = _manifest(path, archive)
+        for name, expected in manifest.files.items():
+            with _member(path, archive, name) as file:
+                found = BackupFile(
+                    archive.getmember(name).size,
+                    hashlib.file_digest(file, "sha256").hexdigest(),  # type: ignore[arg-type]
+                )
+            if found != expected:
+                raise BackupError(f"{path}: {name} is damaged: it is not what {MANIFEST_FILE} says")
+    return manifest
+
+
+def read_archived_manifest(path: Path) -> BackupManifest:
+    """Read the manifest of an archive.
+
+    Raises:
+        BackupError: it is missing or damaged, or the file is no archive.
+    """
+    with _opened(path) as archive:
+        return _manifest(path, archive)
+
+
+def unpack(path: Path, manifest: BackupManifest, folder: Path) -> None:
+    """Write the files of an archive that its manifest names into a folder; nothing else.
+
+    Raises:
+        BackupError: one is missing.
+        OSError: one cannot be written.
+    """
+    with _opened(path) as archive:
+        for name in manifest.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with _member(path, archive, name) as file, (folder / name).open("xb") as copy:
+                shutil.copyfileobj(file, copy, _BUFFER)
+
+
+def _manifest(path: Path, archive: tarfile.TarFile) -> BackupManifest:
+    with _member(path, archive, MANIFEST_FILE) as file:
+        return parse_manifest(file.read(_LARGEST_MANIFEST), f"{path}: {MANIFEST_FILE}")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(path, "r:") as archive:
+            yield archive
+    except (tarfile.TarError, EOFError) as error:
+        raise BackupError(f"{path}: is not a whole backup: {error}") from error
+
+
+def _member(path: Path, archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    try:
+        file = archive.extractfile(name)
+    except KeyError:
+        file = None
+    if file is None:  # it is missing, or no regular file
+        raise BackupError(f"{path}: is not a whole backup: {name} is missing")
+    return file

@@ -1,0 +1,176 @@
+"""The data directory: the document store, its snapshots and the lock of the one who writes.
+
+store.sqlite3   documents and vectors, the truth
+adapter.npz     optional: what was fitted to the corpus, see index/adapt.py
+snapshots/      published generations of the index, a copy
+lock            held by the process that writes
+
+.seal           the digest of a closed store, see index/directory/file_digest.py
+
+Other names that begin with a dot are of a change of the whole content, see
+index/directory/content_swap.py.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from index.directory.content_swap import finish_swap, swap_is_pending
+from index.directory.file_digest import SEAL_FILE, break_seal, require_unbroken, seal
+from index.errors import DataDirectoryInUseError, StoreError
+from index.store.document_store import SQLiteDocumentStore
+from index.vectors.live_index import LiveIndex, open_live_index
+
+STORE_FILE = "store.sqlite3"
+SNAPSHOTS_DIRECTORY = "snapshots"
+LOCK_FILE = "lock"
+ADAPTER_FILE = "adapter.npz"
+CALIBRATION_FILE = "calibration.json"
+# What is of one checkpoint, and goes when another content comes.
+CONTENT = (
+    STORE_FILE,
+    f"{STORE_FILE}-wal",
+    f"{STORE_FILE}-shm",
+    SEAL_FILE,
+    SNAPSHOTS_DIRECTORY,
+    ADAPTER_FILE,
+    CALIBRATION_FILE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataDirectory:
+    """An open data directory; `open_data_directory` makes it."""
+
+    path: Path
+    store: SQLiteDocumentStore
+    index: LiveIndex
+    _open_files: ExitStack
+
+    def close(self) -> None:
+        """Close the store, seal it if it was open for writing, and release the lock.
+
+        Closing twice does nothing.
+        """
+        self._open_files.close()
+
+
+def open_data_directory(
+    path: Path,
+    *,
+    fingerprint: str,
+    dimension: int,
+    read_only: bool = False,
+    find_families: bool = True,
+) -> DataDirectory:
+    """Open a data directory, and make it when it is missing unless `read_only`.
+
+    One process at a time writes; any number read beside it, each with the state at its opening
+    until it calls `index.catch_up`.
+
+    Args:
+        path: the directory.
+        fingerprint: of the checkpoint whose vectors it holds.
+        dimension: of these vectors.
+        read_only: take no lock, make nothing, publish nothing.
+        find_families: compare documents that are put with those that are there.
+
+    Raises:
+        DataDirectoryInUseError: another process has it open for writing.
+        FingerprintMismatchError: its vectors are of another checkpoint.
+        StoreError: it is not a directory, cannot be written, or its store is damaged or has
+            changed since it was closed.
+    """
+    sound: list[Path] = []  # a store that could not be opened gets no seal
+    with ExitStack() as open_files:
+        if read_only:
+            _check_exists(path)
+        else:
+            _make_directory(path)
+            open_files.callback(_acquire_lock(path).release)
+            finish_swap(path, CONTENT)
+            open_files.callback(_seal_all, sound)
+        require_unbroken(path / STORE_FILE)
+        if not read_only:
+            break_seal(path / STORE_FILE)
+        store = SQLiteDocumentStore(
+            path / STORE_FILE,
+            fingerprint=fingerprint,
+            dimension=dimension,
+            read_only=read_only,
+            find_families=find_families,
+        )
+        open_files.callback(store.close)
+        index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
+        if not read_only:
+            sound.append(path / STORE_FILE)
+        return DataDirectory(path, store, index, open_files.pop_all())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a data directory, which is made when it is missing.
+
+    Raises:
+        DataDirectoryInUseError: another process has it open for writing.
+        StoreError: it is not a directory, or cannot be written.
+    """
+    _make_directory(path)
+    lock = _acquire_lock(path)
+    try:
+        finish_swap(path, CONTENT)
+        yield
+    finally:
+        lock.release()
+
+
+def settle(path: Path) -> None:
+    """Finish a change of the whole content that a kill left half way, if there is one.
+
+    Raises:
+        DataDirectoryInUseError: another process is at it.
+        StoreError: it cannot be written.
+    """
+    if swap_is_pending(path):
+        with locked(path):
+            pass  # whoever takes the lock has finished it
+
+
+def _seal_all(stores: list[Path]) -> None:
+    for store in stores:
+        seal(store)
+
+
+def _check_exists(path: Path) -> None:
+    try:
+        if swap_is_pending(path):
+            raise StoreError(f"{path}: a change of its content is unfinished: open it for writing")
+        found = (path / STORE_FILE).is_file()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error}") from error
+    if not found:
+        raise StoreError(f"{path}: there is no data directory here")
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise StoreError(f"{path}: is not a directory") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be made: {error}") from error
+
+
+def _acquire_lock(path: Path) -> FileLock:
+    # Not bound to this thread: a server opens in one thread and closes in another.
+    lock = FileLock(path / LOCK_FILE, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise DataDirectoryInUseError(f"{path}: in use by another process") from error
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(f"{path}: cannot be written: {error}") from error
+    return lock

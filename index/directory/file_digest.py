@@ -1,0 +1,107 @@
+"""The seal of a store: a digest of its whole file, from its closing to its next opening.
+
+SQLite keeps no checksums of its pages. So who closes a store takes one of the whole file, and who
+opens it compares: what changed in between is damage, wherever in the file it is. The seal is
+broken before the first write. After a kill there is none, and the checksums of the rows, taken
+when they are written and compared when they are read, are what is left.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from zlib import crc32
+
+from encoder.atomic_files import sync, write_in_place
+from index.errors import StoreError
+
+SEAL_FILE = ".seal"
+_CHUNK = 2**24
+_THREADS = 4
+
+_log = logging.getLogger(__name__)
+
+
+def seal(store: Path) -> None:
+    """Write the seal of a store that nobody has open; without one it opens as after a kill."""
+    log = store.with_name(f"{store.name}-wal")
+    try:
+        if log.exists() and log.stat().st_size:
+            return  # a reader has it open, so that the file is not all of the store
+        digest = _digest(store)
+        write_in_place(store.with_name(SEAL_FILE), f"{digest} {_check(digest)}\n")
+    except OSError as error:
+        _log.warning("%s: is left without a seal: %s", store, error)
+
+
+def require_unbroken(store: Path) -> None:
+    """Compare a store with its seal; one without a seal passes.
+
+    Raises:
+        StoreError: the file has changed since it was closed, or cannot be read.
+    """
+    path = store.with_name(SEAL_FILE)
+    expected = _read(path)
+    if expected is None:
+        return
+    try:
+        found = _digest(store)
+    except FileNotFoundError:
+        return  # the opening says so
+    except OSError as error:
+        raise StoreError(f"{store}: cannot be read: {error}") from error
+    if found != expected and path.exists():  # else somebody has begun to write
+        raise StoreError(
+            f"{store}: has changed since it was closed, it may be damaged: longmatch doctor says "
+            "what is wrong, and longmatch doctor --repair makes again what can be made again"
+        )
+
+
+def break_seal(store: Path) -> None:
+    """Remove the seal before a write.
+
+    Raises:
+        StoreError: the disk did not take it.
+    """
+    path = store.with_name(SEAL_FILE)
+    try:
+        if path.exists():
+            path.unlink()
+            sync(path.parent)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be removed: {error}") from error
+
+
+def _read(path: Path) -> str | None:
+    try:
+        digest, check = path.read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        _log.warning("%s: is damaged and is passed over: %s", path, error)
+        return None
+    if _check(digest) != check:
+        _log.warning("%s: is damaged and is passed over", path)
+        return None
+    return digest
+
+
+def _check(digest: str) -> str:
+    return f"{crc32(digest.encode()):08x}"
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256, in hex, of the SHA-256 of each chunk: cores work side by side."""
+    size = path.stat().st_size
+    with path.open("rb") as file, ThreadPoolExecutor(_THREADS, "seal") as threads:
+        chunks = threads.map(_reader(file.fileno()), range(0, max(size, 1), _CHUNK))
+        return hashlib.sha256(b"".join(chunks)).hexdigest()
+
+
+def _reader(descriptor: int) -> Callable[[int], bytes]:
+    def read(start: int) -> bytes:
+        return hashlib.sha256(os.pread(descriptor, _CHUNK, start)).digest()
+
+    return read

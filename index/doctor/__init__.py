@@ -1,0 +1,1 @@
+"""Examine and repair a data directory."""

@@ -1,0 +1,271 @@
+"""Examines the lexical index: every table of it against the texts that are stored."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from index.doctor.findings import Finding
+from index.doctor.store_checks import open_for_reading
+from index.errors import StoreError
+from index.lexical.tables import MAX_COUNT, DocumentTerms, read_document_terms
+from index.lexical.terms import NAMED, OWN, QUOTE, count_terms, title_term, title_words, words_of
+from index.near_duplicates.signatures import band_keys, sign, unpack
+from index.near_duplicates.tables import follow_rule
+from index.store.metadata import metadata_values
+
+_ROWS = """
+SELECT field, kind, value, vector_id FROM metadata_values"""
+_ROWS_OF = """
+SELECT field, kind, value, vector_id FROM metadata_values
+WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_METADATA = """
+SELECT vector_id, metadata FROM documents"""
+_METADATA_OF = """
+SELECT vector_id, metadata FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_64_BITS = 2**64 - 1
+
+_Sums = dict[int, int]
+
+
+def examine_metadata(path: Path) -> Iterator[Finding]:
+    """Compare the table that filters read with the metadata of every document.
+
+    Raises:
+        sqlite3.Error: the file cannot be read.
+    """
+    with closing(open_for_reading(path)) as connection:
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.execute("BEGIN")  # one state for all that is compared
+        wrong = _wrong_documents(connection)
+        missing, surplus = _differences(connection, wrong) if wrong else (0, 0)
+    if wrong:
+        problem = (
+            f"the values of {len(wrong)} documents, vector id {wrong[0]} first, are not those of "
+            f"their metadata: {missing} rows are missing and {surplus} should not be there"
+        )
+        yield Finding("metadata values", problem, "make the metadata values again")
+
+
+def _wrong_documents(connection: sqlite3.Connection) -> list[int]:
+    """Return the vector ids whose rows are not those that their metadata gives, ascending.
+
+    The rows lie in the order of their values, so those of a document are only known at the end: of
+    each document the sum of the hashes of its rows is kept, not the rows.
+    """
+    expected, unknown = _expected_sums(connection)
+    held: _Sums = {}
+    for *row, vector_id in connection.execute(_ROWS):
+        held[vector_id] = (held.get(vector_id, 0) + _hash(tuple(row))) & _64_BITS
+    different = {one for one, hashed in held.items() if expected.get(one, 0) != hashed}
+    different |= {one for one, hashed in expected.items() if hashed and one not in held}
+    return sorted(different - unknown)
+
+
+def _expected_sums(connection: sqlite3.Connection) -> tuple[_Sums, set[int]]:
+    """Return the sum of each document, and the documents whose metadata is damaged itself."""
+    sums: _Sums = {}
+    unknown: set[int] = set()
+    for vector_id, metadata in connection.execute(_METADATA):
+        try:
+            values = metadata_values(json.loads(metadata))
+        except (AttributeError, TypeError, ValueError):
+            unknown.add(vector_id)
+        else:
+            sums[vector_id] = sum(map(_hash, values)) & _64_BITS
+    return sums, unknown
+
+
+def _differences(connection: sqlite3.Connection, wrong: list[int]) -> tuple[int, int]:
+    """Count the rows of these documents that are missing, and those that should not be there."""
+    wanted = (json.dumps(wrong),)
+    metadata: Mapping[int, Any] = dict(connection.execute(_METADATA_OF, wanted))
+    expected = {
+        repr((*value, vector_id))
+        for vector_id, stored in metadata.items()
+        for value in metadata_values(json.loads(stored))
+    }
+    held = {repr(row) for row in connection.execute(_ROWS_OF, wanted)}
+    return len(expected - held), len(held - expected)
+
+
+def _hash(row: tuple[Any, ...]) -> int:
+    return hash(repr(row)) & _64_BITS  # of the text: Python hashes -1 and -2 alike
+
+
+_SIGNED_TEXTS = """
+SELECT t.text_id, t.signature, (
+    SELECT d.text FROM documents d WHERE d.content_hash = t.content_hash LIMIT 1
+) FROM texts t WHERE t.text_id > ? ORDER BY t.text_id LIMIT 256"""
+_BANDS = """
+SELECT text_id, band FROM text_bands ORDER BY text_id"""
+_ONE_WAY = """
+SELECT count(*) FROM text_links l WHERE NOT EXISTS (
+    SELECT 1 FROM text_links b WHERE b.text_id = l.other AND b.other = l.text_id
+)"""
+
+
+def examine_families(path: Path) -> Iterator[Finding]:
+    """Compare signatures with texts, bands with signatures, and families with links.
+
+    Texts that have not been looked at yet are no finding, nor are tables of another rule, which
+    are made again when the store is opened for writing.
+
+    Raises:
+        sqlite3.Error: the file cannot be read.
+    """
+    with closing(open_for_reading(path)) as connection:
+        try:
+            problem = _first_family_problem(connection)
+        except (sqlite3.DatabaseError, StoreError, TypeError, ValueError) as error:
+            problem = str(error)
+    if problem:
+        yield Finding("families", problem, "find the families again")
+
+
+def _first_family_problem(connection: sqlite3.Connection) -> str | None:
+    """Return what is wrong, or None."""
+    connection.execute("BEGIN")  # one state for all that is compared
+    if not follow_rule(connection):
+        return None
+    held: dict[int, set[int]] = {}
+    for text_id, band in connection.execute(_BANDS):
+        held.setdefault(text_id, set()).add(band)
+    last = 0
+    while rows := connection.execute(_SIGNED_TEXTS, (last,)).fetchall():
+        for text_id, packed, text in rows:
+            if text is None:
+                return f"text {text_id} is that of no document"
+            signature = unpack(packed)
+            if signature.tolist() != sign(text).tolist():
+                return f"the signature of text {text_id} is not that of its text"
+            if held.pop(text_id, set()) != set(band_keys(signature)):
+                return f"the bands of text {text_id} are not those of its signature"
+        last = rows[-1][0]
+    if held:
+        return f"there are bands of {len(held)} texts that are not there, {min(held)} first"
+    return _wrong_families(connection)
+
+
+def _wrong_families(connection: sqlite3.Connection) -> str | None:
+    (one_way,) = connection.execute(_ONE_WAY).fetchone()
+    if one_way:
+        return f"{one_way} links lead one way only"
+    families = dict(connection.execute("SELECT text_id, family FROM texts"))
+    links: dict[int, list[int]] = {}
+    for text_id, other in connection.execute("SELECT text_id, other FROM text_links"):
+        links.setdefault(text_id, []).append(other)
+    if unknown := links.keys() - families.keys():
+        return f"there are links of {len(unknown)} texts that are not there, {min(unknown)} first"
+    seen: set[int] = set()
+    for text_id in sorted(families):
+        if text_id in seen:
+            continue
+        seen.add(text_id)
+        waiting = [text_id]
+        while waiting:
+            one = waiting.pop()
+            if families[one] != text_id:
+                return f"text {one} is in family {families[one]}, not in that of text {text_id}"
+            new = [other for other in links.get(one, ()) if other not in seen]
+            seen.update(new)
+            waiting += new
+    return None
+
+
+_DOCUMENTS_A_READ = 256
+_TEXTS = """
+SELECT vector_id, title, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+# FTS5 shows what it holds: for each term, which is the id of a word, the documents that have it.
+_VOCABULARY = "CREATE VIRTUAL TABLE temp.held USING fts5vocab('main', 'postings', 'instance')"
+_HELD = """
+SELECT doc, count(*), sum(CAST(term AS INTEGER)), max(CAST(term AS INTEGER))
+FROM temp.held GROUP BY doc"""
+
+_Postings = dict[int, tuple[int, int, int]]
+
+
+def examine_words(path: Path) -> Iterator[Finding]:
+    """Compare the words of every text with the tables of the lexical index.
+
+    Raises:
+        sqlite3.Error: the file cannot be read.
+    """
+    with closing(open_for_reading(path)) as connection:
+        try:
+            problem = _first_problem(connection)
+        except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
+            problem = str(error)
+    if problem:
+        yield Finding("lexical index", problem, "make the lexical index again")
+
+
+def _first_problem(connection: sqlite3.Connection) -> str | None:
+    """Return what is wrong, or None."""
+    connection.execute(_VOCABULARY)
+    connection.execute("BEGIN")  # one state for all that is compared
+    terms = {
+        term: (term_id, documents)
+        for term_id, term, documents in connection.execute("SELECT * FROM terms")
+    }
+    term_of = {term_id: term for term, (term_id, _) in terms.items()}
+    frequencies = Counter[str]()
+    postings: _Postings = {}
+    last = 0
+    while rows := connection.execute(_TEXTS, (last, _DOCUMENTS_A_READ)).fetchall():
+        stored = read_document_terms(connection, (row[0] for row in rows))
+        for vector_id, title, text in rows:
+            held = _by_term(term_of, stored.get(vector_id))
+            if held is None or not _are_of(held, title, text):
+                return f"the words of vector id {vector_id} are not those of its text"
+            frequencies.update(held.keys())
+            if held:
+                ids = [terms[term][0] for term in held]
+                postings[vector_id] = (len(ids), sum(ids), max(ids))
+        last = rows[-1][0]
+    if frequencies != {term: documents for term, (_, documents) in terms.items()}:
+        return "the document frequencies are not those of the texts"
+    return _wrong_totals(connection, last) or _wrong_postings(connection, postings)
+
+
+def _wrong_totals(connection: sqlite3.Connection, last: int) -> str | None:
+    (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+    statistics = connection.execute("SELECT documents FROM term_statistics").fetchall()
+    if statistics != [(documents,)]:
+        return f"it counts {json.dumps(statistics)} documents, and there are {documents}"
+    return None
+
+
+def _wrong_postings(connection: sqlite3.Connection, expected: _Postings) -> str | None:
+    held = {row[0]: tuple(row[1:]) for row in connection.execute(_HELD)}
+    if held != expected:
+        wrong = {key for key in held.keys() | expected.keys() if held.get(key) != expected.get(key)}
+        return f"the postings of {len(wrong)} documents, {min(wrong)} first, are not their words"
+    return None
+
+
+def _by_term(term_of: Mapping[int, str], held: DocumentTerms | None) -> dict[str, int] | None:
+    """Return the count of each term that is held for a document; None where one is unknown."""
+    if held is None or not term_of.keys() >= set(held[0].tolist()):
+        return None
+    ids, counts = held
+    return {term_of[one]: n for one, n in zip(ids.tolist(), counts.tolist(), strict=True)}
+
+
+def _are_of(held: Mapping[str, int], title: str, text: str) -> bool:
+    """Say whether terms are those of a text.
+
+    It may name a title that is not among them: that of a document which came later.
+    """
+    titles = {term: n for term, n in held.items() if term.startswith(QUOTE)}
+    words = {term: n for term, n in held.items() if term not in titles}
+    if words != {term: min(n, MAX_COUNT) for term, n in count_terms(text).items()}:
+        return False
+    own = title_words(title)
+    if own and titles.pop(title_term(own), None) != OWN:
+        return False
+    joined = f" {' '.join(words_of(text))} "
+    return all(n == NAMED and f" {term[1:-1]} " in joined for term, n in titles.items())

@@ -1,0 +1,145 @@
+"""Examines a data directory and its checkpoint: what is wrong, and what helps.
+
+Reads only, so a server may be running. What cannot be trusted after some damage is not examined:
+rows of a broken database, vectors of a store of another checkpoint.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoder.adapter import Adapter, VectorSpace, vector_space
+from encoder.checkpoint import Checkpoint, read_verified
+from encoder.errors import EncoderError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.adapt import read_corpus_adapter
+from index.directory.data_directory import (
+    ADAPTER_FILE,
+    CALIBRATION_FILE,
+    SNAPSHOTS_DIRECTORY,
+    STORE_FILE,
+)
+from index.directory.file_digest import SEAL_FILE, require_unbroken
+from index.doctor.derived_checks import examine_families, examine_metadata, examine_words
+from index.doctor.findings import Finding
+from index.doctor.store_checks import examine_database, examine_rows, require_present_format
+from index.doctor.vector_checks import examine_index, examine_vectors
+from index.errors import FingerprintMismatchError, StoreError
+from index.progress import Observer
+from index.search.corpus_calibration import read_corpus_calibration
+from index.search.fusion import read_fusion
+from index.store.document_store import SQLiteDocumentStore
+
+SAMPLE = 16  # documents to encode again, some seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to compare vectors with the checkpoint.
+
+    Attributes:
+        documents: how many to encode again.
+        precision: of the graphs; None for the best for the device.
+        observer: hears of the progress.
+    """
+
+    documents: int
+    precision: str | None
+    observer: Observer
+
+
+def examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> tuple[Finding, ...]:
+    """Examine a data directory with the checkpoint of its vectors.
+
+    Raises:
+        StoreError: there is no data directory, one of another format, or a file cannot be read
+            for another reason than damage.
+    """
+    if not (data / STORE_FILE).is_file():
+        raise StoreError(f"{data}: there is no data directory here")
+    require_present_format(data / STORE_FILE)
+    return tuple(_examine(data, checkpoint, sampling))
+
+
+def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator[Finding]:
+    broken = list(examine_checkpoint(checkpoint))
+    yield from broken
+    try:
+        adapter = read_corpus_adapter(data, checkpoint)
+    except EncoderError as error:
+        yield Finding(ADAPTER_FILE, str(error), "restore a backup")
+        return
+    yield from _examine_calibration(data, checkpoint, adapter)
+    space = vector_space(checkpoint, adapter)
+    found = list(_examine_store(data, space))
+    yield from found
+    if any(one.what == STORE_FILE and one.remedy != "take the checksums again" for one in found):
+        return  # what is compared with the store would only say the same again
+    with closing(_opened(data, space)) as store:
+        yield from examine_index(data / SNAPSHOTS_DIRECTORY, store)
+        if not broken and sampling.documents:
+            encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
+            yield from examine_vectors(
+                store, BlockTokenizer(checkpoint), encoder, sampling.documents, sampling.observer
+            )
+
+
+def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
+    """Compare every file of a checkpoint with its manifest."""
+    for name in checkpoint.files:
+        try:
+            read_verified(checkpoint.directory, checkpoint.files, name)
+        except EncoderError as error:
+            yield Finding(f"checkpoint {checkpoint.name}", str(error), "install it again")
+
+
+def _examine_calibration(
+    data: Path, checkpoint: Checkpoint, adapter: Adapter | None
+) -> Iterator[Finding]:
+    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    try:
+        read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
+    except StoreError as error:
+        yield Finding(CALIBRATION_FILE, str(error), "delete it")
+    except EncoderError:
+        return  # fusion.json, a file of the checkpoint, which was examined
+
+
+def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
+    path = data / STORE_FILE
+    try:
+        broken = list(examine_database(path))
+        yield from broken
+        try:
+            require_unbroken(path)
+        except StoreError:
+            problem = "a byte of it has changed since it was closed"
+            yield Finding(SEAL_FILE, problem, "seal it again")
+        if any(one.remedy == "restore a backup" for one in broken):
+            return
+        _opened(data, space).close()
+        yield from examine_rows(path, space.dimension)
+        yield from examine_words(path)
+        yield from examine_families(path)
+        yield from examine_metadata(path)
+    except sqlite3.Error as error:
+        yield Finding(STORE_FILE, f"the database is damaged: {error}", "restore a backup")
+    except FingerprintMismatchError as error:
+        problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"
+        yield Finding(
+            STORE_FILE, f"{problem}: name that one with --checkpoint, or", "restore a backup"
+        )
+    except StoreError as error:
+        yield Finding(STORE_FILE, str(error), "restore a backup")
+
+
+def _opened(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
+    return SQLiteDocumentStore(
+        data / STORE_FILE,
+        fingerprint=space.fingerprint,
+        dimension=space.dimension,
+        read_only=True,
+    )

@@ -1,0 +1,149 @@
+"""Repairs a data directory: makes again what can be made from the rest of it.
+
+Texts are the source of words, vectors and families, vectors that of the index. Nothing that cannot
+be made again is touched.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+from encoder.adapter import vector_space
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.onnx_encoder import EncodedDocuments, OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.adapt import read_corpus_adapter
+from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
+from index.directory.file_digest import break_seal
+from index.doctor.findings import Finding, Remedy
+from index.lexical.title_refresh import recount_titles
+from index.near_duplicates.tables import make_family_tables
+from index.progress import Observer, SilentObserver
+from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
+from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
+from index.store.checksums import write_checksums
+from index.store.migrations import make_lexical_index, make_metadata_values, take_checksums
+from index.store.statements import advance_sequence, insert_vector
+
+_TEXTS = """
+SELECT vector_id, content_hash, text FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+
+def texts_of(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> dict[int, str]:
+    """Return those of these texts that are what was once stored, by vector id."""
+    rows = connection.execute(_TEXTS, (vector_id_list(vector_ids),))
+    return {
+        vector_id: text
+        for vector_id, content_hash, text in rows
+        if sha256(text.encode()).digest() == content_hash
+    }
+
+
+def replace_vectors(
+    connection: sqlite3.Connection,
+    blocks: Mapping[int, SentenceBlocks],
+    encoded: EncodedDocuments,
+) -> None:
+    """Put new vectors, and new block vectors, in the place of those of these vector ids.
+
+    The index must be built again afterwards: it holds the former ones under the same ids.
+    """
+    sequence = advance_sequence(connection)
+    for (vector_id, read), vector, rows in zip(
+        blocks.items(), encoded.document_vectors, encoded.block_vectors, strict=True
+    ):
+        for table in ("vectors", "block_vectors"):
+            connection.execute(f"DELETE FROM {table} WHERE vector_id = ?", (vector_id,))  # noqa: S608
+        insert_vector(connection, vector_id, sequence, vector)
+        insert_block_vectors(connection, vector_id, block_vectors_of(read, rows))
+    write_checksums(connection, blocks)
+
+
+_DOCUMENTS_A_TRANSACTION = 64
+
+
+def repair(
+    data: Path,
+    checkpoint: Checkpoint,
+    findings: Sequence[Finding],
+    precision: str | None,
+    observer: Observer,
+) -> None:
+    """Do what helps against these findings, where it is repairable; `examine` again afterwards.
+
+    Raises:
+        DataDirectoryInUseError: a server has the directory open: stop it first.
+        EncoderError: the checkpoint cannot encode.
+        SnapshotError: the index could not be published.
+        StoreError: something cannot be written.
+    """
+    remedies: set[Remedy] = {one.remedy for one in findings if one.repairable}
+    if not remedies:
+        return
+    with locked(data):
+        if "delete it" in remedies:
+            (data / CALIBRATION_FILE).unlink(missing_ok=True)
+        break_seal(data / STORE_FILE)
+        _repair_database(data / STORE_FILE, remedies)
+        again = sorted({vector_id for one in findings for vector_id in one.vector_ids})
+        if again:
+            _encode_again(data, checkpoint, again, precision, observer)
+    if any(one.what == STORE_FILE and not one.repairable for one in findings):
+        return  # what is left cannot be opened for writing, or must not be sealed
+    space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
+    with closing(
+        open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
+    ) as directory:
+        if again or "rebuild the index" in remedies:
+            observer.started("building the index", None)
+            directory.index.rebuild()
+        if "find the families again" in remedies:
+            directory.store.families.find(observer)
+
+
+def _repair_database(store: Path, remedies: set[Remedy]) -> None:
+    if "make the database's indexes again" in remedies:
+        with translated_errors(store), closing(sqlite3.connect(store)) as connection:
+            connection.execute("REINDEX")
+            connection.commit()
+    with closing(SQLiteConnections(store, read_only=False)) as connections:
+        if "make the lexical index again" in remedies:
+            make_lexical_index(connections)
+            recount_titles(connections, SilentObserver())
+        if "find the families again" in remedies:
+            with connections.writing() as connection:
+                make_family_tables(connection)  # filled below, when block vectors are sound
+        if "make the metadata values again" in remedies:
+            with connections.writing() as connection:
+                make_metadata_values(connection, store)
+        if "take the checksums again" in remedies:
+            take_checksums(connections)
+
+
+def _encode_again(
+    data: Path,
+    checkpoint: Checkpoint,
+    vector_ids: Sequence[int],
+    precision: str | None,
+    observer: Observer,
+) -> None:
+    tokenizer = BlockTokenizer(checkpoint)
+    encoder = OnnxEncoder(
+        checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
+    )
+    observer.started("encoding again", len(vector_ids))
+    with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as connections:
+        for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
+            some = vector_ids[start : start + _DOCUMENTS_A_TRANSACTION]
+            with connections.reading() as connection:
+                texts = texts_of(connection, some)
+            blocks = {vector_id: tokenizer(text) for vector_id, text in texts.items()}
+            encoded = encoder.encode(list(blocks.values()))
+            with connections.writing() as connection:
+                replace_vectors(connection, blocks, encoded)
+            tokens = sum(one.receipt.tokens_read for one in blocks.values())
+            observer.advanced(documents=len(some), tokens=tokens)

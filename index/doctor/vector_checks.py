@@ -1,0 +1,105 @@
+"""Examines the index: its files, and what is in it against the document store."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from encoder.arrays import Int64
+from encoder.errors import EmptyTextError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.doctor.findings import Finding
+from index.errors import SnapshotError
+from index.progress import Observer
+from index.store.document_store import SQLiteDocumentStore
+from index.vectors.snapshot import read_current_snapshot
+
+# Another precision or machine gives other roundings: int8 keeps 0.99 of fp32, see quality.json.
+LEAST_COSINE = 0.97
+SAMPLE_SEED = 1
+
+
+def examine_vectors(
+    store: SQLiteDocumentStore,
+    tokenizer: BlockTokenizer,
+    encoder: OnnxEncoder,
+    sample: int,
+    observer: Observer,
+) -> Iterator[Finding]:
+    """Encode `sample` documents, drawn at random, and compare with the vectors that are stored.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    ids = store.changes_since(0).added
+    if len(ids) > sample:
+        ids = np.sort(np.random.default_rng(SAMPLE_SEED).choice(ids, sample, replace=False))
+    observer.started("encoding a sample", len(ids))
+    names = {vector_id: summary.id for vector_id, summary in store.get(ids.tolist()).items()}
+    vectors = dict(zip(*store.vectors(ids), strict=True))
+    wrong = []
+    for vector_id in ids.tolist():
+        stored = store.find([names[vector_id]]) if vector_id in names else {}
+        for document in stored.values():
+            try:
+                blocks = tokenizer(document.document.text)
+            except EmptyTextError:
+                continue
+            again = encoder.encode([blocks]).document_vectors[0]
+            if vector_id in vectors and float(again @ vectors[vector_id]) < LEAST_COSINE:
+                wrong.append(vector_id)
+            observer.advanced(documents=1, tokens=blocks.receipt.tokens_read)
+    if wrong:
+        problem = (
+            f"{len(wrong)} of {len(ids)} documents that were encoded again have another vector, "
+            f"vector id {wrong[0]} for one"
+        )
+        yield Finding("vectors", problem, "encode again", tuple(wrong))
+
+
+_VECTORS_A_READ = 1_024
+
+
+def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
+    """Compare the current generation with the store, id by id and vector by vector, exactly.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        manifest, index = read_current_snapshot(
+            root, fingerprint=store.fingerprint, dimension=store.dimension
+        )
+        if manifest.sequence > store.sequence:
+            raise SnapshotError(
+                f"the index holds change {manifest.sequence} of the store, and the store ends at "
+                f"{store.sequence}: it has lost changes, or is another store"
+            )
+        if manifest.sequence < store.log.start:
+            raise SnapshotError("it is so old that the store has forgotten the changes since then")
+    except SnapshotError as error:
+        yield Finding("index", str(error), "rebuild the index")
+        return
+    since = store.changes_since(manifest.sequence)
+    living = store.changes_since(0).added
+    expected = np.setdiff1d(living, since.added)
+    held = np.setdiff1d(index.ids(), since.removed)
+    yield from _compared_ids(held, expected)
+    both = np.intersect1d(held, expected)
+    wrong = 0
+    for start in range(0, len(both), _VECTORS_A_READ):
+        ids, vectors = store.vectors(both[start : start + _VECTORS_A_READ])
+        wrong += int(np.any(index.vectors(ids) != vectors, axis=1).sum())
+    if wrong:
+        yield Finding("index", f"{wrong} vectors are not those of the store", "rebuild the index")
+
+
+def _compared_ids(held: Int64, expected: Int64) -> Iterator[Finding]:
+    missing, superfluous = np.setdiff1d(expected, held), np.setdiff1d(held, expected)
+    if len(missing):
+        problem = f"it lacks {len(missing)} documents, vector id {missing[0]} for one"
+        yield Finding("index", problem, "rebuild the index")
+    if len(superfluous):
+        problem = f"it holds {len(superfluous)} documents that the store does not"
+        yield Finding("index", problem, "rebuild the index")

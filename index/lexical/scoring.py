@@ -1,0 +1,262 @@
+"""Arithmetic of the lexical index: weights of terms, cosines of documents. Numpy only.
+
+The score of two documents is the cosine of their vectors over terms, where a term weighs
+
+    sqrt(count) * idf,    idf = log(documents / documents that have the term)
+
+On validation queries of three corpora it found a little more than logarithmic counts on both sides,
+and more than the BM25 settings and the length normalisations without document frequencies that
+were tried beside it. Roots on one side and logarithms on the other were as good, but no cosine.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder.arrays import Float32, Float64, Int64, UInt32
+from index.lexical.tables import MAX_COUNT, DocumentTerms
+from index.lexical.terms import count_corpus
+from index.progress import Observer
+
+
+@dataclass(frozen=True, slots=True)
+class TermRows:
+    """N documents as vectors over terms, of unit norm; one without terms is all zero.
+
+    Attributes:
+        term_ids: UInt32[M], those of the first document, then those of the second, and so on.
+        weights: Float32[M].
+        ends: Int64[N], where those of each document end.
+    """
+
+    term_ids: UInt32
+    weights: Float32
+    ends: Int64
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+
+def weigh_rows(documents: Sequence[DocumentTerms], idf: Float32) -> TermRows:
+    """Weigh the terms of documents by sqrt(count) * idf, Float32[T] by term id, to unit norm.
+
+    A term that weighs nothing is left out.
+    """
+    lengths = np.array([len(term_ids) for term_ids, _ in documents], dtype=np.int64)
+    empty = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
+    term_ids = np.concatenate([empty[0], *(one for one, _ in documents)])
+    counts = np.concatenate([empty[1], *(one for _, one in documents)]).astype(np.float32)
+    # The last place stands for the terms that were not counted, and weighs 0.
+    known = np.append(idf, np.float32(0.0))[np.minimum(term_ids, len(idf))]
+    weights = np.sqrt(counts) * known
+    norms = np.sqrt(sums_between(np.square(weights), np.cumsum(lengths)))
+    weights /= np.repeat(np.maximum(norms, 1e-12), lengths)
+    kept = weights > 0
+    ends = np.append(0, np.cumsum(kept))[np.cumsum(lengths)]
+    return TermRows(term_ids[kept], weights[kept].astype(np.float32), ends)
+
+
+def join_rows(parts: Sequence[TermRows]) -> TermRows:
+    """Join at least one part to one; the documents of each follow those before."""
+    before = np.cumsum([0, *(len(part.term_ids) for part in parts)])
+    return TermRows(
+        np.concatenate([part.term_ids for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.concatenate([part.ends + start for part, start in zip(parts, before, strict=False)]),
+    )
+
+
+def take_rows(rows: TermRows, chosen: Int64) -> TermRows:
+    """Return the chosen documents Int64[K], in this order, weighed as they are."""
+    starts = np.append(0, rows.ends[:-1])
+    bounds = zip(starts[chosen].tolist(), rows.ends[chosen].tolist(), strict=True)
+    places = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*one) for one in bounds)])
+    ends = np.cumsum(rows.ends[chosen] - starts[chosen])
+    return TermRows(rows.term_ids[places], rows.weights[places], ends)
+
+
+def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
+    """Weigh the terms of texts as a store that held all of them, and nothing else, would.
+
+    Args:
+        texts: of the documents.
+        titles: of the documents; without any, words alone are weighed.
+    """
+    term_id_of: dict[str, int] = {}
+    documents: list[DocumentTerms] = []
+    having = Counter[int]()
+    for counted in count_corpus(texts, titles):
+        term_ids = [term_id_of.setdefault(term, len(term_id_of)) for term in counted]
+        having.update(term_ids)
+        counts = np.minimum(list(counted.values()), MAX_COUNT)
+        documents.append((np.array(term_ids, dtype=np.uint32), counts.astype(np.uint16)))
+    frequencies = np.array([having[one] for one in range(len(term_id_of))], dtype=np.int64)
+    idf = inverse_document_frequencies(frequencies, len(documents))
+    return weigh_rows(documents, idf * (frequencies >= 2))
+
+
+def term_cosines(rows: TermRows, pairs: Int64, observer: Observer) -> Float32:
+    """Return the cosine Float32[P] of the terms of each pair of rows Int64[P, 2], from 0 to 1.
+
+    The observer hears of P pairs.
+    """
+    starts = np.append(0, rows.ends[:-1])
+    asked = np.zeros(int(rows.term_ids.max(initial=0)) + 1, dtype=np.float32)
+    found = np.zeros(len(pairs), dtype=np.float32)
+    order = np.argsort(pairs[:, 0], kind="stable")
+    firsts, begins = np.unique(pairs[order, 0], return_index=True)
+    for first, some in zip(firsts.tolist(), np.split(order, begins[1:]), strict=True):
+        own = slice(starts[first], rows.ends[first])
+        asked[rows.term_ids[own]] = rows.weights[own]
+        found[some] = _dots(rows, starts, pairs[some, 1], asked)
+        asked[rows.term_ids[own]] = 0.0
+        observer.advanced(documents=len(some), tokens=0)
+    return np.minimum(found, np.float32(1.0))
+
+
+def _dots(rows: TermRows, starts: Int64, chosen: Int64, asked: Float32) -> Float32:
+    slices = [slice(*ends) for ends in zip(starts[chosen], rows.ends[chosen], strict=True)]
+    term_ids = np.concatenate([rows.term_ids[one] for one in slices])
+    weights = np.concatenate([rows.weights[one] for one in slices])
+    lengths = rows.ends[chosen] - starts[chosen]
+    dots: Float32 = sums_between(asked[term_ids] * weights, np.cumsum(lengths)).astype(np.float32)
+    return dots
+
+
+QUERY_TERMS = 32
+POSTINGS_BUDGET = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalQuery:
+    """A text as the lexical index sees it: those of its terms that stored documents have.
+
+    Attributes:
+        terms: U terms, the most telling first.
+        term_ids: Int64[U].
+        weights: Float32[U], sqrt(count) * idf, of unit norm, falling.
+        idf: Float32[U].
+        documents: Int64[U], how many documents have each.
+    """
+
+    terms: tuple[str, ...]
+    term_ids: Int64
+    weights: Float32
+    idf: Float32
+    documents: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class TermWeight:
+    """A term that two documents share, and what it gives to their score."""
+
+    term: str
+    weight: float
+
+
+def inverse_document_frequencies(documents: Int64, number: int) -> Float32:
+    """Return log(number / documents) for each term Int64[U]; 0 where no document has it."""
+    idf: Float32 = np.log(max(number, 1) / np.maximum(documents, 1)).astype(np.float32)
+    idf[documents < 1] = 0.0
+    return np.maximum(idf, 0.0)
+
+
+def weigh_query(
+    counts: Mapping[str, int], found: Mapping[str, tuple[int, int]], number: int, least: int
+) -> LexicalQuery:
+    """Weigh the terms of a text.
+
+    Args:
+        counts: of each term of the text.
+        found: id of each known term, and how many documents have it.
+        number: how many documents there are.
+        least: leave out terms that fewer documents have.
+    """
+    terms = [term for term in counts if term in found and found[term][1] >= least]
+    term_ids = np.array([found[term][0] for term in terms], dtype=np.int64)
+    documents = np.array([found[term][1] for term in terms], dtype=np.int64)
+    idf = inverse_document_frequencies(documents, number)
+    weights = np.sqrt(np.array([counts[term] for term in terms], dtype=np.float32)) * idf
+    order = np.lexsort((term_ids, -weights))
+    order = order[weights[order] > 0]
+    norm = max(float(np.linalg.norm(weights)), 1e-12)
+    return LexicalQuery(
+        terms=tuple(terms[row] for row in order.tolist()),
+        term_ids=term_ids[order],
+        weights=(weights[order] / norm).astype(np.float32),
+        idf=idf[order],
+        documents=documents[order],
+    )
+
+
+def most_telling(query: LexicalQuery) -> list[int]:
+    """Choose the terms that fetch candidates: the heaviest that a bounded read can follow.
+
+    Returns:
+        Positions in the query: at most `QUERY_TERMS`, which `POSTINGS_BUDGET` documents have
+        together; the heaviest term whatever it costs.
+    """
+    chosen: list[int] = []
+    left = POSTINGS_BUDGET
+    for position, documents in enumerate(query.documents.tolist()):
+        if documents <= left or not chosen:
+            chosen.append(position)
+            left -= documents
+        if len(chosen) == QUERY_TERMS:
+            break
+    return chosen
+
+
+def cosines(query: LexicalQuery, documents: Sequence[DocumentTerms], idf: Float32) -> Float32:
+    """Return the cosine Float32[N] of a query with each of N documents, from 0 to 1.
+
+    Args:
+        query: the query.
+        documents: the terms of each.
+        idf: Float32[T] by term id; the query's own terms take the query's.
+    """
+    lengths = np.array([len(term_ids) for term_ids, _ in documents], dtype=np.int64)
+    if not len(query.term_ids) or not lengths.sum():
+        return np.zeros(len(documents), dtype=np.float32)
+    term_ids = np.concatenate([term_ids for term_ids, _ in documents])
+    counts = np.concatenate([counts for _, counts in documents]).astype(np.float32)
+    # The last place stands for every term that is neither asked for nor counted, and weighs 0.
+    size = 2 + max(len(idf), int(query.term_ids.max()))
+    term_ids = np.minimum(term_ids, size - 1)
+    asked = np.zeros(size, dtype=np.float32)
+    asked[query.term_ids] = query.weights * query.idf
+    squares = np.zeros(size, dtype=np.float32)
+    squares[: len(idf)] = np.square(idf)
+    squares[query.term_ids] = np.square(query.idf)
+    # The weight of a term is squared in the norm, so its count stands there without the root.
+    ends = np.cumsum(lengths)
+    dots = sums_between(np.sqrt(counts) * asked[term_ids], ends)
+    norms = np.sqrt(sums_between(counts * squares[term_ids], ends))
+    found: Float32 = np.minimum(dots / np.maximum(norms, 1e-12), 1.0).astype(np.float32)
+    return found
+
+
+def shared_terms(
+    query: LexicalQuery, document: DocumentTerms, limit: int
+) -> tuple[TermWeight, ...]:
+    """Return the terms that give most to the score of a document, as shares of the whole.
+
+    The weights of all shared terms together, not only of these, make 1.
+    """
+    term_ids, counts = document
+    if not len(term_ids) or not len(query.term_ids):
+        return ()
+    at = np.minimum(np.searchsorted(term_ids, query.term_ids), len(term_ids) - 1)
+    held = np.where(term_ids[at] == query.term_ids, counts[at], 0)
+    parts = query.weights * query.idf * np.sqrt(held)
+    whole = float(parts.sum())
+    best = [row for row in np.argsort(-parts, kind="stable")[:limit].tolist() if parts[row] > 0]
+    return tuple(TermWeight(query.terms[row], float(parts[row]) / whole) for row in best)
+
+
+def sums_between(values: Float32, ends: Int64) -> Float64:
+    """Sum the values between ends Int64[N]."""
+    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])[ends]
+    return np.diff(sums, prepend=0.0)

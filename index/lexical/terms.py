@@ -1,0 +1,152 @@
+"""The words of a text as the lexical index counts them."""
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, repeat
+
+import numpy as np
+
+from encoder.arrays import UInt64
+
+NAMED = 25
+OWN = 36
+MAX_TITLE_WORDS = 12
+QUOTE = '"'  # no word has one
+
+_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word of a title is multiplied away
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The titles that are looked for.
+
+    Attributes:
+        hashes: UInt64[T] of their words, ascending.
+        lengths: how many words they have.
+    """
+
+    hashes: UInt64
+    lengths: tuple[int, ...]
+
+
+def title_words(title: str) -> list[str]:
+    """Return the words of a title; none where it is too long to be named whole."""
+    words = words_of(title)
+    return words if len(words) <= MAX_TITLE_WORDS else []
+
+
+def title_term(words: Sequence[str]) -> str:
+    """Return the term of a title of at least one word."""
+    return f"{QUOTE}{' '.join(words)}{QUOTE}"
+
+
+def known_titles(titles: Iterable[str]) -> Titles:
+    """Make ready the titles of a corpus, to be found in texts."""
+    of_length: dict[int, set[int]] = {}
+    for title in titles:
+        if words := title_words(title):
+            hashed = hash_runs(hash_words(words), len(words))
+            of_length.setdefault(len(words), set()).update(hashed.tolist())
+    hashes = np.fromiter(chain.from_iterable(of_length.values()), np.uint64)
+    return Titles(np.unique(hashes), tuple(sorted(of_length)))
+
+
+def with_titles(known: Titles, titles: Iterable[str]) -> Titles:
+    """Return titles and more of them, without reading those that are known again."""
+    more = known_titles(titles)
+    places = np.searchsorted(known.hashes, more.hashes)
+    there = places < len(known.hashes)
+    there[there] = known.hashes[places[there]] == more.hashes[there]
+    if there.all():
+        return known
+    hashes = np.insert(known.hashes, places[~there], more.hashes[~there])
+    return Titles(hashes, tuple(sorted({*known.lengths, *more.lengths})))
+
+
+def count_terms_and_titles(text: str, titles: Titles, own: str = "") -> Counter[str]:
+    """Count the words of a text and the titles that it names.
+
+    Args:
+        text: any text.
+        titles: those of the corpus.
+        own: the title of the text itself.
+    """
+    words = words_of(text)
+    counted = Counter(words)
+    counted.update(dict.fromkeys(_named(words, titles), NAMED))
+    if own_words := title_words(own):
+        counted[title_term(own_words)] = OWN
+    return counted
+
+
+def count_corpus(
+    texts: Iterable[str], titles: Sequence[str], documents: int | None = None
+) -> Iterator[Counter[str]]:
+    """Count the terms of the texts of a whole corpus.
+
+    Args:
+        texts: of the documents, then of queries that are none.
+        titles: of the documents and queries; without any, words alone are counted.
+        documents: how many of the texts are documents; all when not given.
+    """
+    known = known_titles(titles[:documents])
+    for text, title in zip(texts, chain(titles, repeat("")), strict=False):
+        yield count_terms_and_titles(text, known, title)
+
+
+def _named(words: Sequence[str], titles: Titles) -> Iterator[str]:
+    hashed = hash_words(words)
+    for length in titles.lengths:
+        if length > len(words):
+            return
+        runs = hash_runs(hashed, length)
+        places = np.minimum(np.searchsorted(titles.hashes, runs), len(titles.hashes) - 1)
+        for start in np.flatnonzero(titles.hashes[places] == runs).tolist():
+            yield title_term(words[start : start + length])
+
+
+def hash_words(words: Sequence[str]) -> UInt64:
+    """Hash each word, the same in every process: UInt64[W]."""
+    return np.fromiter(map(_hash_word, words), np.uint64, len(words))
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash_word(word: str) -> int:
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+
+
+def hash_runs(hashed: UInt64, length: int) -> UInt64:
+    """Hash each run of `length` words UInt64[W] to UInt64[W - length + 1]."""
+    runs = np.full(len(hashed) - length + 1, length, dtype=np.uint64)
+    for place in range(length):
+        runs = runs * _BASE + hashed[place : place + len(runs)]
+    return runs
+
+
+MAX_TERM_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a broken file
+
+_WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in their order, in lower case and without diacritics.
+
+    Numbers are words, since they are what vectors lose. Words are not stemmed and none is left
+    out for being common: on validation stemming found less, and weights by document frequency
+    did what a list of stop words does.
+    """
+    lowered = text.lower()
+    if not lowered.isascii():
+        decomposed = unicodedata.normalize("NFKD", lowered)
+        lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return [w for w in _WORD.findall(lowered) if len(w) <= MAX_TERM_CHARACTERS]
+
+
+def count_terms(text: str) -> Counter[str]:
+    """Count the words of a text."""
+    return Counter(words_of(text))

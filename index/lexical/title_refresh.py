@@ -1,0 +1,119 @@
+"""Looking again for the titles that stored texts name, after other documents came.
+
+A document is searched for the titles that are known when it is put. Those of later documents, and
+changed ones, are found by a pass over all texts. It needs no sequence of its own: only documents
+whose terms differ are written, so that after a kill it is simply made again.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from encoder.arrays import Int64
+from index.lexical.tables import DocumentTerms, find_term_ids, read_document_terms, replace_terms
+from index.lexical.terms import QUOTE, Titles, count_terms_and_titles, known_titles
+from index.progress import Observer
+from index.sqlite.connections import SQLiteConnections
+from index.sqlite.task_state import TITLES, read_count, write_upkeep
+
+_DOCUMENTS_A_TRANSACTION = 256
+_NUMBER = """
+SELECT count(*) FROM documents"""
+_CHANGES = """
+SELECT changes FROM term_statistics"""
+_TITLES = """
+SELECT title FROM documents"""
+_NEXT_DOCUMENTS = """
+SELECT vector_id, title, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+_PRESENT_TITLES = """
+SELECT vector_id, title FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_TITLE_TERM_IDS = """
+SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
+
+_Row = tuple[int, str, str]
+
+
+def recount_titles(
+    connections: SQLiteConnections, observer: Observer, stop: Callable[[], bool] = lambda: False
+) -> None:
+    """Count the titles that each stored text names, and write the terms of those that differ.
+
+    Documents may be put and deleted meanwhile; the observer hears of every document looked at. It
+    ends early when `stop` says so, and then does not count as made.
+
+    Raises:
+        StoreError: the file cannot be read or written, or a row in it is damaged.
+    """
+    with connections.reading() as connection:
+        (number,) = connection.execute(_NUMBER).fetchone()
+        changes = _read_changes(connection)
+        titles = known_titles(row[0] for row in connection.execute(_TITLES))
+        bounds = (QUOTE, chr(ord(QUOTE) + 1))
+        rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
+    title_ids = np.array(rows, dtype=np.int64).reshape(-1)
+    observer.started("looking for titles", number)
+    last = 0
+    while not stop():
+        with connections.reading() as connection:
+            some = connection.execute(_NEXT_DOCUMENTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
+            changed = _changed(connection, some, titles, title_ids)
+        if not some:
+            with connections.writing() as connection:
+                write_upkeep(connection, TITLES, changes)
+            return
+        if changed:
+            with connections.writing() as connection:
+                before = _read_changes(connection)
+                _replace(connection, changed)
+                changes += _read_changes(connection) - before  # its own are not changes since
+        last = int(some[-1][0])
+        observer.advanced(documents=len(some), tokens=0)
+
+
+def count_changes_since_recount(connection: sqlite3.Connection) -> int:
+    """Count the documents added, removed or changed since the last pass over all texts began."""
+    # A lexical index that was made again counts from 0.
+    return abs(_read_changes(connection) - (read_count(connection, TITLES) or 0))
+
+
+def _read_changes(connection: sqlite3.Connection) -> int:
+    (changes,) = connection.execute(_CHANGES).fetchone()
+    return int(changes)
+
+
+def _changed(
+    connection: sqlite3.Connection,
+    rows: Sequence[_Row],
+    titles: Titles,
+    title_ids: Int64,
+) -> dict[int, tuple[str, Mapping[str, int]]]:
+    """Return the title and the counts of each document whose stored title terms are others."""
+    counted = {n: count_terms_and_titles(text, titles, title) for n, title, text in rows}
+    named = {n: {t: c for t, c in terms.items() if t[0] == QUOTE} for n, terms in counted.items()}
+    ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
+    stored = read_document_terms(connection, counted)
+    return {
+        n: (title, counted[n])
+        for n, title, _ in rows
+        if n in stored
+        and {ids.get(t, -1): c for t, c in named[n].items()} != _titles_of(stored[n], title_ids)
+    }
+
+
+def _titles_of(terms: DocumentTerms, title_ids: Int64) -> dict[int, int]:
+    term_ids, counts = terms
+    at = np.isin(term_ids, title_ids)
+    return dict(zip(term_ids[at].tolist(), counts[at].tolist(), strict=True))
+
+
+def _replace(
+    connection: sqlite3.Connection, changed: Mapping[int, tuple[str, Mapping[str, int]]]
+) -> None:
+    """Replace the terms of the documents that are there and have the title they were read with."""
+    present = dict(connection.execute(_PRESENT_TITLES, (json.dumps(list(changed)),)))
+    replace_terms(
+        connection,
+        [(n, terms) for n, (title, terms) in changed.items() if present.get(n) == title],
+    )

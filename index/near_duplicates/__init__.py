@@ -1,0 +1,1 @@
+"""MinHash signatures, confirmed links, and families of near-duplicates."""

@@ -1,0 +1,225 @@
+"""Families of the stored documents: copies, and versions of one text.
+
+A family is two documents or more. Its number is that of the text in it that was stored first.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder.arrays import Int64
+from index.near_duplicates.signatures import sign
+from index.near_duplicates.tables import add_text, follow_rule, make_family_tables
+from index.progress import Observer
+from index.sqlite.connections import SQLiteConnections, document_id_list
+
+_DOCUMENTS_A_TRANSACTION = 64
+_OF_DOCUMENTS = """
+SELECT d.vector_id, t.family FROM documents d JOIN texts t USING (content_hash)
+WHERE d.vector_id IN (SELECT value FROM json_each(?)) AND EXISTS (
+    SELECT 1 FROM texts o JOIN documents m USING (content_hash)
+    WHERE o.family = t.family AND m.vector_id != d.vector_id
+)"""
+_OF_IDS = """
+SELECT d.id, d.vector_id FROM documents d WHERE d.id IN (SELECT value FROM json_each(?))"""
+_VECTOR_IDS = """
+SELECT d.vector_id FROM texts t JOIN documents d USING (content_hash)
+WHERE t.family IN (SELECT value FROM json_each(?)) ORDER BY d.vector_id"""
+_PAGE = """
+SELECT d.id, d.title, d.content_hash = ?2 FROM texts t JOIN documents d USING (content_hash)
+WHERE t.family = ?1 AND d.id > ?3 ORDER BY d.id LIMIT ?4"""
+_TEXT_OF = """
+SELECT t.family, d.content_hash FROM documents d JOIN texts t USING (content_hash)
+WHERE d.id IN (SELECT value FROM json_each(?))"""
+_TWO_OF = """
+SELECT count(*) FROM (
+    SELECT 1 FROM texts JOIN documents USING (content_hash) WHERE family = ? LIMIT 2
+)"""
+_LARGEST = """
+SELECT t.family, count(*), count(DISTINCT t.text_id), min(d.id)
+FROM texts t JOIN documents d USING (content_hash)
+GROUP BY t.family HAVING count(*) > 1 ORDER BY count(*) DESC, t.family LIMIT ?"""
+_TOTALS = """
+SELECT count(*), coalesce(sum(members), 0) FROM (
+    SELECT count(*) AS members FROM texts t JOIN documents d USING (content_hash)
+    GROUP BY t.family HAVING count(*) > 1
+)"""
+_NUMBER_PENDING = """
+SELECT count(*) FROM documents d
+WHERE NOT EXISTS (SELECT 1 FROM texts t WHERE t.content_hash = d.content_hash)"""
+_NEXT_PENDING = """
+SELECT d.vector_id, d.content_hash, d.text FROM documents d
+WHERE d.vector_id > ? AND NOT EXISTS (
+    SELECT 1 FROM texts t WHERE t.content_hash = d.content_hash
+) ORDER BY d.vector_id LIMIT ?"""
+_IS_STORED = """
+SELECT 1 FROM documents WHERE content_hash = ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A document of a family; `copy` where its text is that of the document asked about."""
+
+    id: str
+    title: str
+    copy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family as a whole.
+
+    Attributes:
+        number: of the family.
+        documents: in it.
+        texts: different ones among them; 1 where all are copies.
+        first: the first of its documents in the order of ids.
+    """
+
+    number: int
+    documents: int
+    texts: int
+    first: str
+
+
+class Families:
+    """The families of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections) -> None:
+        """Use the connections of a store; `SQLiteDocumentStore.families` is one."""
+        self._connections = connections
+
+    def of(self, vector_ids: Iterable[int]) -> dict[int, int]:
+        """Return the number of the family of each of these documents that is in one.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        wanted = json.dumps([int(one) for one in vector_ids])
+        with self._connections.reading() as connection:
+            return dict(connection.execute(_OF_DOCUMENTS, (wanted,)))
+
+    def of_ids(self, document_ids: Sequence[str]) -> dict[str, int]:
+        """Return the number of the family of each of these stored documents that is in one.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
+        numbers = self.of(found.values())
+        return {name: numbers[one] for name, one in found.items() if one in numbers}
+
+    def hidden_by(self, document_ids: Sequence[str]) -> Int64:
+        """Return the vector ids of these documents and of their whole families, ascending.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
+        own = np.array(list(found.values()), dtype=np.int64)
+        return np.union1d(own, self.vector_ids(self.of(found.values()).values()))
+
+    def vector_ids(self, numbers: Iterable[int]) -> Int64:
+        """Return the vector ids of all documents of these families, ascending: Int64[N].
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        wanted = json.dumps(sorted(set(numbers)))
+        with self._connections.reading() as connection:
+            rows = connection.execute(_VECTOR_IDS, (wanted,)).fetchall()
+        return np.array(rows, dtype=np.int64).reshape(-1)
+
+    def page(self, document_id: str, after: str, limit: int) -> tuple[int | None, list[Member]]:
+        """Return the family of a document: its number and a page of its documents.
+
+        Args:
+            document_id: of a stored document; it is a member, too.
+            after: an id; the page has documents after it in the order of ids.
+            limit: how many, at most.
+
+        Returns:
+            None and no document where it is in no family, or is not stored.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            text = connection.execute(_TEXT_OF, (document_id_list([document_id]),)).fetchone()
+            if text is None:
+                return None, []
+            rows = connection.execute(_PAGE, (*text, after, limit)).fetchall()
+            (size,) = connection.execute(_TWO_OF, (text[0],)).fetchone()
+        if size < 2:
+            return None, []
+        return int(text[0]), [Member(name, title, bool(copy)) for name, title, copy in rows]
+
+    def largest(self, limit: int) -> list[Family]:
+        """Return the families of the most documents, the largest first; reads all of them.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return [Family(*row) for row in connection.execute(_LARGEST, (limit,))]
+
+    def totals(self) -> tuple[int, int]:
+        """Return how many families there are, and how many documents are in them; reads all.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            families, documents = connection.execute(_TOTALS).fetchone()
+        return int(families), int(documents)
+
+    def pending(self) -> int:
+        """Count the documents whose texts have not been looked at.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return int(connection.execute(_NUMBER_PENDING).fetchone()[0])
+
+    def keep_rule(self) -> None:
+        """Begin anew where the signatures were made in another way; else change nothing.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._connections.reading() as connection:
+            kept = follow_rule(connection)
+        if not kept:
+            with self._connections.writing() as connection:
+                make_family_tables(connection)
+
+    def find(self, observer: Observer, stop: Callable[[], bool] = lambda: False) -> None:
+        """Look at the texts that have not been looked at: those of a store of an earlier format.
+
+        Documents may be put and deleted meanwhile. It ends early when `stop` says so, and a later
+        call goes on; so it does after a kill.
+
+        Raises:
+            StoreError: the file cannot be read or written, or a row in it is damaged.
+        """
+        observer.started("looking for near-duplicates", self.pending())
+        last = 0
+        while not stop():
+            with self._connections.reading() as connection:
+                rows = connection.execute(
+                    _NEXT_PENDING, (last, _DOCUMENTS_A_TRANSACTION)
+                ).fetchall()
+            if not rows:
+                return
+            signed = [(content_hash, sign(text)) for _, content_hash, text in rows]
+            with self._connections.writing() as connection:
+                for content_hash, signature in signed:
+                    if connection.execute(_IS_STORED, (content_hash,)).fetchone():
+                        add_text(connection, content_hash, signature)
+            last = rows[-1][0]
+            observer.advanced(documents=len(rows), tokens=0)

@@ -1,0 +1,250 @@
+"""The tables of near-duplicates; each function works inside a transaction of the store.
+
+texts        every different text that is stored: its content hash, its signature, its family
+text_bands   the bands of the signatures, by which near-duplicates are found
+text_links   pairs of texts that were confirmed to be near-duplicates, in both directions
+family_rule  one row: how the signatures were made
+
+Copies have one text, so that they are a family at once, and thousands of them cost no more than
+one. A family is a connected component of the links; its number is the least text id in it.
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from encoder.arrays import Float32, UInt32
+from index.near_duplicates.signatures import band_keys, pack, resemblances, signing_rule, unpack
+from index.sqlite.block_vectors import read_block_vectors
+
+LEAST_SHARE = 0.5  # of the blocks of the longer text; more than that
+LEAST_COSINE = 0.75  # of a block and the one that it is found as
+_LEAST_RESEMBLANCE = 0.2  # of copies with a fifth of the words changed it is 0.33
+_WITHOUT_BLOCKS = 0.5  # resemblance that is enough where block vectors are missing
+_FROM_BAND = 256
+_COMPARED = 64
+_CONFIRMED = 16
+
+_TEXTS_OF_BAND = """
+SELECT text_id FROM text_bands WHERE band = ? ORDER BY text_id LIMIT ?"""
+_SIGNATURE = """
+SELECT signature, content_hash FROM texts WHERE text_id = ?"""
+_BLOCKS_OF_CONTENT = """
+SELECT vector_id, offsets, vectors FROM documents JOIN block_vectors USING (vector_id)
+WHERE content_hash = ? ORDER BY vector_id LIMIT 1"""
+
+
+def confirmed_links(
+    connection: sqlite3.Connection, content_hash: bytes, signature: UInt32
+) -> list[int]:
+    """Return the ids of the texts that are near-duplicates of a text.
+
+    Args:
+        connection: inside a transaction.
+        content_hash: of a stored document of this text, whose block vectors are read.
+        signature: of the text; an empty one has no near-duplicates.
+    """
+    candidates = _candidates(connection, signature)
+    if not candidates:
+        return []
+    blocks = _blocks(connection, content_hash)
+    return sorted(
+        text_id
+        for text_id, resemblance, other in candidates
+        if _confirms(resemblance, blocks, _blocks(connection, other))
+    )
+
+
+def shared_share(one: Float32, other: Float32) -> float:
+    """Return the share of the blocks of the longer text that are found in the shorter one.
+
+    Args:
+        one: [S, H] block vectors, unit norm.
+        other: [T, H] of the other text.
+    """
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    nearest = (longer @ shorter.T).max(axis=1)
+    return float((nearest >= LEAST_COSINE).mean())
+
+
+def _confirms(resemblance: float, blocks: Float32 | None, others: Float32 | None) -> bool:
+    if blocks is None or others is None:
+        return resemblance >= _WITHOUT_BLOCKS
+    return shared_share(blocks, others) > LEAST_SHARE
+
+
+def _candidates(
+    connection: sqlite3.Connection, signature: UInt32
+) -> list[tuple[int, float, bytes]]:
+    """Return id, estimated resemblance and content hash of the texts to look at, best first."""
+    shared = Counter[int]()
+    for key in band_keys(signature):
+        shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
+    first = sorted(shared, key=lambda one: (-shared[one], one))[:_COMPARED]
+    if not first:
+        return []
+    rows = [connection.execute(_SIGNATURE, (one,)).fetchone() for one in first]
+    estimated = resemblances(signature, [unpack(row[0]) for row in rows]).tolist()
+    found = [
+        (text_id, resemblance, row[1])
+        for text_id, resemblance, row in zip(first, estimated, rows, strict=True)
+        if resemblance >= _LEAST_RESEMBLANCE
+    ]
+    return sorted(found, key=lambda one: (-one[1], one[0]))[:_CONFIRMED]
+
+
+def _blocks(connection: sqlite3.Connection, content_hash: bytes) -> Float32 | None:
+    """Return the block vectors of a text; None where none are stored, or they are damaged."""
+    rows = connection.execute(_BLOCKS_OF_CONTENT, (content_hash,)).fetchall()
+    try:
+        found = list(read_block_vectors(rows).values())
+    except (TypeError, ValueError):
+        return None
+    return found[0].vectors if found else None
+
+
+FAMILY_SCHEMA = (
+    """
+CREATE TABLE texts (
+    text_id INTEGER PRIMARY KEY,
+    content_hash BLOB NOT NULL UNIQUE,
+    family INTEGER NOT NULL,
+    signature BLOB NOT NULL
+)""",
+    "CREATE INDEX texts_by_family ON texts (family)",
+    """
+CREATE TABLE text_bands (
+    band INTEGER NOT NULL,
+    text_id INTEGER NOT NULL,
+    PRIMARY KEY (band, text_id)
+) WITHOUT ROWID""",
+    """
+CREATE TABLE text_links (
+    text_id INTEGER NOT NULL,
+    other INTEGER NOT NULL,
+    PRIMARY KEY (text_id, other)
+) WITHOUT ROWID""",
+    "CREATE TABLE family_rule (rule TEXT NOT NULL)",
+    "CREATE INDEX documents_by_content ON documents (content_hash)",
+)
+_DROP = (
+    *(f"DROP TABLE IF EXISTS {name}" for name in ("texts", "text_bands", "text_links")),
+    "DROP TABLE IF EXISTS family_rule",
+    "DROP INDEX IF EXISTS documents_by_content",
+)
+
+_TEXT_OF_CONTENT = """
+SELECT text_id FROM texts WHERE content_hash = ?"""
+_INSERT_TEXT = """
+INSERT INTO texts (content_hash, family, signature) VALUES (?, 0, ?)"""
+_SET_FAMILY = """
+UPDATE texts SET family = ? WHERE text_id = ?"""
+_INSERT_BAND = """
+INSERT OR IGNORE INTO text_bands (band, text_id) VALUES (?, ?)"""
+_INSERT_LINK = """
+INSERT OR IGNORE INTO text_links (text_id, other) VALUES (?, ?)"""
+_FAMILY_OF = """
+SELECT family FROM texts WHERE text_id = ?"""
+_JOIN_FAMILY = """
+UPDATE texts SET family = ? WHERE family = ?"""
+_CONTENTS = """
+SELECT DISTINCT content_hash FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_WITHOUT_DOCUMENT = """
+SELECT text_id, family, signature FROM texts WHERE content_hash = ?1
+AND NOT EXISTS (SELECT 1 FROM documents WHERE content_hash = ?1)"""
+_LINKED = """
+SELECT other FROM text_links WHERE text_id = ?"""
+_REMOVE_LINK = """
+DELETE FROM text_links WHERE text_id = ? AND other = ?"""
+_REMOVE_BAND = """
+DELETE FROM text_bands WHERE band = ? AND text_id = ?"""
+_REMOVE_TEXT = """
+DELETE FROM texts WHERE text_id = ?"""
+_OF_FAMILY = """
+SELECT text_id FROM texts WHERE family = ?"""
+
+
+def make_family_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables, empty, whatever there is of them: no text has been looked at then."""
+    for statement in (*_DROP, *FAMILY_SCHEMA):
+        connection.execute(statement)
+    connection.execute("INSERT INTO family_rule VALUES (?)", (signing_rule(),))
+
+
+def follow_rule(connection: sqlite3.Connection) -> bool:
+    """Say whether the signatures are made as today."""
+    return connection.execute("SELECT rule FROM family_rule").fetchall() == [(signing_rule(),)]
+
+
+def add_text(connection: sqlite3.Connection, content_hash: bytes, signature: UInt32) -> None:
+    """Take up the text of a document that was inserted; one that is known stays as it is."""
+    if connection.execute(_TEXT_OF_CONTENT, (content_hash,)).fetchone():
+        return
+    links = confirmed_links(connection, content_hash, signature)
+    cursor = connection.execute(_INSERT_TEXT, (content_hash, pack(signature)))
+    text_id = int(cursor.lastrowid or 0)
+    connection.execute(_SET_FAMILY, (text_id, text_id))
+    connection.executemany(_INSERT_BAND, [(key, text_id) for key in band_keys(signature)])
+    connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
+    connection.executemany(_INSERT_LINK, [(other, text_id) for other in links])
+    families = {connection.execute(_FAMILY_OF, (one,)).fetchone()[0] for one in links}
+    for joined in sorted({text_id, *families})[1:]:
+        connection.execute(_JOIN_FAMILY, (min(families), joined))
+
+
+def contents_of(connection: sqlite3.Connection, vector_ids: str) -> list[bytes]:
+    """Return the different content hashes of documents, given as a JSON array of vector ids."""
+    return [row[0] for row in connection.execute(_CONTENTS, (vector_ids,))]
+
+
+def remove_texts(connection: sqlite3.Connection, content_hashes: Iterable[bytes]) -> None:
+    """Forget those of these texts that no document has any more; what they held together parts."""
+    for content_hash in content_hashes:
+        found = connection.execute(_WITHOUT_DOCUMENT, (content_hash,)).fetchone()
+        if found is not None:
+            _remove_text(connection, *found)
+
+
+def _remove_text(
+    connection: sqlite3.Connection, text_id: int, family: int, signature: bytes
+) -> None:
+    links = _linked(connection, text_id)
+    connection.executemany(_REMOVE_LINK, [(text_id, other) for other in links])
+    connection.executemany(_REMOVE_LINK, [(other, text_id) for other in links])
+    keys = band_keys(unpack(signature))
+    connection.executemany(_REMOVE_BAND, [(key, text_id) for key in keys])
+    connection.execute(_REMOVE_TEXT, (text_id,))
+    parts = _parts(connection, links)
+    if len(parts) > 1 or family == text_id:
+        for part in parts[:-1]:
+            _renumber(connection, part)
+        rest = {row[0] for row in connection.execute(_OF_FAMILY, (family,))}
+        _renumber(connection, rest.difference(*parts[:-1]))
+
+
+def _parts(connection: sqlite3.Connection, texts: Sequence[int]) -> list[set[int]]:
+    """Return the parts that texts of one family fall into, without links over another text.
+
+    Of the last part only so much as tells that it is one.
+    """
+    parts: list[set[int]] = []
+    left = set(texts)
+    while left:
+        start = min(left)
+        reached, edge = {start}, [start]
+        while edge and not left <= reached:
+            new = [one for text in edge for one in _linked(connection, text)]
+            edge = [one for one in dict.fromkeys(new) if one not in reached]
+            reached.update(edge)
+        left -= reached
+        parts.append(reached)
+    return parts
+
+
+def _renumber(connection: sqlite3.Connection, part: set[int]) -> None:
+    connection.executemany(_SET_FAMILY, [(min(part), one) for one in part])
+
+
+def _linked(connection: sqlite3.Connection, text_id: int) -> list[int]:
+    return [row[0] for row in connection.execute(_LINKED, (text_id,))]

@@ -1,0 +1,171 @@
+"""`calibration.json` in a data directory: how random pairs of its documents score.
+
+It holds a distribution for each kind of score. It may be deleted; it is read when the data is
+opened for serving.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoder.atomic_files import write_in_place
+from index.directory.data_directory import CALIBRATION_FILE
+from index.errors import StoreError
+from index.progress import Observer
+from index.search.fusion import FusionRule
+from index.search.score_distribution import (
+    MAX_DOCUMENTS,
+    Channels,
+    RandomPairs,
+    Threshold,
+    measure_modes,
+)
+from index.search.search import Mode
+from index.store.document_store import SQLiteDocumentStore
+
+FORMAT = 1
+VERSION_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCalibration:
+    """What is in the file.
+
+    Attributes:
+        fingerprint: of the vectors that were measured.
+        kinds: distributions by kind of score.
+        lexical_weight: that of the fusion rule; None where no hybrid score was measured.
+    """
+
+    fingerprint: str
+    kinds: Mapping[str, RandomPairs]
+    lexical_weight: float | None = None
+
+    @property
+    def version(self) -> str:
+        """A short digest of all that is in it."""
+        text = json.dumps(_to_json(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+
+
+def measure_store(
+    store: SQLiteDocumentStore, rule: FusionRule, observer: Observer, *, seed: int = 0
+) -> Mapping[Mode, RandomPairs]:
+    """Measure how random pairs of the stored documents score in each mode.
+
+    Of more than `MAX_DOCUMENTS` so many are drawn: their vectors and terms are held in memory.
+
+    Raises:
+        CorpusError: there are too few documents.
+        StoreError: the store cannot be read.
+    """
+    ids = store.changes_since(0).added
+    if len(ids) > MAX_DOCUMENTS:
+        ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
+    living, vectors = store.vectors(ids)
+    words = store.lexical.term_rows(living, observer)
+    return measure_modes(Channels(vectors, words, rule), observer, seed=seed)
+
+
+def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
+    """Write the file into a data directory, whole or not at all.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    content = {"version": calibration.version, **_to_json(calibration)}
+    write_in_place(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
+
+
+def read_corpus_calibration(
+    directory: Path, fingerprint: str, rule: FusionRule
+) -> CorpusCalibration | None:
+    """Read the file of a data directory; None where there is none.
+
+    Raises:
+        StoreError: it is damaged, of another format, or was made with another checkpoint than
+            that of `fingerprint`, or with another rule than `rule`.
+    """
+    path = directory / CALIBRATION_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    calibration = _parse(data, path)
+    if calibration.fingerprint != fingerprint:
+        raise StoreError(
+            f"{path}: was made with checkpoint {calibration.fingerprint[:12]}, not with "
+            f"{fingerprint[:12]}: calibrate again or delete it"
+        )
+    if calibration.lexical_weight not in (None, rule.lexical):
+        raise StoreError(
+            f"{path}: was made with a weight of the lexical score of {calibration.lexical_weight}, "
+            f"not of {rule.lexical}: calibrate again or delete it"
+        )
+    return calibration
+
+
+def _parse(data: bytes, path: Path) -> CorpusCalibration:
+    try:
+        content = json.loads(data)
+        if content["format"] != FORMAT:
+            raise StoreError(f"{path}: format {content['format']!r} is not {FORMAT}")
+        calibration = CorpusCalibration(
+            fingerprint=str(content["fingerprint"]),
+            kinds={str(kind): _random_pairs(one) for kind, one in content["kinds"].items()},
+            lexical_weight=_weight(content.get("lexical_weight")),
+        )
+        version = str(content["version"])
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path}: is no calibration: {error!r}; calibrate again or delete it"
+        ) from error
+    if version != calibration.version:
+        raise StoreError(f"{path}: was changed: calibrate again or delete it")
+    return calibration
+
+
+def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
+    weight = calibration.lexical_weight
+    return {
+        "format": FORMAT,
+        "fingerprint": calibration.fingerprint,
+        **({} if weight is None else {"lexical_weight": weight}),
+        "kinds": {kind: asdict(one) for kind, one in calibration.kinds.items()},
+    }
+
+
+def _weight(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"the weight of the lexical score is {value!r}")
+    return FusionRule(float(value)).lexical
+
+
+def _random_pairs(content: Mapping[str, Any]) -> RandomPairs:
+    scores = tuple(float(score) for score in content["scores"])
+    rates = tuple(float(rate) for rate in content["rates"])
+    if not scores or len(scores) != len(rates):
+        raise ValueError(f"{len(scores)} scores for {len(rates)} rates")
+    if not all(map(math.isfinite, scores)) or any(b <= a for a, b in pairwise(scores)):
+        raise ValueError("the scores do not rise")
+    if any(b > a for a, b in pairwise(rates)) or not 0 < rates[-1] <= rates[0] <= 1:
+        raise ValueError("the rates do not fall from 1 and stay above 0")
+    return RandomPairs(
+        documents=int(content["documents"]),
+        pairs=int(content["pairs"]),
+        seed=int(content["seed"]),
+        scores=scores,
+        rates=rates,
+        thresholds=tuple(Threshold(**one) for one in content["thresholds"]),
+    )

@@ -1,0 +1,95 @@
+"""How the two channels become one score: the rule that was fitted on validation queries.
+
+The score of hybrid mode is the weighted mean of the two cosines, of document vectors and of words:
+
+    score = (1 - lexical) * semantic_score + lexical * lexical_score
+
+One parameter, fitted on several corpora together (`evaluation/fitting/fusion.py`), so that it is
+not the rule of one corpus. The score of a pair depends on no other document, unlike that of a
+fusion of ranks or of scores standardised within an answer, so it can be bounded and calibrated.
+`fusion.json` in a checkpoint holds the rule for its vectors.
+"""
+
+import json
+from dataclasses import dataclass
+
+from encoder.arrays import Float32
+from encoder.atomic_files import write_in_place
+from encoder.calibration import HYBRID_KINDS, Calibration, read_calibration, write_calibration
+from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
+from encoder.errors import CheckpointError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FusionRule:
+    """The weight of the lexical score; that of the semantic score is the rest of 1.
+
+    Raises:
+        ValueError: it is not from 0 to 1.
+    """
+
+    lexical: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.lexical <= 1.0:
+            raise ValueError(f"the weight of the lexical score is {self.lexical}, not from 0 to 1")
+
+
+DEFAULT_RULE = FusionRule(lexical=0.925)  # fitted for the mean of block vectors
+
+
+def fuse(rule: FusionRule, semantic: Float32, lexical: Float32) -> Float32:
+    """Return the score Float32[N] of N documents from their semantic and lexical scores."""
+    fused: Float32 = (1.0 - rule.lexical) * semantic + rule.lexical * lexical
+    return fused
+
+
+def read_fusion(checkpoint: Checkpoint) -> FusionRule:
+    """Read the rule of a checkpoint; `DEFAULT_RULE` where it has none.
+
+    Raises:
+        CheckpointError: it is damaged, of another format, or was fitted for other weights.
+    """
+    if FUSION not in checkpoint.files:
+        return DEFAULT_RULE
+    path = checkpoint.directory / FUSION
+    data = read_verified(checkpoint.directory, checkpoint.files, FUSION)
+    try:
+        content = json.loads(data)
+        if content["format"] != FORMAT:
+            raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
+        rule = FusionRule(float(content["lexical"]))
+        fingerprint = str(content["fingerprint"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is no fusion rule: {error!r}") from error
+    if fingerprint != checkpoint.fingerprint:
+        raise CheckpointError(
+            f"{path}: was fitted for checkpoint {fingerprint[:12]}, not for "
+            f"{checkpoint.fingerprint[:12]}: fit it again or delete it"
+        )
+    return rule
+
+
+def write_fusion(checkpoint: Checkpoint, rule: FusionRule) -> None:
+    """Write `fusion.json` into a checkpoint, and the manifest with it.
+
+    Another rule than before makes other hybrid scores: their calibrations are taken out.
+
+    Raises:
+        CheckpointError: the former rule or the calibration is damaged.
+        OSError: the disk did not take it.
+    """
+    calibration = None if read_fusion(checkpoint) == rule else read_calibration(checkpoint)
+    if calibration is not None:
+        kept = {kind: one for kind, one in calibration.kinds.items() if kind not in HYBRID_KINDS}
+        write_calibration(checkpoint, Calibration(checkpoint.fingerprint, kept))
+    path = checkpoint.directory / FUSION
+    content = {
+        "format": FORMAT,
+        "fingerprint": checkpoint.fingerprint,
+        "lexical": rule.lexical,
+    }
+    write_in_place(path, json.dumps(content, indent=2) + "\n")
+    write_manifest(checkpoint.directory)

@@ -1,0 +1,73 @@
+"""Block vectors in the store: what explains a match without encoding the document again.
+
+They have a table of their own, so that no page of them is read by an ordinary match. A vector is
+kept in half precision, 2 bytes a number: cosines are then wrong by less than 0.001.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import starmap
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from encoder.blocks import SentenceBlocks
+
+BLOCKS_SCHEMA = """
+CREATE TABLE block_vectors (
+    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    offsets BLOB NOT NULL,
+    vectors BLOB NOT NULL
+)"""
+BLOCKS_BY_VECTOR_ID = """
+SELECT vector_id, offsets, vectors
+FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_INSERT_BLOCKS = """
+INSERT OR IGNORE INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
+_TOLERANCE = 5e-3  # of the norm of a vector in half precision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockVectors:
+    """The sentence blocks of one document.
+
+    Attributes:
+        offsets: Int64[S, 2], first character and the character after the last of each block.
+        vectors: Float32[S, H], unit norm.
+    """
+
+    offsets: Int64
+    vectors: Float32
+
+
+def block_vectors_of(blocks: SentenceBlocks, vectors: Float32) -> BlockVectors:
+    """Put the places of sentence blocks beside their vectors [S, H]."""
+    return BlockVectors(np.array(blocks.offsets, dtype=np.int64).reshape(-1, 2), vectors)
+
+
+def insert_block_vectors(
+    connection: sqlite3.Connection, vector_id: int, blocks: BlockVectors
+) -> None:
+    """Insert the block vectors of a document that has none yet."""
+    offsets = blocks.offsets.astype("<i4").tobytes()
+    vectors = blocks.vectors.astype("<f2").tobytes()
+    connection.execute(_INSERT_BLOCKS, (vector_id, offsets, vectors))
+
+
+def read_block_vectors(rows: Sequence[tuple[int, bytes, bytes]]) -> dict[int, BlockVectors]:
+    """Read rows of `BLOCKS_BY_VECTOR_ID`: vector id -> block vectors.
+
+    Raises:
+        ValueError: a row is damaged.
+    """
+    return dict(starmap(_read_row, rows))
+
+
+def _read_row(vector_id: int, offsets: bytes, vectors: bytes) -> tuple[int, BlockVectors]:
+    places = np.frombuffer(offsets, dtype="<i4").reshape(-1, 2).astype(np.int64)
+    rows = np.frombuffer(vectors, dtype="<f2").reshape(len(places), -1).astype(np.float32)
+    norms = np.linalg.norm(rows, axis=1)
+    if not rows.size or not bool(np.all(np.abs(norms - 1.0) <= _TOLERANCE)):
+        raise ValueError(f"the block vectors of vector id {vector_id} have no unit norm")
+    return vector_id, BlockVectors(places, rows / norms[:, None])

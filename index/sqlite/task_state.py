@@ -1,0 +1,94 @@
+"""What the upkeep of a store must know again after a restart: one value for each task.
+
+A value that is missing or damaged is None, and the task then does its work once more: nothing but
+time depends on it. The table came within format 4, so a store that has none gets it when it is
+opened for writing.
+"""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from index.sqlite.connections import SQLiteConnections
+
+UPKEEP_SCHEMA = """
+CREATE TABLE upkeep (
+    task TEXT PRIMARY KEY,
+    state TEXT NOT NULL
+) WITHOUT ROWID"""
+
+LOG_START = "log start"
+TITLES = "titles"
+REFUSED_TRAINING = "refused training"
+
+_IS_THERE = """
+SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'upkeep'"""
+_READ = """
+SELECT state FROM upkeep WHERE task = ?"""
+_WRITE = """
+INSERT OR REPLACE INTO upkeep (task, state) VALUES (?, ?)"""
+
+
+class Upkeep:
+    """The notes of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+        """Use the connections of the store at `path`; `SQLiteDocumentStore.upkeep` is one."""
+        self._connections = connections
+        self._path = path
+
+    def read(self, task: str) -> Any:
+        """Return the value of a task as it was written; None where there is none.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return read_upkeep(connection, task)
+
+    def write(self, task: str, value: object) -> None:
+        """Keep a value that JSON can hold; it is durable at return.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._connections.writing() as connection:
+            write_upkeep(connection, task, value)
+
+
+def make_upkeep_if_missing(connections: SQLiteConnections) -> None:
+    """Make the table in a store that has none.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with connections.reading() as connection:
+        there = _is_there(connection)
+    if not there:
+        with connections.writing() as connection:
+            connection.execute(UPKEEP_SCHEMA)
+
+
+def read_upkeep(connection: sqlite3.Connection, task: str) -> Any:
+    """Return the value of a task, inside a transaction; None where there is none that is sound."""
+    row = connection.execute(_READ, (task,)).fetchone() if _is_there(connection) else None
+    try:
+        return None if row is None else json.loads(row[0])
+    except (TypeError, ValueError):
+        return None
+
+
+def read_count(connection: sqlite3.Connection, task: str) -> int | None:
+    """Return the value of a task that keeps a count; None where there is none that is sound."""
+    value = read_upkeep(connection, task)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def write_upkeep(connection: sqlite3.Connection, task: str, value: object) -> None:
+    """Keep the value of a task, inside a transaction."""
+    connection.execute(_WRITE, (task, json.dumps(value)))
+
+
+def _is_there(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute(_IS_THERE).fetchone()[0])

@@ -1,0 +1,1 @@
+"""The durable truth: documents, vectors, metadata, and the sequence of changes."""

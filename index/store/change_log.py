@@ -1,0 +1,78 @@
+"""The change log of a store: which vectors were removed, so that an old index can follow.
+
+Each removal is a row. What an index needs to reach the present are the rows after its sequence;
+whether lists have drifted is told by the rows of the vectors that they were trained for. All
+others are forgotten, or the log would grow for as long as documents are changed.
+"""
+
+from pathlib import Path
+
+from index.sqlite.connections import SQLiteConnections
+from index.sqlite.task_state import LOG_START, write_upkeep
+from index.store.statements import read_log_start
+
+_REMOVALS_A_TRANSACTION = 10_000  # which writes wait for
+_ADDED_SINCE = """
+SELECT count(*) FROM vectors WHERE sequence > ?"""
+_REMOVED_SINCE = """
+SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1"""
+_FORGET = """
+DELETE FROM removals WHERE vector_id IN (
+    SELECT vector_id FROM removals
+    WHERE sequence <= ?1 AND NOT (added <= ?2 AND sequence > ?2) LIMIT ?3
+)"""
+
+
+class ChangeLog:
+    """The change log of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+        """Use the connections of the store at `path`; `SQLiteDocumentStore.log` is one."""
+        self._connections = connections
+        self._path = path
+
+    @property
+    def start(self) -> int:
+        """The least sequence whose index can still be brought to the present; 0 always can.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return read_log_start(connection)
+
+    def count_since(self, sequence: int) -> tuple[int, int]:
+        """Count the vectors added since a sequence that live, and those of then that do no more.
+
+        Right for `start` and later, and for the training that `forget` was told of.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            (added,) = connection.execute(_ADDED_SINCE, (sequence,)).fetchone()
+            (removed,) = connection.execute(_REMOVED_SINCE, (sequence,)).fetchone()
+            return int(added), int(removed)
+
+    def forget(self, before: int, *, trained: int) -> int:
+        """Forget the removals that no index needs which has the sequence `before` or a later one.
+
+        Args:
+            before: of the oldest index that may be asked to follow.
+            trained: sequence that the present lists were trained for.
+
+        Returns:
+            How many were forgotten.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        forgotten = 0
+        while True:
+            with self._connections.writing() as connection:
+                if before > read_log_start(connection):
+                    write_upkeep(connection, LOG_START, before)
+                some = connection.execute(_FORGET, (before, trained, _REMOVALS_A_TRANSACTION))
+                forgotten += some.rowcount
+            if some.rowcount < _REMOVALS_A_TRANSACTION:
+                return forgotten

@@ -1,0 +1,413 @@
+"""The durable truth in one SQLite file: documents, their vectors and a change sequence."""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import index.store.statements as sql
+from encoder.arrays import Float32, Int64, UInt32
+from encoder.blocks import Receipt
+from index.document import Document
+from index.errors import DocumentError, StoreError
+from index.id_set import Selection
+from index.lexical.lexical_index import LexicalIndex
+from index.lexical.tables import insert_terms, replace_terms
+from index.lexical.terms import count_terms_and_titles
+from index.lexical.title_refresh import count_changes_since_recount, recount_titles
+from index.near_duplicates.families import Families
+from index.near_duplicates.signatures import sign
+from index.near_duplicates.tables import add_text
+from index.progress import Observer
+from index.sqlite.block_vectors import (
+    BLOCKS_BY_VECTOR_ID,
+    BlockVectors,
+    insert_block_vectors,
+    read_block_vectors,
+)
+from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
+from index.sqlite.free_space import Space, reclaim
+from index.sqlite.task_state import Upkeep
+from index.store.change_log import ChangeLog
+from index.store.checksums import (
+    Checksums,
+    read_checksums,
+    require_sound_blocks,
+    require_sound_documents,
+    require_sound_summaries,
+    require_sound_vectors,
+    write_checksums,
+)
+from index.store.filter_sql import SelectionCache, select
+from index.store.filters import Filter
+from index.store.listing import DocumentPages, stored_metadata
+from index.store.migrations import bring_up_to_date
+from index.store.records import Change, DocumentSummary, Entry, StoredDocument
+from index.store.schema import check_is_ours, create_if_missing
+
+UNIT_NORM_TOLERANCE = 1e-3
+
+
+class SQLiteDocumentStore:
+    """Documents and vectors of one checkpoint. Safe to use from many threads.
+
+    The sequence counts the changes of the set of vectors: a put that only changes titles or
+    metadata, and a delete of unknown ids, leave it as it is.
+
+    Attributes:
+        lexical: the lexical index, changed in the transactions that change the documents.
+        pages: the documents in the order of their ids.
+        families: which documents are near-duplicates, changed in the same transactions.
+        finds_families: whether documents that are put are compared with the others.
+        log: which vectors were removed, and from when on that is known.
+        upkeep: what the upkeep of the store must know again after a restart.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fingerprint: str,
+        dimension: int,
+        read_only: bool = False,
+        find_families: bool = True,
+    ) -> None:
+        """Open the store at `path`, and create it when it is missing unless `read_only`.
+
+        Without `find_families` documents that are put are not compared with the others.
+
+        Raises:
+            FingerprintMismatchError: the vectors in it are of another checkpoint.
+            StoreError: the file is missing, damaged, not a store, or of a later format.
+        """
+        self.path = path
+        self.fingerprint = fingerprint
+        self.dimension = dimension
+        if not read_only:
+            create_if_missing(path, fingerprint, dimension)
+        self._connections = SQLiteConnections(path, read_only=read_only)
+        self.lexical = LexicalIndex(self._connections, path)
+        self.pages = DocumentPages(self._connections, path)
+        self.families = Families(self._connections)
+        self.finds_families = find_families
+        self.log = ChangeLog(self._connections, path)
+        self.upkeep = Upkeep(self._connections, path)
+        # What another process writes is seen only where nothing is kept.
+        self._selections = None if read_only else SelectionCache()
+        try:
+            with self._connections.reading() as connection:
+                check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
+            if not read_only:
+                bring_up_to_date(self._connections, path)
+                self.families.keep_rule()
+        except BaseException:
+            self._connections.close()
+            raise
+
+    def put(self, entries: Sequence[Entry]) -> Change:
+        """Insert or replace documents in one transaction that is durable at return.
+
+        A document of unchanged text keeps its vector id and its vector; of it only title and
+        metadata are updated. A new text gets a new vector id, and the old one is removed.
+
+        Raises:
+            ValueError: an id twice in one call, or a vector that is not Float32[dimension] of
+                unit norm.
+            StoreError: the change could not be written; nothing of it was.
+        """
+        self._check(entries)
+        ids = document_id_list(entry.document.id for entry in entries)
+        signatures = self._signatures(entries)
+        with self._connections.writing() as connection:
+            known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
+            titles = self.lexical.titles(connection)
+            changed: list[Entry] = []
+            described: list[int] = []
+            for entry in entries:
+                document = entry.document
+                vector_id, content_hash = known.get(document.id, (None, None))
+                if content_hash != document.content_hash:
+                    changed.append(entry)
+                    continue
+                described.append(vector_id)
+                if sql.update_description(connection, vector_id, document):
+                    terms = count_terms_and_titles(document.text, titles, document.title)
+                    replace_terms(connection, [(vector_id, terms)])
+            sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
+            replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
+            sql.remove_documents(connection, replaced, sequence)
+            added = [self._insert(connection, one, sequence, signatures) for one in changed]
+            documents = (entry.document for entry in changed)
+            counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
+            insert_terms(connection, list(zip(added, counted, strict=True)))
+            write_checksums(connection, [*added, *described])
+        self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
+        self._forget_selections()
+        return Change(sequence, _int64(added), _int64(replaced))
+
+    def delete(self, document_ids: Sequence[str]) -> Change:
+        """Delete documents in one transaction that is durable at return; unknown ids are ignored.
+
+        Raises:
+            StoreError: the change could not be written; nothing of it was.
+        """
+        ids = document_id_list(document_ids)
+        with self._connections.writing() as connection:
+            removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
+            sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
+            sql.remove_documents(connection, removed, sequence)
+        self._forget_selections()
+        return Change(sequence, _int64([]), _int64(removed))
+
+    def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
+        """Return what an answer shows of these vector ids; ids that do not live are absent.
+
+        The texts are not read: a thousand matches of long documents are quickly many megabytes.
+
+        Raises:
+            StoreError: the file cannot be read, or a document in it is damaged.
+        """
+        rows, checksums = self._read_with_checksums(sql.SUMMARIES, vector_id_list(vector_ids))
+        require_sound_summaries(self.path, rows, checksums)
+        return {
+            vector_id: DocumentSummary(
+                document_id, title, stored_metadata(self.path, document_id, metadata)
+            )
+            for vector_id, document_id, title, metadata in rows
+        }
+
+    def find(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """Return the documents of these document ids; unknown ids are absent.
+
+        Raises:
+            StoreError: the file cannot be read, or a document in it is damaged.
+        """
+        rows, checksums = self._read_with_checksums(
+            sql.DOCUMENTS_BY_ID, document_id_list(document_ids)
+        )
+        require_sound_documents(self.path, rows, checksums)
+        return {row[1]: self._stored_document(row) for row in rows}
+
+    def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the content hash of each document that is stored, without reading its text.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        rows = self._read(sql.CONTENT_HASHES, document_id_list(document_ids))
+        return {document_id: content_hash for document_id, _, content_hash in rows}
+
+    def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
+        """Return those of these vector ids that still live, ascending, with their vectors.
+
+        Returns:
+            Int64[N] and Float32[N, dimension].
+
+        Raises:
+            StoreError: the file cannot be read, or a vector in it is damaged.
+        """
+        rows, checksums = self._read_with_checksums(sql.VECTORS, vector_id_list(vector_ids))
+        require_sound_vectors(self.path, rows, checksums)
+        return self._arrays(rows)
+
+    def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
+        """Return the block vectors of these vector ids; ids that have none are absent.
+
+        Raises:
+            StoreError: the file cannot be read, or block vectors in it are damaged.
+        """
+        rows, checksums = self._read_with_checksums(BLOCKS_BY_VECTOR_ID, vector_id_list(vector_ids))
+        require_sound_blocks(self.path, rows, checksums)
+        try:
+            return read_block_vectors([(row[0], row[1], row[2]) for row in rows])
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{self.path}: block vectors are damaged: {error}") from error
+
+    def changes_since(self, sequence: int) -> Change:
+        """Return what an index of `sequence` must do to hold what the store holds now.
+
+        Returns:
+            The present sequence; living vector ids added after `sequence`; vector ids that lived
+            at `sequence` and do no more. Both ascending.
+
+        Raises:
+            ValueError: `sequence` is below 0 or ahead of the store.
+            StoreError: the file cannot be read, or the changes since `sequence` are forgotten.
+        """
+        return self.read_changes(sequence, 0)[0]
+
+    def read_changes(self, sequence: int, last: int) -> tuple[Change, Int64, Float32]:
+        """Return `changes_since` and, of the same state, the `last` vectors that were added.
+
+        Returns:
+            The change; the highest ids of those it added, Int64[N], N <= last; their vectors
+            Float32[N, dimension].
+
+        Raises:
+            ValueError: `sequence` is below 0 or ahead of the store.
+            StoreError: the file cannot be read, a vector in it is damaged, or the changes since
+                `sequence` are forgotten.
+        """
+        with self._connections.reading() as connection:
+            present = sql.read_sequence(connection)
+            if not 0 <= sequence <= present:
+                raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
+            if 0 < sequence < sql.read_log_start(connection):
+                raise StoreError(f"{self.path}: the changes since {sequence} are forgotten")
+            added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
+            removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
+            wanted = vector_id_list(added[max(0, len(added) - last) :].tolist())
+            rows = connection.execute(sql.VECTORS, (wanted,)).fetchall()
+        return (Change(present, added, np.sort(_int64(removed))), *self._arrays(rows))
+
+    def reclaim(self, pages: int) -> Space:
+        """Give up to `pages` free pages of the file back to the disk; see `sqlite_space.reclaim`.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        return reclaim(self._connections, pages)
+
+    def recount_titles(self, observer: Observer, stop: Callable[[], bool] = lambda: False) -> None:
+        """Look again for the titles that each text names: those of later documents, too.
+
+        Ends early when `stop` says so.
+
+        Raises:
+            StoreError: the file cannot be read or written; a later call goes on.
+        """
+        try:
+            recount_titles(self._connections, observer, stop)
+        except ValueError as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    def changed_since_recount(self) -> int:
+        """Count the documents added, removed or changed since all texts were searched for titles.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return count_changes_since_recount(connection)
+
+    def select(self, where: Filter | None, without: Sequence[str] = ()) -> Selection:
+        """Return the vectors of the documents for which a filter holds, as they are now.
+
+        Args:
+            where: the filter; None holds for every document.
+            without: ids of documents that are not to be selected; unknown ones are ignored.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        excluded = document_id_list(without)
+        if self._selections is None:
+            with self._connections.reading() as connection:
+                return select(connection, where, excluded)
+        asked = repr((where, excluded))  # not the filter itself: 1 equals true in Python
+        state, selection = self._selections.find(asked)
+        if selection is None:
+            with self._connections.reading() as connection:
+                selection = select(connection, where, excluded)
+            self._selections.keep(asked, state, selection)
+        return selection
+
+    @property
+    def sequence(self) -> int:
+        """How often the set of vectors has changed; 0 in a new store."""
+        with self._connections.reading() as connection:
+            return sql.read_sequence(connection)
+
+    def __len__(self) -> int:
+        return int(self._read("SELECT count(*) FROM documents")[0][0])
+
+    def close(self) -> None:
+        """Close the file; every later call raises StoreError."""
+        self._connections.close()
+
+    def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        with self._connections.reading() as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def _forget_selections(self) -> None:
+        if self._selections is not None:
+            self._selections.changed()
+
+    def _read_with_checksums(
+        self, statement: str, ids: str
+    ) -> tuple[list[tuple[Any, ...]], Mapping[int, Checksums]]:
+        """Return rows that begin with a vector id, and the checksums of those that have some."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(statement, (ids,)).fetchall()
+            return rows, read_checksums(connection, (row[0] for row in rows))
+
+    def _signatures(self, entries: Sequence[Entry]) -> dict[bytes, UInt32]:
+        """Sign the texts that are new, by content hash: no write has to wait for it."""
+        if not self.finds_families:
+            return {}
+        known = self.content_hashes([entry.document.id for entry in entries])
+        hashed = [(entry.document, entry.document.content_hash) for entry in entries]
+        return {
+            one: sign(document.text) for document, one in hashed if known.get(document.id) != one
+        }
+
+    def _insert(
+        self,
+        connection: sqlite3.Connection,
+        entry: Entry,
+        sequence: int,
+        signatures: Mapping[bytes, UInt32],
+    ) -> int:
+        """Insert a new document, all but its terms, and return its vector id."""
+        document = entry.document
+        vector_id = sql.insert_document(connection, document, entry.receipt)
+        sql.insert_vector(connection, vector_id, sequence, entry.vector)
+        if entry.blocks is not None:
+            insert_block_vectors(connection, vector_id, entry.blocks)
+        if self.finds_families:
+            signature = signatures.get(document.content_hash)  # none: it has changed since
+            signature = sign(document.text) if signature is None else signature
+            add_text(connection, document.content_hash, signature)
+        return vector_id
+
+    def _check(self, entries: Sequence[Entry]) -> None:
+        seen: set[str] = set()
+        for entry in entries:
+            name = f"document {entry.document.id!r}"
+            if entry.document.id in seen:
+                raise ValueError(f"{name} is there twice")
+            seen.add(entry.document.id)
+            if entry.vector.shape != (self.dimension,):
+                shape = entry.vector.shape
+                raise ValueError(f"{name}: its vector has shape {shape}, not ({self.dimension},)")
+            if not _unit_norm(entry.vector):
+                raise ValueError(f"{name}: its vector has no unit norm")
+
+    def _stored_document(self, row: tuple[Any, ...]) -> StoredDocument:
+        vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
+        shown = stored_metadata(self.path, document_id, metadata)
+        try:
+            document = Document(document_id, text, title, shown)
+        except DocumentError as error:
+            raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
+        return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
+
+    def _arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Int64, Float32]:
+        data = b"".join(vector for _, vector in rows)
+        if len(data) != len(rows) * self.dimension * 4:
+            raise StoreError(f"{self.path}: a vector is damaged: its length is wrong")
+        vectors = np.frombuffer(data, dtype="<f4").reshape(len(rows), self.dimension)
+        if not _unit_norm(vectors):
+            raise StoreError(f"{self.path}: a vector is damaged: it has no unit norm")
+        return _int64([vector_id for vector_id, _ in rows]), vectors.astype(np.float32, copy=False)
+
+
+def _unit_norm(vectors: Float32) -> bool:
+    norms = np.linalg.norm(vectors, axis=-1)
+    return bool(np.all(np.abs(norms - 1.0) <= UNIT_NORM_TOLERANCE))  # False for NaN, too
+
+
+def _int64(values: Sequence[int] | Sequence[tuple[int]]) -> Int64:
+    return np.array(values, dtype=np.int64).reshape(-1)

@@ -1,0 +1,122 @@
+"""Metadata filters: what a document must have to be found.
+
+A field is the JSON Pointer (RFC 6901) of a value in the metadata; lists are passed through, so
+that each of their elements stands at the field of the list. Null counts as missing. A field that is
+missing, or whose value is of another type, equals nothing, is in nothing and in no range; so `Not`
+of such a condition holds for documents without the field.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from index.store.metadata import MetadataValue, Scalar, kind_of, metadata_values, prefix
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The field has one of these values; numbers equal whole numbers and fractions alike."""
+
+    field: str
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a range: a number or a text, `inclusive` or not."""
+
+    value: Scalar
+    inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The field has a value within the bounds; texts are compared by their characters' codes.
+
+    Raises:
+        ValueError: there is no bound, one is neither number nor text, or they differ in type.
+    """
+
+    field: str
+    low: Bound | None = None
+    high: Bound | None = None
+
+    def __post_init__(self) -> None:
+        bounds = [bound.value for bound in (self.low, self.high) if bound is not None]
+        if not bounds:
+            raise ValueError("a range needs a bound")
+        if any(isinstance(value, bool) for value in bounds):
+            raise ValueError("a bound is a number or a text")
+        if len({kind_of(value) for value in bounds}) > 1:
+            raise ValueError("the bounds are of different types")
+
+    @property
+    def kind(self) -> int:
+        """The type of the values that can be within."""
+        bound = self.low or self.high
+        assert bound is not None  # noqa: S101 (see above)
+        return kind_of(bound.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The field is there: any value but null, an empty list or object as well."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts hold; true when there is none."""
+
+    parts: tuple["Filter", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one part holds; false when there is none."""
+
+    parts: tuple["Filter", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold."""
+
+    part: "Filter"
+
+
+Filter = OneOf | Range | Exists | And | Or | Not
+
+
+def matches(where: Filter, metadata: Mapping[str, Any]) -> bool:
+    """Say whether a filter holds for the metadata of one document."""
+    return _holds(where, metadata_values(metadata))
+
+
+def _holds(where: Filter, values: Iterable[MetadataValue]) -> bool:
+    match where:
+        case And(parts):
+            return all(_holds(part, values) for part in parts)
+        case Or(parts):
+            return any(_holds(part, values) for part in parts)
+        case Not(part):
+            return not _holds(part, values)
+    return any(_met(where, value) for value in values if value[0] == where.field)
+
+
+def _met(where: OneOf | Range | Exists, value: MetadataValue) -> bool:
+    _, kind, stored = value
+    match where:
+        case OneOf():
+            return any(kind == kind_of(one) and stored == prefix(one) for one in where.values)
+        case Range():
+            return kind == where.kind and _within(where, stored)
+    return True
+
+
+def _within(where: Range, stored: Any) -> bool:
+    low, high = where.low, where.high
+    above = low is None or stored > low.value or (low.inclusive and stored == low.value)
+    below = high is None or stored < high.value or (high.inclusive and stored == high.value)
+    return bool(above and below)

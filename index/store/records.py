@@ -1,0 +1,51 @@
+"""What the store takes and gives: entries, stored documents, summaries, changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from encoder.arrays import Float32, Int64
+from encoder.blocks import Receipt
+from index.document import Document
+from index.sqlite.block_vectors import BlockVectors
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is put: a document, its vector Float32[dimension] of unit norm, what was read of it.
+
+    Without its block vectors it is found all the same, but encoded anew to explain a match.
+    """
+
+    document: Document
+    vector: Float32
+    receipt: Receipt
+    blocks: BlockVectors | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as it is stored; `indexed_at` is ISO 8601 in UTC."""
+
+    vector_id: int
+    document: Document
+    receipt: Receipt
+    indexed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSummary:
+    """What an answer shows of a stored document."""
+
+    id: str
+    title: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an index must do to reach `sequence`: vector ids added Int64[N], removed Int64[M]."""
+
+    sequence: int
+    added: Int64
+    removed: Int64

@@ -1,0 +1,167 @@
+"""The tables of the store, how they are made, and whether a file holds them."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from encoder.adapter import VectorSpace
+from encoder.atomic_files import put_in_place
+from index.errors import FingerprintMismatchError, StoreError
+from index.lexical.tables import LEXICAL_SCHEMA
+from index.near_duplicates.tables import make_family_tables
+from index.sqlite.block_vectors import BLOCKS_SCHEMA
+from index.sqlite.connections import utc_now
+from index.sqlite.task_state import UPKEEP_SCHEMA
+from index.store.checksums import CHECKSUMS_SCHEMA
+from index.store.metadata import METADATA_SCHEMA
+
+SCHEMA_VERSION = 5
+VERSION_WITHOUT_FAMILIES = 4  # the format before near-duplicates
+VERSION_WITHOUT_TITLES = 3  # the format before titles were terms
+VERSION_WITHOUT_BLOCKS = 2  # the format before the block vectors
+VERSION_WITHOUT_WORDS = 1  # the format before the lexical index
+EARLIER_VERSIONS = (
+    VERSION_WITHOUT_WORDS,
+    VERSION_WITHOUT_BLOCKS,
+    VERSION_WITHOUT_TITLES,
+    VERSION_WITHOUT_FAMILIES,
+)
+APPLICATION_ID = 0x4C4D5348
+
+# Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
+# `text` is the last column: the others are then read without the pages that a long text fills.
+# `removals` and the sequence of each vector are the change log, for a snapshot of any age.
+SCHEMA = f"""
+CREATE TABLE meta (
+    fingerprint TEXT NOT NULL,
+    dimension INTEGER NOT NULL,
+    created TEXT NOT NULL,
+    sequence INTEGER NOT NULL
+);
+CREATE TABLE documents (
+    vector_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    content_hash BLOB NOT NULL,
+    tokens INTEGER NOT NULL,
+    tokens_read INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    blocks_left_out INTEGER NOT NULL,
+    indexed_at TEXT NOT NULL,
+    title TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE TABLE vectors (
+    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    sequence INTEGER NOT NULL,
+    vector BLOB NOT NULL
+);
+CREATE INDEX vectors_by_sequence ON vectors (sequence);
+CREATE TABLE removals (
+    vector_id INTEGER PRIMARY KEY,
+    added INTEGER NOT NULL,
+    sequence INTEGER NOT NULL
+);
+CREATE INDEX removals_by_sequence ON removals (sequence);
+{BLOCKS_SCHEMA};
+{METADATA_SCHEMA};
+{CHECKSUMS_SCHEMA};
+{UPKEEP_SCHEMA};
+{";".join(LEXICAL_SCHEMA)};
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
+    """Make an empty store if there is no file; a kill leaves none rather than half of one.
+
+    So a store that has become an empty file is known to be damaged, and not taken for a new one.
+
+    Raises:
+        StoreError: it cannot be written, or the log of a store that is gone lies beside it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        if path.exists():
+            return
+        if log.exists():  # SQLite would replay it into the new store
+            raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
+        unfinished.unlink(missing_ok=True)
+        _create(unfinished, fingerprint, dimension)
+        put_in_place(unfinished, path)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{path}: cannot be made: {error}") from error
+
+
+def _create(path: Path, fingerprint: str, dimension: int) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only possible in an empty file
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":  # some network file systems
+            raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
+        connection.executescript(SCHEMA)
+        make_family_tables(connection)
+        connection.execute(
+            "INSERT INTO meta VALUES (?, ?, ?, 0)", (fingerprint, dimension, utc_now())
+        )
+        connection.commit()
+
+
+def check_is_ours(
+    connection: sqlite3.Connection,
+    path: Path,
+    fingerprint: str,
+    dimension: int,
+    *,
+    read_only: bool,
+) -> None:
+    """Check that the file is a store of this format and of this checkpoint.
+
+    A store that is opened for writing may have an earlier format; it is then brought up to date.
+
+    Raises:
+        FingerprintMismatchError: the vectors in it are of another checkpoint.
+        StoreError: it is not a store, of a later format or of another dimension.
+    """
+    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+        raise StoreError(f"{path}: this is a database, but not a Longmatch document store")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version in EARLIER_VERSIONS and read_only:
+        raise StoreError(
+            f"{path}: the store has format {version}, of an earlier version of Longmatch; "
+            "open it for writing once, which brings it up to date: start the service on it, or "
+            "index into it"
+        )
+    if version not in (SCHEMA_VERSION, *EARLIER_VERSIONS):
+        raise StoreError(
+            f"{path}: the store has format {version}; "
+            f"this version of Longmatch reads format {SCHEMA_VERSION}"
+        )
+    found = connection.execute("SELECT fingerprint, dimension FROM meta").fetchone()
+    if found is None:
+        raise StoreError(f"{path}: the store does not say which checkpoint made it")
+    if found[0] != fingerprint:
+        raise FingerprintMismatchError(found[0], fingerprint)
+    if found[1] != dimension:
+        raise StoreError(f"{path}: the vectors have dimension {found[1]}, not {dimension}")
+
+
+def read_space(path: Path) -> VectorSpace:
+    """Read which vectors a store holds, without opening it for anything else.
+
+    Raises:
+        StoreError: it is missing, damaged or not a store.
+    """
+    if not path.is_file():
+        raise StoreError(f"{path}: there is no document store here")
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            fingerprint, dimension = connection.execute(
+                "SELECT fingerprint, dimension FROM meta"
+            ).fetchone()
+    except (sqlite3.Error, TypeError) as error:
+        raise StoreError(f"{path}: cannot be read: {error}") from error
+    return VectorSpace(str(fingerprint), int(dimension))

@@ -1,0 +1,121 @@
+"""The statements of the store; each function works on a connection inside a transaction."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from encoder.arrays import Float32
+from encoder.blocks import Receipt
+from index.document import Document, metadata_json
+from index.lexical.tables import remove_terms
+from index.near_duplicates.tables import contents_of, remove_texts
+from index.sqlite.connections import utc_now, vector_id_list
+from index.sqlite.task_state import LOG_START, read_count
+from index.store.metadata import insert_metadata, remove_metadata
+
+# A list of ids is given as one JSON array: SQLite limits the variables of a statement.
+DOCUMENTS_BY_ID = """
+SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
+    indexed_at
+FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+SUMMARIES = """
+SELECT vector_id, id, title, metadata
+FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+CONTENT_HASHES = """
+SELECT id, vector_id, content_hash
+FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+VECTORS = """
+SELECT vector_id, vector
+FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+# Without ORDER BY vector_id, for which SQLite would walk the table instead of the sequence index.
+ADDED_SINCE = """
+SELECT vector_id FROM vectors WHERE sequence > ?"""
+REMOVED_SINCE = """
+SELECT vector_id FROM removals WHERE sequence > ?1 AND added <= ?1"""
+
+_INSERT_DOCUMENT = """
+INSERT INTO documents (id, content_hash, tokens, tokens_read, blocks, blocks_left_out, indexed_at,
+    title, metadata, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INSERT_VECTOR = """
+INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
+_INSERT_REMOVALS = """
+INSERT INTO removals (vector_id, added, sequence)
+SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_DELETE_DOCUMENTS = """
+DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+
+def read_sequence(connection: sqlite3.Connection) -> int:
+    """Return how often the set of vectors has changed."""
+    (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
+    return int(sequence)
+
+
+def read_log_start(connection: sqlite3.Connection) -> int:
+    """Return the sequence from which on every removal is logged."""
+    return read_count(connection, LOG_START) or 0
+
+
+def advance_sequence(connection: sqlite3.Connection) -> int:
+    """Count one more change of the set of vectors and return the new sequence."""
+    connection.execute("UPDATE meta SET sequence = sequence + 1")
+    return read_sequence(connection)
+
+
+def insert_document(connection: sqlite3.Connection, document: Document, receipt: Receipt) -> int:
+    """Insert a document and return its new vector id."""
+    cursor = connection.execute(
+        _INSERT_DOCUMENT,
+        (
+            document.id,
+            document.content_hash,
+            receipt.tokens,
+            receipt.tokens_read,
+            receipt.blocks,
+            receipt.blocks_left_out,
+            utc_now(),
+            document.title,
+            metadata_json(document.metadata),
+            document.text,
+        ),
+    )
+    vector_id = int(cursor.lastrowid or 0)
+    insert_metadata(connection, vector_id, document.metadata)
+    return vector_id
+
+
+def insert_vector(
+    connection: sqlite3.Connection, vector_id: int, sequence: int, vector: Float32
+) -> None:
+    """Insert the vector Float32[dimension] of a document, added at `sequence`."""
+    connection.execute(_INSERT_VECTOR, (vector_id, sequence, vector.astype("<f4").tobytes()))
+
+
+def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
+    """Replace title and metadata of a stored document; say whether it has another title now."""
+    remove_metadata(connection, [vector_id])
+    insert_metadata(connection, vector_id, document.metadata)
+    (before,) = connection.execute(
+        "SELECT title FROM documents WHERE vector_id = ?", (vector_id,)
+    ).fetchone()
+    connection.execute(
+        "UPDATE documents SET title = ?, metadata = ? WHERE vector_id = ?",
+        (document.title, metadata_json(document.metadata), vector_id),
+    )
+    return bool(before != document.title)
+
+
+def remove_documents(
+    connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
+) -> None:
+    """Delete documents and all that is kept of them, and log that they are gone.
+
+    `sequence` is the one from which on they are.
+    """
+    wanted = vector_id_list(vector_ids)
+    contents = contents_of(connection, wanted)
+    remove_metadata(connection, vector_ids)
+    remove_terms(connection, vector_ids)
+    connection.execute(_INSERT_REMOVALS, (sequence, wanted))
+    connection.execute(_DELETE_DOCUMENTS, (wanted,))
+    remove_texts(connection, contents)

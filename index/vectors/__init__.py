@@ -1,0 +1,1 @@
+"""The searchable copy of the vectors: the port, FAISS, generations, snapshots, recall, drift."""

@@ -1,0 +1,241 @@
+"""Every error of the API as one shape: application/problem+json (RFC 9457)."""
+
+import logging
+import sqlite3
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
+
+from encoder.errors import EncoderError
+from index.errors import IndexingError
+from service.api.http.problems import (
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    MALFORMED_BODY,
+    METHOD_NOT_ALLOWED,
+    NO_SUCH_ROUTE,
+    PROBLEM_OF,
+    ProblemType,
+)
+from service.errors import (
+    BodyTooLargeError,
+    DeadlinePassedError,
+    DocumentNotFoundError,
+    FieldError,
+    InvalidInputError,
+    OverloadedError,
+    RateLimitedError,
+    RequestTooLargeError,
+    ServiceError,
+    UploadTooSlowError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+_LOG = logging.getLogger(__name__)
+_MAX_ERRORS = 100
+_MAX_POINTER_CHARACTERS = 300
+_BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
+_OWN_FAULT = "The service failed; its log has more under this request_id."
+_REFUSED = "Fields of the request are refused."
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is told of one error: its type and the members that are its own."""
+
+    kind: ProblemType
+    detail: str
+    errors: Sequence[Mapping[str, Any]] = ()
+    members: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Let every error that a route raises on purpose be answered as a problem."""
+    for kind in (
+        EncoderError, IndexingError, ServiceError, RequestValidationError, HTTPException
+    ):  # fmt: skip
+        app.add_exception_handler(kind, _handle)
+
+
+async def _handle(request: Request, error: Exception) -> JSONResponse:
+    return problem_response(request.scope, error)
+
+
+def problem_response(scope: Scope, error: Exception) -> JSONResponse:
+    """Return the answer to a request that ended in `error`, and log what is the service's fault."""
+    problem = _problem(error, scope)
+    _count(scope, error)
+    request_id = scope["state"]["request_id"]
+    if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log(request_id, error)
+    content = {
+        "type": problem.kind.uri,
+        "title": problem.kind.title,
+        "status": problem.kind.status,
+        "detail": problem.detail,
+        "instance": quote(scope["path"], errors="replace"),
+        "request_id": request_id,
+        **problem.members,
+    }
+    if problem.errors:
+        content["errors"] = list(problem.errors[:_MAX_ERRORS])
+    return JSONResponse(content, problem.kind.status, dict(problem.headers), media_type=MEDIA_TYPE)
+
+
+def _count(scope: Scope, error: Exception) -> None:
+    if not isinstance(error, OverloadedError | RateLimitedError | DeadlinePassedError):
+        return
+    metrics = scope["app"].state.engine.metrics
+    match error:
+        case OverloadedError():
+            metrics.admission_rejected.labels(error.reason).inc()
+        case RateLimitedError():
+            metrics.rate_limited.inc()
+        case DeadlinePassedError():
+            metrics.deadline_dropped.inc()
+
+
+def _problem(error: Exception, scope: Scope) -> Problem:
+    match error:
+        case RequestValidationError():
+            return _validation_problem(error)
+        case HTTPException():
+            return _http_problem(error, scope)
+    kind = PROBLEM_OF.get(type(error), INTERNAL_ERROR)
+    if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Problem(kind, _OWN_FAULT)
+    return _own_problem(kind, error)
+
+
+def _own_problem(kind: ProblemType, error: Exception) -> Problem:
+    match error:
+        case InvalidInputError():
+            return Problem(kind, _REFUSED, [_shown(item) for item in error.errors])
+        case DocumentNotFoundError(pointer=str(pointer)):
+            return Problem(kind, str(error), [{"pointer": pointer, "detail": "is not stored"}])
+        case BodyTooLargeError():
+            return Problem(
+                kind, str(error), members={"limit": error.limit}, headers={"Connection": "close"}
+            )
+        case RequestTooLargeError():
+            return Problem(kind, str(error), members={"tokens": error.tokens, "limit": error.limit})
+        case OverloadedError():
+            return Problem(
+                kind,
+                str(error),
+                members={"retry_after": error.retry_after},
+                headers={"Retry-After": str(error.retry_after)},
+            )
+        case RateLimitedError():
+            return Problem(
+                kind,
+                str(error),
+                members={"retry_after": error.retry_after, "limit": error.limit},
+                headers={"Retry-After": str(error.retry_after), **error.headers},
+            )
+        case UploadTooSlowError():
+            return Problem(kind, str(error), headers={"Connection": "close"})
+    return Problem(kind, str(error))
+
+
+def _http_problem(error: HTTPException, scope: Scope) -> Problem:
+    match error.status_code:
+        case HTTPStatus.BAD_REQUEST:
+            return Problem(MALFORMED_BODY, _parse_failure(error.__cause__))
+        case HTTPStatus.NOT_FOUND:
+            return Problem(NO_SUCH_ROUTE, NO_SUCH_ROUTE.description)
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = {"Allow": ", ".join(_allowed_methods(scope))}
+            return Problem(METHOD_NOT_ALLOWED, METHOD_NOT_ALLOWED.description, headers=allowed)
+    return Problem(INTERNAL_ERROR, _OWN_FAULT)
+
+
+def _allowed_methods(scope: Scope) -> list[str]:
+    """Return the methods of every route of this path; the framework knows of the first only."""
+    return sorted(
+        method
+        for route in scope["app"].state.routes
+        if route.matches(scope)[0] is Match.PARTIAL
+        for method in route.methods
+    )
+
+
+def _parse_failure(cause: BaseException | None) -> str:
+    match cause:
+        case UnicodeDecodeError():
+            return f"The body is not UTF-8: byte {cause.start} does not fit."
+        case RecursionError():
+            return "The body is nested too deeply."
+    return "The body could not be parsed."
+
+
+def _validation_problem(error: RequestValidationError) -> Problem:
+    found = error.errors()
+    if found and found[0]["type"] == "json_invalid":
+        reason, position = found[0]["ctx"]["error"], found[0]["loc"][-1]
+        return Problem(MALFORMED_BODY, f"The body is not JSON: {reason}, at character {position}.")
+    return Problem(INVALID_INPUT, _REFUSED, [_validation_error(item) for item in found])
+
+
+def _validation_error(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Show what pydantic refused, without the value that it was given."""
+    place, *path = item["loc"]
+    shown: dict[str, Any]
+    if place == "body":
+        shown = {"pointer": _pointer(path)}
+    else:
+        shown = {"parameter": ".".join(str(part) for part in path)}
+    context = item.get("ctx", {})
+    shown["detail"] = str(context.get("error", item["msg"]))
+    for name, bound in context.items():
+        if name in _BOUNDS:
+            shown["limit"] = bound
+    return shown
+
+
+def _pointer(path: Sequence[str | int]) -> str:
+    """Return a JSON pointer as a URI fragment; a key is the client's and may be anything."""
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    pointer = "".join(f"/{quote(part, safe='~', errors='replace')}" for part in parts)
+    return f"#{pointer}"[:_MAX_POINTER_CHARACTERS]
+
+
+def _shown(item: FieldError) -> dict[str, Any]:
+    shown = {
+        "pointer": None if item.parameter else item.pointer,
+        "parameter": item.parameter,
+        "detail": item.detail,
+        "limit": item.limit,
+        "tokens": item.tokens,
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _log(request_id: str, error: BaseException) -> None:
+    """Log where it went wrong; what an error says may hold the text of a document, so it is not."""
+    _LOG.error(
+        "request %s failed: %s\n%s",
+        request_id,
+        " from ".join(_causes(error)),
+        "".join(traceback.format_tb(error.__traceback__)),
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[str]:
+    while error is not None:
+        # What the operating system and SQLite say is of files, never of text.
+        told = isinstance(error, OSError | sqlite3.Error | IndexingError)
+        yield f"{type(error).__qualname__}: {error}" if told else type(error).__qualname__
+        error = error.__cause__

@@ -1,0 +1,183 @@
+"""What is done around every request, as plain ASGI: its id, counting, limits, disconnection."""
+
+import asyncio
+import re
+import time
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.http.errors import problem_response
+from service.engine import Engine
+from service.errors import BodyTooLargeError
+
+CLIENT_CLOSED_REQUEST = 499
+UNMATCHED_ROUTE = "unmatched"
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+
+
+class RequestMiddleware:
+    """Gives each request an id, counts it, and answers what nobody expected with a problem."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(Headers(scope=scope))
+        scope.setdefault("state", {})["request_id"] = request_id
+        started = time.perf_counter()
+        code: int | None = None
+
+        async def send_named(message: Message) -> None:
+            nonlocal code
+            if message["type"] == "http.response.start":
+                code = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_named)
+        except Exception as error:
+            if code is not None:
+                raise
+            await problem_response(scope, error)(scope, receive, send_named)
+        finally:
+            _count(scope, code or CLIENT_CLOSED_REQUEST, time.perf_counter() - started)
+
+
+class BodyMiddleware:
+    """Reads the body within its limit, and ends the work of a client that left.
+
+    Lines of JSON are let through as they come: their route writes them to the disk.
+    """
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if is_bulk(scope):
+            try:
+                await self._app(scope, receive, send)
+            except ClientDisconnect:
+                _count_cancelled(scope)
+            return
+        body = await _read_body(Headers(scope=scope), receive, self._max_body_bytes)
+        if body is None:
+            return
+        exchange = _Exchange(body, send)
+        work = asyncio.ensure_future(self._app(scope, exchange.receive, exchange.send))
+        watch = asyncio.create_task(_until_disconnected(receive))
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if exchange.answered:
+                # The server says "disconnect" after the last byte, too.
+                await asyncio.wait({work})
+            elif not work.done():
+                _count_cancelled(scope)
+        finally:
+            work.cancel()
+            watch.cancel()
+            await asyncio.gather(work, watch, return_exceptions=True)
+        if not work.cancelled():
+            work.result()
+
+
+class _Exchange:
+    """The `receive` and `send` that the application sees once the body has been read."""
+
+    def __init__(self, body: bytes, send: Send) -> None:
+        self.answered = False
+        self._messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        self._send = send
+
+    async def receive(self) -> Message:
+        if self._messages:
+            return self._messages.pop()
+        return await asyncio.Future()  # until the middleware cancels: a client that left
+
+    async def send(self, message: Message) -> None:
+        await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.answered = True
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _read_body(headers: Headers, receive: Receive, limit: int) -> bytes | None:
+    """Return the body, or None when the client left before it was whole.
+
+    Raises:
+        BodyTooLargeError: it is announced to be over the limit, or turns out to be.
+    """
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        raise BodyTooLargeError(limit)
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise BodyTooLargeError(limit)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _engine(scope: Scope) -> Engine | None:
+    engine: Engine | None = scope["app"].state.engine
+    return engine
+
+
+def _count_cancelled(scope: Scope) -> None:
+    if engine := _engine(scope):
+        engine.metrics.cancelled.inc()
+
+
+def _count(scope: Scope, code: int, seconds: float) -> None:
+    engine = _engine(scope)
+    if engine is None:
+        return
+    # The template, never the path: a path is the client's, and there are any number of them.
+    route = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
+    method = scope["method"] if scope["method"] in _METHODS else "other"
+    engine.metrics.requests.labels(route, method, str(code)).inc()
+    engine.metrics.request_duration.labels(route).observe(seconds)
+
+
+PATH = "/index"
+
+
+MEDIA_TYPE = "application/x-ndjson"
+
+
+def is_bulk(scope: Scope) -> bool:
+    """Say whether a request brings lines of JSON, which are not to be read into memory."""
+    if scope["path"] != PATH or scope["method"] != "POST":
+        return False
+    kind = Headers(scope=scope).get("content-type", "").partition(";")[0]
+    return kind.strip().lower() == MEDIA_TYPE

@@ -1,0 +1,168 @@
+"""Requests and answers of the API. Limits that are settings are checked behind it, not here."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from pydantic import BaseModel, Field, JsonValue
+
+from encoder.blocks import Receipt
+from index.document import Document
+from index.errors import DocumentError
+from index.store.records import StoredDocument
+from service.api.schemas.fields import Body, Characters, DocumentId, Metadata, Title, optional
+from service.encode import PointedText
+from service.errors import FieldError, InvalidInputError
+from service.indexing import IndexedDocuments
+from service.matching.queries import Query, StoredQuery
+from service.metrics import Stage
+
+
+class DocumentBody(Body):
+    """A document to store."""
+
+    id: DocumentId = Field(description="Your own id; a document of the same id is replaced.")
+    text: Characters = Field(
+        description="The whole text; at most `max_text_characters` (see /version)."
+    )
+    title: Title = ""
+    metadata: Metadata = Field(
+        default_factory=dict, description="Any JSON object; given back with every match."
+    )
+
+
+class IndexRequest(Body):
+    """Documents to insert or replace, all or none of them."""
+
+    documents: list[DocumentBody] = Field(
+        min_length=1, description="At most `max_documents_per_request` (see /version)."
+    )
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning.",
+    )
+
+    def to_documents(self) -> list[Document]:
+        """Return the documents.
+
+        Raises:
+            InvalidInputError: fields are refused; names all of them.
+        """
+        documents: list[Document] = []
+        refused: list[FieldError] = []
+        for number, body in enumerate(self.documents):
+            try:
+                documents.append(Document(body.id, body.text, body.title, body.metadata))
+            except DocumentError as error:
+                refused.append(FieldError(f"#/documents/{number}/{error.field}", error.reason))
+        if refused:
+            raise InvalidInputError(refused)
+        return documents
+
+
+class ReceiptBody(BaseModel):
+    """What was read of a document and what was left out."""
+
+    tokens: int = Field(description="Tokens of the whole text.")
+    tokens_read: int = Field(description="Tokens that reached the encoder.")
+    blocks: int = Field(description="Sentence blocks read.")
+    blocks_left_out: int = Field(description="Sentence blocks beyond what the checkpoint reads.")
+
+
+class Answer(BaseModel):
+    """What every answer that used the index says of how it was made."""
+
+    timings: dict[str, float] = Field(description="Milliseconds of each stage.")
+    checkpoint: str = Field(description="Name of the checkpoint that made the vectors.")
+    generation: int = Field(description="Generation of the index.")
+
+
+class IndexedBody(BaseModel):
+    """A document that was stored."""
+
+    id: str
+    receipt: ReceiptBody
+    unchanged: bool = Field(
+        description="The same text was stored already: it was not encoded again, at most title "
+        "and metadata were replaced."
+    )
+
+
+class IndexResponse(Answer):
+    """The documents that were stored: durable, and found by the next match."""
+
+    indexed: int = Field(description="Documents stored.")
+    documents: list[IndexedBody]
+
+
+class DocumentResponse(BaseModel):
+    """A stored document."""
+
+    id: str
+    title: str
+    metadata: dict[str, JsonValue]
+    receipt: ReceiptBody
+    indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
+    family: int | None = optional("Number of its family of copies and versions, if it is in one.")
+    text: str | None = optional("Only with `?text=true`.")
+
+
+def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
+    """Shape the answer to POST /index."""
+    return IndexResponse(
+        indexed=len(indexed.documents),
+        documents=[
+            IndexedBody(id=item.id, receipt=receipt_body(item.receipt), unchanged=item.unchanged)
+            for item in indexed.documents
+        ],
+        timings=milliseconds(indexed.seconds),
+        checkpoint=checkpoint,
+        generation=indexed.generation,
+    )
+
+
+def document_response(
+    stored: StoredDocument, family: int | None, *, with_text: bool
+) -> DocumentResponse:
+    """Shape the answer to GET /documents/{id}."""
+    document = stored.document
+    return DocumentResponse(
+        id=document.id,
+        title=document.title,
+        metadata=dict(document.metadata),
+        receipt=receipt_body(stored.receipt),
+        indexed_at=stored.indexed_at,
+        family=family,
+        text=document.text if with_text else None,
+    )
+
+
+def to_query(
+    place: str, text: str | None, document_id: str | None, title: str | None = None
+) -> Query:
+    """Return a text or an id with the pointer to it, given the pointer to where both stand."""
+    if text is not None:
+        return PointedText(f"{place}/text", text, title or "")
+    return StoredQuery(f"{place}/id", str(document_id))
+
+
+def exactly_one(**given: object) -> None:
+    """Refuse a body that has not exactly one of some fields."""
+    if sum(value is not None for value in given.values()) != 1:
+        raise ValueError(f"give exactly one of {', '.join(given)}")
+
+
+def title_of_text(text: str | None, title: str | None) -> None:
+    """Refuse a title without the text that it is of; a stored document has its own."""
+    if title is not None and text is None:
+        raise ValueError("give title only beside text")
+
+
+def receipt_body(receipt: Receipt) -> ReceiptBody:
+    """Shape a receipt."""
+    return ReceiptBody(**asdict(receipt))
+
+
+def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:
+    """Turn seconds of stages into milliseconds, to the microsecond."""
+    return {stage: round(duration * 1000, 3) for stage, duration in seconds.items()}

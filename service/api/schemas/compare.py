@@ -1,0 +1,183 @@
+"""Question and answer of POST /compare."""
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from encoder.comparison.alignment import MAX_PASSAGES
+from encoder.comparison.result import AlignedPassage, PassageKind, Relation, Section, Span
+from service.api.schemas.common import (
+    ReceiptBody,
+    exactly_one,
+    milliseconds,
+    receipt_body,
+    to_query,
+)
+from service.api.schemas.fields import Body, Characters, DocumentId, nullable, optional
+from service.matching.compare import Compared, Explained
+from service.matching.queries import Query, Source
+
+
+class PlaceBody(BaseModel):
+    """A part of one of the two texts."""
+
+    start: int = Field(description="Its first character in the whole text, from 0.")
+    end: int = Field(description="The character after its last.")
+    text: str
+
+
+class PassageBody(BaseModel):
+    """A passage of the left text and the passage of the right text that matches it."""
+
+    left: PlaceBody
+    right: PlaceBody
+    score: float = Field(description="Cosine of the mean block vectors of the two sides.")
+    kind: PassageKind = Field(
+        description="`verbatim`: the same words; `paraphrase`: the same said in other words; "
+        "`similar`: of the same matter, and not counted as covered."
+    )
+
+
+class SectionBody(BaseModel):
+    """A section of a text: what its headings open, or one of two halves."""
+
+    start: int
+    end: int
+    title: str = Field(description='Its heading; "" where there is none.')
+
+
+class ComparisonBody(BaseModel):
+    """How two texts match, and where. Offsets count characters of the whole text."""
+
+    score: float = Field(description="Cosine of the two document vectors.")
+    probability: float | None = nullable(
+        "Probability that they match; null where the checkpoint has no calibration."
+    )
+    relation: Relation
+    evidence: list[str] = Field(description="What the relation rests on, a sentence a figure.")
+    left_coverage: float = Field(
+        description="Share of the left text, by the characters of its words, in verbatim and "
+        "paraphrased passages."
+    )
+    right_coverage: float = Field(description="The same of the right text.")
+    passages: list[PassageBody] = Field(description="In the order of the left text.")
+    passages_left_out: int = Field(description="Smaller passages that were found, too.")
+    left_sections: list[SectionBody]
+    right_sections: list[SectionBody]
+    section_scores: list[list[float]] = Field(
+        description="Cosine of each left section, a row, and each right section, a column."
+    )
+
+
+def comparison_body(explained: Explained) -> ComparisonBody:
+    """Shape a comparison, with the text of its passages."""
+    comparison = explained.comparison
+    texts = (explained.left.text, explained.right.text)
+    return ComparisonBody(
+        score=comparison.score,
+        probability=comparison.probability,
+        relation=comparison.relation,
+        evidence=list(comparison.evidence),
+        left_coverage=comparison.left_coverage,
+        right_coverage=comparison.right_coverage,
+        passages=[_passage(passage, *texts) for passage in comparison.passages],
+        passages_left_out=explained.passages_left_out,
+        left_sections=[_section(section) for section in comparison.left_sections],
+        right_sections=[_section(section) for section in comparison.right_sections],
+        section_scores=[
+            [round(score, 4) for score in row] for row in comparison.section_scores.tolist()
+        ],
+    )
+
+
+def _passage(passage: AlignedPassage, left: str, right: str) -> PassageBody:
+    return PassageBody(
+        left=_place(passage.left, left),
+        right=_place(passage.right, right),
+        score=passage.score,
+        kind=passage.kind,
+    )
+
+
+def _place(span: Span, text: str) -> PlaceBody:
+    return PlaceBody(start=span.start, end=span.end, text=text[span.start : span.end])
+
+
+def _section(section: Section) -> SectionBody:
+    return SectionBody(start=section.span.start, end=section.span.end, title=section.title)
+
+
+DEFAULT_PASSAGES = 100
+
+
+class SideBody(Body):
+    """One of two texts: exactly one of `text` and `id`."""
+
+    text: Characters | None = optional("The text itself.")
+    id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id)
+        return self
+
+
+class CompareRequest(Body):
+    """Two texts to compare."""
+
+    left: SideBody
+    right: SideBody
+    passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
+        default=DEFAULT_PASSAGES, description="Passages to give at most, the largest ones."
+    )
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning.",
+    )
+
+    def to_queries(self) -> tuple[Query, Query]:
+        """Return the two texts, each with the pointer to its place in the request."""
+        return (
+            to_query("#/left", self.left.text, self.left.id),
+            to_query("#/right", self.right.text, self.right.id),
+        )
+
+
+class ReadBody(BaseModel):
+    """One of the two texts as it was read."""
+
+    id: str | None = nullable("Of the stored document; null for a text of the request.")
+    title: str
+    receipt: ReceiptBody
+
+
+class CompareResponse(ComparisonBody):
+    """How two texts match, and where."""
+
+    left: ReadBody
+    right: ReadBody
+    timings: dict[str, float] = Field(description="Milliseconds of each stage.")
+    checkpoint: str = Field(description="Name of the checkpoint that made the vectors.")
+    calibration: str | None = nullable(
+        "Version of the calibration that made the probability; null for none."
+    )
+
+
+def compare_response(
+    compared: Compared, checkpoint: str, calibration: str | None
+) -> CompareResponse:
+    """Shape the answer to POST /compare."""
+    explained = compared.explained
+    return CompareResponse(
+        **dict(comparison_body(explained)),
+        left=_read(explained.left),
+        right=_read(explained.right),
+        timings=milliseconds(compared.seconds),
+        checkpoint=checkpoint,
+        calibration=calibration,
+    )
+
+
+def _read(source: Source) -> ReadBody:
+    return ReadBody(id=source.id, title=source.title, receipt=receipt_body(source.receipt))

@@ -1,0 +1,48 @@
+"""The answer of GET /documents."""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, Field, JsonValue
+
+from index.store.listing import ListedDocument
+from service.api.schemas.common import ReceiptBody, receipt_body
+from service.api.schemas.fields import nullable
+from service.api.schemas.paging import write_cursor
+
+
+class ListedBody(BaseModel):
+    """A stored document, without its text."""
+
+    id: str
+    title: str
+    metadata: dict[str, JsonValue]
+    receipt: ReceiptBody
+    indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
+    family: int | None = nullable(
+        "Number of its family of copies and versions; null where it is in none."
+    )
+
+
+class DocumentsResponse(BaseModel):
+    """A page of the stored documents, in the order of their ids."""
+
+    documents: list[ListedBody]
+    next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
+
+
+def documents_response(documents: Sequence[ListedDocument], limit: int) -> DocumentsResponse:
+    """Shape a page; one that is not full is the last."""
+    return DocumentsResponse(
+        documents=[
+            ListedBody(
+                id=one.id,
+                title=one.title,
+                metadata=dict(one.metadata),
+                receipt=receipt_body(one.receipt),
+                indexed_at=one.indexed_at,
+                family=one.family,
+            )
+            for one in documents
+        ],
+        next_cursor=write_cursor(documents[-1].id) if len(documents) == limit else None,
+    )

@@ -1,0 +1,317 @@
+"""Requests and answers of POST /match."""
+
+from dataclasses import asdict, replace
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+
+from encoder.comparison.alignment import MAX_PASSAGES
+from index.search.search import DEFAULT_MODE, Mode
+from service.api.schemas.common import (
+    Answer,
+    ReceiptBody,
+    exactly_one,
+    milliseconds,
+    receipt_body,
+    title_of_text,
+    to_query,
+)
+from service.api.schemas.compare import ComparisonBody, comparison_body
+from service.api.schemas.fields import (
+    Body,
+    Characters,
+    Cosine,
+    DocumentId,
+    Share,
+    Title,
+    nullable,
+    optional,
+    or_a_number,
+)
+from service.api.schemas.filter import MAX_EXCLUDED, FilterField
+from service.matching.calibration import Bounds
+from service.matching.compare import Explaining
+from service.matching.match import Wanted
+from service.matching.queries import Query
+from service.matching.rerank import Rerank
+from service.matching.retrieve import Match, Matches, Search
+from service.workers.rerank_pool import RerankReceipt
+
+
+class QueryBody(Body):
+    """One of several queries."""
+
+    text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional(
+        "Title of the text, if it has one: a document of this title, or one that names it, is "
+        "nearer in lexical and hybrid mode.",
+    )
+    id: DocumentId | None = optional(
+        "Id of a stored document, which is left out of its own matches.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id)
+        title_of_text(self.text, self.title)
+        return self
+
+
+class ExplainBody(Body):
+    """How much to explain."""
+
+    matches: Annotated[int, Field(ge=1)] = Field(
+        default=Explaining().matches,
+        description="How many of the first matches of each query; of all queries together at most "
+        "`max_explained_matches` (see /version).",
+    )
+    passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
+        default=Explaining().passages, description="How many passages of each, the largest ones."
+    )
+
+
+class RerankBody(Body):
+    """The second stage: the first candidates are read together with the query."""
+
+    candidates: Annotated[int, Field(ge=1)] = Field(
+        description="How many of them; at most `max_rerank_candidates` (see /version)."
+    )
+    budget_ms: Annotated[float, Field(ge=1e-3, allow_inf_nan=False)] | None = optional(
+        "Milliseconds that it may take for each query. Out of time, the matches are those of the "
+        "first stage, and `rerank.reranked` is false."
+    )
+
+    def to_rerank(self) -> Rerank:
+        """Return what is asked of the second stage."""
+        return Rerank(self.candidates, None if self.budget_ms is None else self.budget_ms / 1000)
+
+
+def _to_explaining(explain: ExplainBody | None) -> Explaining | None:
+    """Return what to explain; None for nothing."""
+    return None if explain is None else Explaining(explain.matches, explain.passages)
+
+
+def _candidates_alone(value: object) -> object:
+    return {"candidates": value} if type(value) is int else value
+
+
+def _switched(value: object) -> object:
+    """Read true as all defaults, and false as nothing."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, dict | ExplainBody):
+        raise ValueError("must be true, false or an object")
+    return value
+
+
+def _switch(schema: dict[str, Any]) -> None:
+    given, _ = schema.pop("anyOf")
+    schema.update(anyOf=[{"type": "boolean"}, given], default=False)
+
+
+class MatchRequest(Body):
+    """What to match: exactly one of `text`, `id` and `queries`."""
+
+    text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional(
+        "Title of the text, if it has one: a document of this title, or one that names it, is "
+        "nearer in lexical and hybrid mode.",
+    )
+    id: DocumentId | None = optional(
+        "Id of a stored document, which is left out of its own matches.",
+    )
+    queries: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+        "Several queries; at most `max_queries_per_request` (see /version).",
+    )
+    top_k: Annotated[int, Field(ge=1)] | None = optional(
+        "Matches to give for each query; at most `max_top_k`, "
+        "`default_top_k` when not given (see /version).",
+    )
+    mode: Mode = Field(
+        default=DEFAULT_MODE,
+        description="By what documents are found and ranked: document vectors, words, or both.",
+    )
+    filter: FilterField | None = optional(
+        "Give no match for whose metadata this does not hold; it acts inside the search, so that "
+        "`top_k` come back whenever so many exist."
+    )
+    exclude: Annotated[list[DocumentId], Field(max_length=MAX_EXCLUDED)] | None = optional(
+        "Ids of documents not to give."
+    )
+    min_score: Cosine | None = optional("Give no match whose score is under this.")
+    min_probability: Share | None = optional(
+        "Give no match under this probability; refused where the checkpoint has no calibration."
+    )
+    max_false_positive_rate: Share | None = optional(
+        "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
+        "where the data directory has not been calibrated (`longmatch calibrate`)."
+    )
+    rerank: Annotated[RerankBody | None, BeforeValidator(_candidates_alone)] = Field(
+        default=None,
+        description="Read the first candidates together with the query and put the best first; a "
+        "number is that of the candidates. Refused where the service has no reranker.",
+        json_schema_extra=or_a_number,
+    )
+    explain: Annotated[ExplainBody | None, BeforeValidator(_switched)] = Field(
+        default=None,
+        description="Say of the first matches why they match: passages, sections, coverage, "
+        "relation. It is made from stored vectors: no match is encoded for it.",
+        json_schema_extra=_switch,
+    )
+    collapse: bool = Field(
+        default=False,
+        description="Give one match of each family of copies and versions, the best; `top_k` come "
+        "back whenever so many families exist.",
+    )
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id, queries=self.queries)
+        title_of_text(self.text, self.title)
+        return self
+
+    def to_wanted(self, default_top_k: int) -> Wanted:
+        """Return what is to be done for each query."""
+        bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+        return Wanted(
+            search=Search(
+                top_k=self.top_k or default_top_k,
+                mode=self.mode,
+                bounds=bounds,
+                where=None if self.filter is None else self.filter.to_filter(),
+                exclude=tuple(self.exclude or ()),
+                collapse=self.collapse,
+            ),
+            rerank=None if self.rerank is None else self.rerank.to_rerank(),
+            explaining=_to_explaining(self.explain),
+            strict=self.strict,
+        )
+
+    def to_queries(self) -> list[Query]:
+        """Return the queries, each with the pointer to its place in the request."""
+        if self.queries is None:
+            return [to_query("#", self.text, self.id, self.title)]
+        return [
+            to_query(f"#/queries/{number}", query.text, query.id, query.title)
+            for number, query in enumerate(self.queries)
+        ]
+
+
+class TermBody(BaseModel):
+    """A term that two documents share."""
+
+    term: str
+    weight: float = Field(description="Its share of the lexical score.")
+
+
+class MatchBody(BaseModel):
+    """A document that matches."""
+
+    id: str
+    score: float = Field(
+        description="What matches are ranked by: `semantic_score`, `lexical_score`, or in hybrid "
+        "mode their weighted mean."
+    )
+    title: str
+    metadata: dict[str, JsonValue]
+    semantic_score: float = Field(description="Cosine of the two document vectors.")
+    lexical_score: float | None = nullable(
+        "Cosine of the words of the two documents; null in semantic mode."
+    )
+    terms: list[TermBody] = Field(
+        description="The terms that give most to the lexical score; empty in semantic mode."
+    )
+    probability: float | None = nullable(
+        "Probability that it is a match, among pairs half of which are; null where "
+        "the checkpoint has no calibration of such scores."
+    )
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null where the data "
+        "directory has not been calibrated (`longmatch calibrate`)."
+    )
+    explanation: ComparisonBody | None = nullable(
+        "Why it matches, the query on the left; null where that was not asked for."
+    )
+    first_stage_score: float | None = nullable(
+        "What it was found by, where `score` is that of the reranker; null where it was not read."
+    )
+    family: int | None = nullable(
+        "Number of its family of copies and versions; null where it is in none, or `collapse` was "
+        "not asked for."
+    )
+    collapsed: list[str] = Field(
+        description="Ids of other documents of the family, which are not given as matches: the "
+        "first 10 of those that `filter` and `exclude` let through."
+    )
+
+
+class RerankedBody(BaseModel):
+    """What became of the second stage."""
+
+    reranked: bool = Field(
+        description="Whether the matches are in its order; false where time was up."
+    )
+    candidates: int = Field(description="How many were to be read.")
+    rescored: int = Field(description="How many were read in time.")
+    reranker: str = Field(description="Name of the checkpoint that read them.")
+
+
+class MatchResponse(Answer):
+    """The matches of one document, best first."""
+
+    matches: list[MatchBody]
+    receipt: ReceiptBody
+    calibration: str | None = nullable(
+        "Version of the calibration that made the probabilities; null for none."
+    )
+    rerank: RerankedBody | None = nullable("The second stage; null where none was asked for.")
+    sequence: int = Field(
+        description="State of the collection that was searched: the number of its changes. Every "
+        "change up to it is in the answer, what was deleted later is left out."
+    )
+
+
+class MatchesResponse(BaseModel):
+    """The matches of several documents, in the order of the queries."""
+
+    results: list[MatchResponse]
+
+
+def match_response(matches: Matches, checkpoint: str, calibration: str | None) -> MatchResponse:
+    """Shape the answer to one query."""
+    stage = matches.rerank
+    if stage is not None and stage.reranked:
+        calibration = stage.calibration
+    return MatchResponse(
+        matches=[_match(match) for match in matches.matches],
+        receipt=receipt_body(matches.receipt),
+        rerank=None if stage is None else _reranked(stage),
+        calibration=calibration,
+        timings=milliseconds(matches.seconds),
+        checkpoint=checkpoint,
+        generation=matches.generation,
+        sequence=matches.sequence,
+    )
+
+
+def _match(match: Match) -> MatchBody:
+    explained = match.explained
+    fields = asdict(replace(match, explained=None))
+    del fields["explained"]
+    return MatchBody(
+        **fields, explanation=None if explained is None else comparison_body(explained)
+    )
+
+
+def _reranked(stage: RerankReceipt) -> RerankedBody:
+    return RerankedBody(
+        reranked=stage.reranked,
+        candidates=stage.candidates,
+        rescored=stage.rescored,
+        reranker=stage.reranker,
+    )

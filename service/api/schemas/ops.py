@@ -1,0 +1,164 @@
+"""Answers of the operational routes."""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from encoder.adapter import Adapter
+from encoder.calibration import FittedMap
+from index.search.score_distribution import RandomPairs
+from service.api.schemas.fields import nullable
+from service.engine import Engine, installed_version
+from service.matching.calibration import Judge, served_kinds
+
+
+class LiveResponse(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive", "ready", "degraded"]
+
+
+class ReadyResponse(LiveResponse):
+    """The service can work."""
+
+    documents: int = Field(description="Documents in the index.")
+    generation: int = Field(description="Generation of the index.")
+    degraded: list[str] = Field(
+        description="Parts that do not work now and that requests do without: `redis`."
+    )
+
+
+class CheckpointBody(BaseModel):
+    """The checkpoint in use."""
+
+    name: str
+    fingerprint: str = Field(description="Vectors of equal fingerprints can be compared.")
+    block_length: int = Field(description="Tokens of a sentence block, special ones included.")
+    max_blocks: int = Field(description="Sentence blocks of a document that are read.")
+    dimension: int = Field(description="Width of a document vector that is not adapted.")
+
+
+class AdapterBody(BaseModel):
+    """What was fitted to the corpus of the data directory (`longmatch index --adapt`)."""
+
+    digest: str | None = nullable("First 12 digits of its SHA-256; null where there is none.")
+    documents: int | None = nullable("How many it was fitted to.")
+    dimension: int = Field(description="Width of the document vectors in the index.")
+
+
+class LimitsBody(BaseModel):
+    """The limits of a request, all of them settings."""
+
+    max_queue_tokens: int
+    max_queue_seconds: float
+    max_active_requests: int
+    rate_limit_tokens_per_minute: int | None = nullable("Of one client; null where nobody counts.")
+    max_body_bytes: int
+    max_upload_bytes: int
+    max_unfinished_jobs: int
+    max_text_characters: int
+    max_documents_per_request: int
+    max_queries_per_request: int
+    max_explained_matches: int
+    max_top_k: int
+    default_top_k: int
+    max_rerank_candidates: int
+    rerank_seconds: float
+
+
+class ThresholdBody(BaseModel):
+    """The score that a share of random pairs of the corpus reaches."""
+
+    false_positive_rate: float
+    score: float
+    low: float = Field(description="Lower end of the 95 % interval of the score.")
+    high: float = Field(description="Upper end of it.")
+
+
+class KindBody(BaseModel):
+    """What is known of one kind of score."""
+
+    method: str | None = nullable(
+        "How the map to probabilities was fitted: `platt` or `isotonic`; null for none."
+    )
+    calibration_error: float | None = nullable(
+        "Expected calibration error of the map on corpora that it was not fitted on."
+    )
+    documents: int | None = nullable(
+        "Documents whose random pairs were measured; null where the data directory "
+        "has not been calibrated."
+    )
+    thresholds: list[ThresholdBody] = Field(description="By false positive rate.")
+
+
+class CalibrationBody(BaseModel):
+    """What scores are worth, by kind of score."""
+
+    version: str | None = nullable("Stands in every answer of POST /match; null for none.")
+    kinds: dict[str, KindBody]
+
+
+class VersionResponse(BaseModel):
+    """What is running."""
+
+    version: str
+    checkpoint: CheckpointBody
+    adapter: AdapterBody
+    precision: str
+    provider: str
+    reranker: str | None = nullable("Name of the reranker; null for none.")
+    calibration: CalibrationBody
+    limits: LimitsBody
+
+
+class ProblemTypeResponse(BaseModel):
+    """What a kind of error means."""
+
+    type: str = Field(description="The `type` member of a problem.")
+    status: int
+    title: str
+    description: str
+
+
+def version_response(engine: Engine) -> VersionResponse:
+    """Describe what an engine runs and what it accepts."""
+    return VersionResponse(
+        version=installed_version(),
+        checkpoint=CheckpointBody.model_validate(engine.checkpoint, from_attributes=True),
+        adapter=_adapter(engine.encoder.adapter, engine.encoder.dimension),
+        precision=engine.encoder.precision,
+        provider=engine.encoder.provider,
+        reranker=None if engine.reranking is None else engine.reranking.reranker.name,
+        calibration=_calibration(engine.judge),
+        limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
+    )
+
+
+def _adapter(adapter: Adapter | None, dimension: int) -> AdapterBody:
+    return AdapterBody(
+        digest=None if adapter is None else adapter.digest[:12],
+        documents=None if adapter is None else adapter.documents,
+        dimension=dimension,
+    )
+
+
+def _calibration(judge: Judge) -> CalibrationBody:
+    return CalibrationBody(
+        version=judge.version,
+        kinds={
+            kind: _kind(fitted, measured)
+            for kind, (fitted, measured) in served_kinds(judge).items()
+        },
+    )
+
+
+def _kind(fitted: FittedMap | None, measured: RandomPairs | None) -> KindBody:
+    return KindBody(
+        method=None if fitted is None else fitted.method,
+        calibration_error=None if fitted is None else fitted.errors[fitted.method].equal_mass,
+        documents=None if measured is None else measured.documents,
+        thresholds=[
+            ThresholdBody.model_validate(threshold, from_attributes=True)
+            for threshold in (() if measured is None else measured.thresholds)
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Threads that keep the index good while the service runs."""

@@ -1,0 +1,176 @@
+"""The thread that keeps the index good.
+
+It trains the index again and publishes it, looks for the titles of new documents in the texts that
+were there before, looks for near-duplicates among texts of an earlier release, and gives disk space
+back.
+"""
+
+import logging
+import threading
+
+from index.directory.data_directory import DataDirectory
+from index.errors import IndexingError, RetrainingStoppedError
+from index.progress import SilentObserver
+from index.vectors.drift import Attempt, Drift, DriftLimits, drift_reasons, read_refused
+from index.vectors.live_index import LiveIndex
+from service.metrics import Metrics
+from service.settings import Settings
+
+PUBLISH_FROM = 1_000  # changes since the last snapshot, and
+PUBLISH_SHARE = 0.1  # this share of the vectors: what a restart replays stays small
+TITLES_SHARE = 0.2  # of the documents may change before all texts are searched for titles again
+RECLAIM_SHARE = 0.1  # of the store's file may stay free: new documents use it
+RECLAIM_PAGES = 1_000  # in one transaction, which writes wait for
+
+_log = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """One thread that looks at the index again and again; searches and writes go on meanwhile."""
+
+    def __init__(self, data: DataDirectory, metrics: Metrics, settings: Settings) -> None:
+        """Keep an open data directory, from `start` on."""
+        self._data = data
+        self._metrics = metrics
+        self._target = settings.target_recall
+        self._seconds = settings.maintenance_seconds
+        self._limits = DriftLimits()
+        self._families_found = False  # of what was there at the beginning; others are when put
+        self._families_counted_at = -1  # changes of the store as of which they were counted
+        self._attempt = read_refused(data.store.upkeep)
+        self._working = threading.Lock()  # never two rounds at once
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the round that runs end as soon as it can, and begin no other."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Stop, and wait for the end of the round that runs."""
+        self.stop()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def work(self) -> None:
+        """Do what there is to do: one round. What fails is logged and tried in a later one."""
+        with self._working:
+            for task in (
+                self._data.index.catch_up,  # where a change of the store was not followed
+                self._keep_lists,
+                self._keep_snapshot,
+                self._keep_titles,
+                self._keep_families,
+                self._keep_space,
+            ):
+                if self._stopping.is_set():
+                    return
+                try:
+                    task()
+                except IndexingError as error:
+                    _log.error("maintenance of the index: %s", error)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._seconds):
+            try:
+                self.work()
+            except Exception:  # a later round may succeed, and nobody else would start one
+                _log.exception("maintenance of the index failed")
+
+    def _keep_lists(self) -> None:
+        index = self._data.index
+        drift = index.measure_drift()
+        _record_drift(drift, index, self._metrics)
+        last = self._attempt
+        again = last is not None and last.like(index.training, self._target)
+        attempted_at = last.changed if last and again else 0.0
+        reasons = drift_reasons(drift, self._limits, attempted_at=attempted_at)
+        if reasons:
+            self._attempt = Attempt(index.training, drift.changed, self._target)
+            self._retrain(reasons, self._attempt)
+            _record_drift(index.measure_drift(), index, self._metrics)
+
+    def _retrain(self, reasons: tuple[str, ...], attempt: Attempt) -> None:
+        _log.info("training the index again: %s", ", ".join(reasons))
+        try:
+            result = self._data.index.retrain(self._target, self._stopping.is_set)
+        except RetrainingStoppedError:
+            _log.info("training of the index was given up: the service stops")
+            return
+        except IndexingError:
+            self._metrics.index_retrainings.labels("failed").inc()
+            raise
+        self._metrics.recall.labels("held_out").set(result.recall)
+        if not result.swapped:
+            self._metrics.index_retrainings.labels("refused").inc()
+            attempt.keep(self._data.store.upkeep)
+            _log.warning(
+                "the new index generation was refused: recall@10 %.3f, target %.3f, old one %.3f",
+                *(result.recall, self._target, result.old_recall),
+            )
+            return
+        self._metrics.index_retrainings.labels("swapped").inc()
+        record_index_metrics(self._data.index, self._metrics)
+        _log.info(
+            "generation %d of the index: %d lists, %d visited, recall@10 %.3f, before %.3f",
+            self._data.index.generation,
+            *(result.nlist, result.nprobe, result.recall, result.old_recall),
+        )
+
+    def _keep_snapshot(self) -> None:
+        index = self._data.index
+        changes = index.unpublished()
+        if changes >= max(PUBLISH_FROM, PUBLISH_SHARE * len(index)):
+            index.publish()
+            record_index_metrics(index, self._metrics)
+            changes = index.unpublished()
+        self._metrics.index_unpublished.set(changes)
+
+    def _keep_titles(self) -> None:
+        store = self._data.store
+        if store.changed_since_recount() > TITLES_SHARE * len(store):
+            store.recount_titles(SilentObserver(), self._stopping.is_set)
+
+    def _keep_families(self) -> None:
+        store = self._data.store
+        if store.finds_families and not self._families_found:
+            if pending := store.families.pending():
+                _log.info("looking for near-duplicates of %d documents", pending)
+                store.families.find(SilentObserver(), self._stopping.is_set)
+            self._families_found = not self._stopping.is_set()
+            self._families_counted_at = -1
+        if (changes := store.lexical.changes) != self._families_counted_at:  # it reads all
+            self._metrics.family_documents.set(store.families.totals()[1])
+            self._families_counted_at = changes
+
+    def _keep_space(self) -> None:
+        store = self._data.store
+        space = store.reclaim(0)
+        while space.free_share > RECLAIM_SHARE and not self._stopping.is_set():
+            before = space.free
+            space = store.reclaim(RECLAIM_PAGES)
+            if space.free >= before:  # the file of an earlier release, or writers free as much
+                break
+        self._metrics.store_free.set(space.free_bytes)
+
+
+def record_index_metrics(index: LiveIndex, metrics: Metrics) -> None:
+    """Set the metrics that describe the index and cost nothing to know."""
+    metrics.index_documents.set(len(index))
+    metrics.index_generation.set(index.generation)
+    metrics.index_lists.set(index.nlist)
+    metrics.nprobe.set(index.nprobe)
+    if index.nlist == 1:  # every search compares every vector
+        metrics.recall.labels("shadow").set(1.0)
+
+
+def _record_drift(drift: Drift, index: LiveIndex, metrics: Metrics) -> None:
+    metrics.index_list_imbalance.set(drift.imbalance)
+    metrics.index_empty_lists.set(drift.empty)
+    metrics.index_changed.labels("added").set(drift.added)
+    metrics.index_changed.labels("removed").set(drift.removed)
+    record_index_metrics(index, metrics)

@@ -1,0 +1,105 @@
+"""A small share of real queries is searched exactly too: how many neighbours do they find?"""
+
+import logging
+import random
+import threading
+from collections import deque
+from contextlib import suppress
+from queue import Full, Queue
+
+import numpy as np
+
+from encoder.arrays import Float32
+from index.vectors.live_index import LiveIndex
+from index.vectors.recall import NEIGHBOURS, adapted_nprobe, share_found
+from service.metrics import Metrics
+from service.settings import Settings
+
+QUEUED = 32  # more are dropped: an exact search of many vectors takes its time
+WINDOW = 50  # searches that are measured before nprobe may change
+_ATTEMPTS = 3  # at a search that no change of the index disturbs
+
+_log = logging.getLogger(__name__)
+
+
+class RecallWatch:
+    """One thread that measures the recall of searches and adapts nprobe to hold the target."""
+
+    def __init__(self, index: LiveIndex, metrics: Metrics, settings: Settings) -> None:
+        """Watch an index from `start` on."""
+        self._index = index
+        self._metrics = metrics
+        self._share = settings.recall_sample_share
+        self._target = settings.target_recall
+        self._chosen: Queue[tuple[Float32, bool] | None] = Queue(QUEUED)
+        self._recalls: deque[float] = deque(maxlen=WINDOW)
+        self._measured_at = (0, 0)  # generation and nprobe of these recalls
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="recall", daemon=True)
+        self._random = random.Random()  # noqa: S311 - which queries are chosen is no secret
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread; what waits is not measured any more."""
+        self._closing.set()
+        with suppress(Full):  # then there is something to wake it already
+            self._chosen.put_nowait(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def offer(self, vector: Float32, *, stored: bool) -> None:
+        """Choose, or do not choose, a query that was searched; never waits.
+
+        Args:
+            vector: of the query, Float32[dimension].
+            stored: it is itself in the index, so its first neighbour is no achievement.
+        """
+        if self._index.nlist == 1 or self._random.random() >= self._share:
+            return
+        try:
+            self._chosen.put_nowait((vector, stored))
+        except Full:
+            self._metrics.recall_samples.labels("dropped").inc()
+
+    def _run(self) -> None:
+        while (chosen := self._chosen.get()) is not None and not self._closing.is_set():
+            try:
+                self._measure(*chosen)
+            except Exception:  # the gauge must not end with one bad query
+                _log.exception("the recall of a query could not be measured")
+
+    def _measure(self, vector: Float32, stored: bool) -> None:
+        for _ in range(_ATTEMPTS):
+            if (recall := self._recall(vector, stored)) is not None:
+                self._metrics.recall_samples.labels("measured").inc()
+                self._follow(recall)
+                return
+        self._metrics.recall_samples.labels("disturbed").inc()
+
+    def _recall(self, vector: Float32, stored: bool) -> float | None:
+        """Search approximately and exactly; None where the index changed in between."""
+        k = NEIGHBOURS + stored
+        nprobe = self._index.nprobe
+        found = self._index.search(vector[np.newaxis], k, nprobe=nprobe)
+        exact, sequence = self._index.exact_scores(vector, k)
+        at = (found.generation, nprobe)
+        if found.sequence != sequence or at != (self._index.generation, self._index.nprobe):
+            return None
+        if at != self._measured_at:
+            self._recalls.clear()
+            self._measured_at = at
+        return share_found(found.scores[:, int(stored) :], exact[np.newaxis, int(stored) :])
+
+    def _follow(self, recall: float) -> None:
+        self._recalls.append(recall)
+        self._metrics.recall.labels("shadow").set(float(np.mean(self._recalls)))
+        if len(self._recalls) < WINDOW:
+            return
+        generation, nprobe = self._measured_at
+        wanted = adapted_nprobe(self._recalls, nprobe, self._index.nlist, self._target)
+        if wanted != nprobe and self._index.set_nprobe(wanted, generation=generation):
+            self._metrics.nprobe.set(wanted)
+            _log.info("queries visit %d lists now, %d before", wanted, nprobe)

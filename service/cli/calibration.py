@@ -1,0 +1,254 @@
+"""`longmatch calibrate`: what scores are worth in one data directory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from encoder.adapter import vector_space
+from encoder.calibration import (
+    SEMANTIC,
+    Calibration,
+    FittedMap,
+    KindCalibration,
+    read_calibration,
+    write_calibration,
+)
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.errors import CheckpointError
+from evaluation.fitting.calibration import ScoredPairs, fit_kind, score_labelled_pairs
+from index.adapt import read_corpus_adapter
+from index.corpus.reader import read_documents
+from index.directory.data_directory import CALIBRATION_FILE
+from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.lexical.scoring import TermRows, rows_of_texts
+from index.search.corpus_calibration import (
+    CorpusCalibration,
+    measure_store,
+    write_corpus_calibration,
+)
+from index.search.fusion import read_fusion
+from index.search.score_distribution import Channels, RandomPairs, check_rate, threshold_for
+from index.search.search import DEFAULT_MODE, Mode
+from service.cli.options import (
+    DEFAULT_DATA,
+    CheckpointOption,
+    DataOption,
+    PrecisionOption,
+    ProviderOption,
+    ThreadsOption,
+    console,
+    load,
+    opened,
+    print_json,
+)
+from service.cli.progress import observing
+from service.matching.calibration import score_kind
+
+_MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
+_OF_PLAIN = {score_kind(mode, adapted=False): mode for mode in _MODES}
+_OF_ADAPTED = {score_kind(mode, adapted=True): mode for mode in _MODES}
+
+
+def fit_calibration(
+    checkpoint: Annotated[Path, typer.Argument(help="The checkpoint directory to write into.")],
+    pairs: Annotated[
+        list[Path],
+        typer.Option(help="Labelled pairs, JSON Lines; may be given again, with its --corpus."),
+    ],
+    corpus: Annotated[
+        list[Path],
+        typer.Option(
+            help="The corpus of these pairs, or its vectors as `longmatch embed` wrote them (.npz)."
+        ),
+    ],
+    texts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The corpus again where --corpus holds vectors and the kind needs words."
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str],
+        typer.Option(
+            help="semantic, lexical, hybrid, adapted or 'adapted hybrid'; may be given again. The "
+            "adapted ones take vectors of `embed --adapt`."
+        ),
+    ] = [SEMANTIC],  # noqa: B006 (Typer copies it)
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Fit match probabilities on labelled pairs and write them into a checkpoint.
+
+    The first --pairs goes with the first --corpus, and so on; each corpus counts the same. Use
+    pairs that the checkpoint was not trained on.
+    """
+    modes = _modes_of(kind, corpus)
+    needs_words = set(modes.values()) != {"semantic"}
+    places = _check_places(pairs, corpus, texts, needs_words=needs_words)
+    opened = load_checkpoint(checkpoint)
+    rule = read_fusion(opened)
+    scored: list[dict[Mode, ScoredPairs]] = []
+    for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
+        embedded = _vectors(corpus_path, opened, precision, provider, threads)
+        words = _words(texts_path, embedded.ids) if needs_words else None
+        channels = Channels(embedded.vectors, words, rule)
+        with observing(console) as observer:
+            scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, observer, seed))
+    fitted = {
+        name: fit_kind([one[mode] for one in scored], seed=seed) for name, mode in modes.items()
+    }
+    calibration = Calibration(opened.fingerprint, {**_other_kinds(opened), **fitted})
+    write_calibration(opened, calibration)
+    if as_json:
+        kinds = {name: asdict(one) for name, one in fitted.items()}
+        print_json({"version": calibration.version, "kinds": kinds})
+        return
+    _print_maps(fitted)
+    console.print(f"{checkpoint}: calibration {calibration.version}")
+
+
+def _words(corpus: Path, ids: Sequence[str]) -> TermRows:
+    documents = read_documents(corpus, ids)
+    return rows_of_texts([one.text for one in documents], [one.title for one in documents])
+
+
+def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:
+    """Return the mode of each kind of score."""
+    every = {**_OF_PLAIN, **_OF_ADAPTED}
+    for kind in kinds:
+        if kind not in every:
+            raise typer.BadParameter(f"--kind {kind!r}: must be one of {', '.join(every)}")
+    known = next((one for one in (_OF_PLAIN, _OF_ADAPTED) if one.keys() >= set(kinds)), None)
+    if known is None:
+        raise typer.BadParameter(
+            f"--kind {', '.join(kinds)}: vectors are adapted or are not: fit them one by one"
+        )
+    adapted = known is _OF_ADAPTED
+    if adapted and any(path.suffix.lower() != ".npz" for path in corpora):
+        raise typer.BadParameter(f"--kind {kinds[0]} takes vectors of `embed --adapt` as --corpus")
+    return {kind: known[kind] for kind in kinds}
+
+
+def _check_places(
+    pairs: Sequence[Path],
+    corpora: Sequence[Path],
+    texts: Sequence[Path] | None,
+    *,
+    needs_words: bool,
+) -> Sequence[Path]:
+    """Return where the texts of each corpus are."""
+    if len(pairs) != len(corpora):
+        raise typer.BadParameter(
+            f"{len(pairs)} --pairs for {len(corpora)} --corpus: each file of pairs needs its corpus"
+        )
+    if texts and len(texts) != len(corpora):
+        raise typer.BadParameter(f"{len(texts)} --texts for {len(corpora)} --corpus")
+    if needs_words and not texts and any(path.suffix.lower() == ".npz" for path in corpora):
+        raise typer.BadParameter(
+            "vectors have no words: lexical and hybrid kinds need the --texts of each --corpus"
+        )
+    return texts or corpora
+
+
+def _vectors(
+    path: Path,
+    checkpoint: Checkpoint,
+    precision: str | None,
+    provider: list[str] | None,
+    threads: int | None,
+) -> EmbeddedCorpus:
+    if path.suffix.lower() == ".npz":
+        return read_embedded_corpus(path)
+    loaded = load(checkpoint.directory, precision, provider, threads)
+    with observing(console) as observer:
+        return embed_corpus(path, loaded.tokenizer, loaded.encoder, observer)
+
+
+def _other_kinds(checkpoint: Checkpoint) -> dict[str, KindCalibration]:
+    try:
+        before = read_calibration(checkpoint)
+    except CheckpointError as error:
+        console.print(f"the old calibration is not kept: {error}")
+        return {}
+    return {} if before is None else dict(before.kinds)
+
+
+def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
+    table = Table(
+        "kind", "probability from", "method", "log loss", "ECE", "of a perfect one", box=None
+    )
+    for kind, fitted in kinds.items():
+        maps: Sequence[tuple[str, FittedMap]] = (
+            ("score", fitted.by_score),
+            ("false positive rate", fitted.by_false_positive_rate),
+        )
+        for name, one in maps:
+            for method, error in one.errors.items():
+                chosen = " (chosen)" if method == one.method else ""
+                figures = (error.log_loss, error.equal_mass, error.equal_mass_of_perfect)
+                row = (name, method + chosen, *(f"{figure:.4f}" for figure in figures))
+                table.add_row(kind, *row)
+    Console().print(table)
+
+
+def calibrate(
+    data: DataOption = DEFAULT_DATA,
+    false_positive_rate: Annotated[
+        float, typer.Option(help="The wished one: 0.1, 0.03, 0.01, 0.003 or 0.001.")
+    ] = 0.01,
+    seed: Annotated[int, typer.Option(min=0, help="Of the pairs that are drawn.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    checkpoint: CheckpointOption = None,
+) -> None:
+    """Measure how random pairs of your own documents score, in each mode; no labels are needed.
+
+    Writes calibration.json into the data directory; a server reads it at its start.
+    """
+    check_rate(false_positive_rate)
+    loaded = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    adapter = read_corpus_adapter(data, loaded)
+    space, rule = vector_space(loaded, adapter), read_fusion(loaded)
+    with opened(data, space, read_only=True) as directory, observing(console) as observer:
+        by_mode = measure_store(directory.store, rule, observer, seed=seed)
+    kinds = {score_kind(mode, adapted=adapter is not None): one for mode, one in by_mode.items()}
+    write_corpus_calibration(data, CorpusCalibration(space.fingerprint, kinds, rule.lexical))
+    kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)
+    measured, threshold = kinds[kind], threshold_for(kinds[kind], false_positive_rate)
+    if as_json:
+        print_json(
+            {
+                "documents": measured.documents,
+                "pairs": measured.pairs,
+                "seed": seed,
+                "kind": kind,
+                "threshold": asdict(threshold),
+                "kinds": _thresholds(kinds),
+            }
+        )
+        return
+    _print_thresholds(kinds)
+    console.print(
+        f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents; a "
+        f"{kind} score of {threshold.score:.4f} is reached by {false_positive_rate:.1%} of them"
+    )
+
+
+def _thresholds(kinds: Mapping[str, RandomPairs]) -> dict[str, list[dict[str, Any]]]:
+    return {kind: [asdict(one) for one in measured.thresholds] for kind, measured in kinds.items()}
+
+
+def _print_thresholds(kinds: Mapping[str, RandomPairs]) -> None:
+    table = Table("kind of score", "false positives", "score", "95 % interval", box=None)
+    for kind, measured in kinds.items():
+        for one in measured.thresholds:
+            rate = f"{100 * one.false_positive_rate:g} %"
+            table.add_row(kind, rate, f"{one.score:.4f}", f"{one.low:.4f} to {one.high:.4f}")
+    Console().print(table)

@@ -1,0 +1,128 @@
+"""The command that compares two documents: compare."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from encoder.comparison.compare import compare_texts, document_score
+from encoder.comparison.result import AlignedPassage, Comparison
+from index.corpus.reader import read_document
+from index.directory.data_directory import DataDirectory
+from index.sqlite.block_vectors import block_vectors_of
+from service.api.schemas.compare import comparison_body
+from service.cli.options import (
+    DEFAULT_DATA,
+    CheckpointOption,
+    DataOption,
+    Loaded,
+    PrecisionOption,
+    ProviderOption,
+    ThreadsOption,
+    console,
+    load,
+    opened,
+    print_json,
+)
+from service.cli.progress import printable
+from service.errors import DocumentNotFoundError
+from service.matching.calibration import judge_scores, open_judge
+from service.matching.compare import Explained
+from service.matching.queries import Source, find_sources, open_source
+from service.web.report import render_report
+
+STORED = "id:"
+_EXCERPT = 60  # characters of a passage in the table
+_ROWS = 20
+
+SideArgument = Annotated[str, typer.Argument(help="A file, or id:… of a document in --data.")]
+
+
+def compare(
+    left: SideArgument,
+    right: SideArgument,
+    data: DataOption = DEFAULT_DATA,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page for a person here.")] = None,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Say how two documents match, and where; a server may be running."""
+    stored = any(name.startswith(STORED) for name in (left, right))
+    if html and not html.parent.is_dir():
+        raise typer.BadParameter(f"{html.parent} is not a folder", param_hint="--html")
+    loaded = load(checkpoint, precision, provider, threads, data if stored else None)
+    with opened(data, loaded.encoder, read_only=True) if stored else nullcontext() as directory:
+        ours, theirs = (_source(name, loaded, directory) for name in (left, right))
+    found = _compare(loaded, data, ours, theirs)
+    if html:
+        _write_page(html, found, ours, theirs)
+    if as_json:
+        print_json(comparison_body(Explained(found, 0, ours, theirs)).model_dump())
+    else:
+        _print(found, ours.text)
+
+
+def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> Source:
+    """Read a file and encode it, or find a stored document with its vectors."""
+    if directory is None or not name.startswith(STORED):
+        document = read_document(Path(name))
+        return _encoded(loaded, None, document.title or Path(name).name, document.text)
+    document_id = name.removeprefix(STORED)
+    found = find_sources(directory, [document_id]).get(document_id)
+    if found is None:
+        raise DocumentNotFoundError(document_id)
+    if found.blocks is None:  # an earlier version of Longmatch stored it
+        return _encoded(loaded, found.id, found.title, found.text)
+    return found
+
+
+def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> Source:
+    sentences = loaded.tokenizer(text)
+    encoded = loaded.encoder.encode([sentences])
+    blocks = block_vectors_of(sentences, encoded.block_vectors[0])
+    vector = encoded.document_vectors[0]
+    return Source(document_id, title, text, vector, blocks, sentences.receipt)
+
+
+def _compare(loaded: Loaded, data: Path, left: Source, right: Source) -> Comparison:
+    ours, theirs = (open_source(loaded.checkpoint.language, one) for one in (left, right))
+    judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
+    (worth,) = judge_scores(judge, "semantic", [document_score(ours, theirs)])
+    return compare_texts(ours, theirs, probability=worth.probability)
+
+
+def _write_page(path: Path, found: Comparison, left: Source, right: Source) -> None:
+    titles = [one.title or one.id or "" for one in (left, right)]
+    page = render_report(found, titles[0], left.text, titles[1], right.text)
+    path.write_text(page, encoding="utf-8")
+    console.print(f"{path}: written")
+
+
+def _print(found: Comparison, left: str) -> None:
+    """Print the relation with its evidence, and a table of the largest passages."""
+    out = Console(markup=False, highlight=False)
+    chance = "" if found.probability is None else f", probability {found.probability:.2f}"
+    out.print(f"{found.relation} (score {found.score:.4f}{chance})")
+    for sentence in found.evidence:
+        out.print(f"  {sentence}")
+    if not found.passages:
+        return
+    table = Table("kind", "score", "left", "right", "begins", box=None)
+    for passage in _largest(found):
+        excerpt = printable(" ".join(left[slice(*passage.left)][: 2 * _EXCERPT].split())[:_EXCERPT])
+        places = (f"{span.start}-{span.end}" for span in (passage.left, passage.right))
+        table.add_row(passage.kind, f"{passage.score:.2f}", *places, excerpt)
+    out.print(table)
+    if len(found.passages) > _ROWS:
+        out.print(f"and {len(found.passages) - _ROWS} smaller passages")
+
+
+def _largest(found: Comparison) -> list[AlignedPassage]:
+    by_size = sorted(found.passages, key=lambda one: one.left.start - one.left.end)
+    return sorted(by_size[:_ROWS], key=lambda one: one.left)

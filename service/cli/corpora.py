@@ -1,0 +1,210 @@
+"""Commands that read a corpus or a document: index, match, embed."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.tokenizer import BlockTokenizer
+from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
+from evaluation.experiment import adapt_embedded_corpus
+from index.adapt import adapt_data_directory
+from index.build import build_index
+from index.corpus.reader import read_document
+from index.directory.data_directory import ADAPTER_FILE, STORE_FILE
+from index.embed import embed_corpus, write_embedded_corpus
+from index.errors import StoreError
+from index.search.collapse import search_distinct
+from index.search.fusion import read_fusion
+from index.search.search import DEFAULT_MODE, Asked, Found, Mode, search
+from index.store.records import DocumentSummary
+from index.store.schema import read_space
+from service.cli.options import (
+    DEFAULT_DATA,
+    FILTER_HELP,
+    INTERRUPTED,
+    OK,
+    REFUSED,
+    BlocksOption,
+    CheckpointOption,
+    CorpusArgument,
+    DataOption,
+    PrecisionOption,
+    ProviderOption,
+    ThreadsOption,
+    console,
+    load,
+    opened,
+    parse_filter,
+    print_json,
+)
+from service.cli.progress import observing, printable
+from service.matching.calibration import judge_scores, open_judge
+
+
+def families(
+    data: DataOption = DEFAULT_DATA,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the largest first.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the families of copies and versions in an index; a server may be running."""
+    if not (data / STORE_FILE).is_file():
+        raise StoreError(f"{data}: there is no data directory here")
+    with opened(data, read_space(data / STORE_FILE), read_only=True) as directory:
+        found = directory.store.families
+        largest, (number, documents), pending = (
+            found.largest(limit),
+            found.totals(),
+            found.pending(),
+        )
+    if as_json:
+        counts = {"families": number, "documents": documents, "pending": pending}
+        print_json({**counts, "largest": [asdict(one) for one in largest]})
+        return
+    table = Table("family", "documents", "different texts", "first id", box=None)
+    for one in largest:
+        shown = (one.number, one.documents, one.texts)
+        table.add_row(*map(str, shown), printable(one.first))
+    Console(markup=False).print(table)
+    console.print(f"{number} families of {documents} documents; {pending} documents not looked at")
+
+
+def index(
+    corpus: CorpusArgument,
+    data: DataOption = DEFAULT_DATA,
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="Fit the vectors to this corpus first; once.")
+    ] = False,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Read a corpus into an index; run it again to go on, or to take up what has changed."""
+    try:
+        if adapt:
+            _adapt(corpus, data, load_checkpoint(checkpoint or DEFAULT_CHECKPOINT))
+        loaded = load(checkpoint, precision, provider, threads, data)
+        with opened(data, loaded.encoder) as directory:
+            with observing(console) as observer:
+                report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
+            documents = len(directory.store)
+    except KeyboardInterrupt:
+        console.print("stopped: the same command goes on from here")
+        raise typer.Exit(INTERRUPTED) from None
+    console.print(
+        f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
+        f"{report.tokens_left_out} left out), {report.unchanged} unchanged, "
+        f"{report.refused} refused",
+    )
+    raise typer.Exit(REFUSED if report.refused else OK)
+
+
+def match(
+    file: Annotated[Path, typer.Argument(help="The document: text, Markdown, RST, HTML or PDF.")],
+    data: DataOption = DEFAULT_DATA,
+    top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
+    mode: Annotated[Mode, typer.Option(help="By vectors, words, or both.")] = DEFAULT_MODE,
+    where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Id not to give; again for more.")
+    ] = None,
+    collapse: Annotated[
+        bool, typer.Option("--collapse", help="One match of each family of copies and versions.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Print the documents of an index that match a file, best first; a server may be running."""
+    wanted = None if where is None else parse_filter(where)
+    loaded = load(checkpoint, precision, provider, threads, data)
+    document = read_document(file)
+    blocks = loaded.tokenizer(document.text)
+    judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
+    vector = loaded.encoder.encode([blocks]).document_vectors[0]
+    asked = Asked(document.text, vector, title=document.title)
+    with opened(data, loaded.encoder, read_only=True) as directory:
+        among = directory.store.select(wanted, exclude or ()) if wanted or exclude else None
+        rule = read_fusion(loaded.checkpoint)
+        find = search_distinct if collapse else search
+        found, scored_as = find(directory, asked, top_k, mode, rule, among=among)
+        documents = directory.store.get([one.vector_id for one in found])
+    worths = judge_scores(judge, scored_as, [one.score for one in found])
+    matches = [
+        {**_described(one, documents[one.vector_id]), **asdict(worth)}
+        for one, worth in zip(found, worths, strict=True)
+        if one.vector_id in documents
+    ]
+    if as_json:
+        receipt_and_version = {"receipt": asdict(blocks.receipt), "calibration": judge.version}
+        print_json({"matches": matches, **receipt_and_version})
+        return
+    table = Table("score", "probability", "id", "title", "terms", box=None)
+    for found_match in matches:
+        score, name, title = (found_match[key] for key in ("score", "id", "title"))
+        probability = found_match["probability"]
+        shown = "unknown" if probability is None else f"{probability:.2f}"
+        terms = " ".join(term["term"] for term in found_match["terms"])
+        table.add_row(f"{score:.4f}", shown, printable(name), printable(title), printable(terms))
+    Console(markup=False).print(table)
+    receipt = blocks.receipt
+    console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens")
+
+
+def embed(
+    corpus: CorpusArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="Fit the vectors to this corpus, as `index` does.")
+    ] = False,
+    blocks: BlocksOption = None,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
+    if not output.parent.is_dir():
+        raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
+    loaded = load(checkpoint, precision, provider, threads)
+    with observing(console) as observer:
+        if blocks:
+            kept = keep_blocks(corpus, blocks, loaded.encoder, observer)
+            embedded = embed_encoded_corpus(kept, loaded.encoder)
+        else:
+            embedded = embed_corpus(corpus, loaded.tokenizer, loaded.encoder, observer)
+        if adapt:
+            embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, observer)
+    write_embedded_corpus(output, embedded)
+    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} refused")
+    raise typer.Exit(REFUSED if embedded.refused else OK)
+
+
+def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
+    with observing(console) as observer:
+        found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), observer)
+    adapter = found.adapter
+    fitted = "was there already and is kept: fitted" if found.kept else "fitted"
+    console.print(
+        f"{data / ADAPTER_FILE}: {fitted} to {adapter.documents} documents, {len(adapter.rows)} "
+        f"words, {adapter.width} dimensions"
+    )
+
+
+def _described(found: Found, document: DocumentSummary) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "score": round(found.score, 6),
+        "title": document.title,
+        "metadata": dict(document.metadata),
+        "semantic_score": round(found.semantic, 6),
+        "lexical_score": None if found.lexical is None else round(found.lexical, 6),
+        "terms": [asdict(term) for term in found.terms],
+    }

@@ -1,0 +1,71 @@
+"""`longmatch`: the one command, composed of what `encoder`, `index` and `service` offer."""
+
+import sys
+
+import typer
+from pydantic import ValidationError
+
+from encoder.errors import EmptyTextError, EncoderError
+from index.errors import DocumentError, IndexingError
+from service.cli import (
+    calibration,
+    checkpoints,
+    compare,
+    corpora,
+    data,
+    evaluation,
+    serving,
+    training,
+)
+from service.cli.options import REFUSED, USAGE, console
+from service.cli.progress import printable
+from service.errors import ServiceError
+from service.process import return_large_blocks
+
+app = typer.Typer(
+    help="Find the documents that match a long document.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    corpora.index,
+    serving.serve,
+    corpora.match,
+    corpora.families,
+    compare.compare,
+    corpora.embed,
+    evaluation.evaluate,
+    calibration.calibrate,
+    calibration.fit_calibration,
+    training.train,
+    checkpoints.create_checkpoint,
+    checkpoints.export,
+    training.create_reranker,
+    serving.demo,
+    data.snapshot,
+    data.restore,
+    data.doctor,
+    data.reencode,
+):
+    app.command()(command)
+app.command("train-reranker")(training.train_reranker_command)
+
+
+def main() -> None:
+    """Run the command; errors that we know are one line on standard error."""
+    return_large_blocks()
+    try:
+        app()
+    except (EmptyTextError, DocumentError) as error:
+        sys.exit(_fail(error, REFUSED))
+    except (EncoderError, IndexingError, ServiceError, OSError) as error:
+        sys.exit(_fail(error, USAGE))
+    except ValidationError as error:
+        first = error.errors()[0]
+        sys.exit(_fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", USAGE))
+
+
+def _fail(error: object, status: int) -> int:
+    console.print(f"error: {printable(str(error))}", style="red")
+    return status

@@ -1,0 +1,77 @@
+"""Commands that serve: serve, demo."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from index.build import build_index
+from index.corpus.demo import write_stdlib_corpus
+from service.cli.options import (
+    DEFAULT_DATA,
+    CheckpointOption,
+    DataOption,
+    PrecisionOption,
+    ProviderOption,
+    RerankerOption,
+    ThreadsOption,
+    console,
+    load,
+    opened,
+)
+from service.cli.progress import observing
+
+HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
+PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")]
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8000
+
+
+def serve(
+    data: DataOption = DEFAULT_DATA,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+    reranker: RerankerOption = None,
+) -> None:
+    """Serve an index over HTTP; every other setting is a LONGMATCH_ variable."""
+    from service.process import serve_http  # FastAPI is not needed by the other commands
+
+    given = {
+        "data": data,
+        "checkpoint": checkpoint,
+        "precision": precision,
+        "providers": tuple(provider) if provider else None,
+        "threads": threads,
+        "reranker": reranker,
+    }
+    serve_http(host, port, {name: value for name, value in given.items() if value is not None})
+
+
+def demo(
+    data: Annotated[Path, typer.Option(help="Where the demonstration lives.")] = Path("demo-data"),
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+) -> None:
+    """Index the documentation of Python's standard library, and serve it."""
+    from service.process import serve_http
+
+    corpus = data / "stdlib.jsonl"
+    data.mkdir(parents=True, exist_ok=True)
+    console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
+    loaded = load(None, None, None, None, data)
+    with opened(data, loaded.encoder) as directory, observing(console) as observer:
+        build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
+    url = f"http://{host}:{port}"
+    console.print(f"""
+Which modules match the documentation of asyncio.queues? In another shell:
+
+  curl -s {url}/match -H 'Content-Type: application/json' \\
+       -d '{{"id": "asyncio.queues", "top_k": 5}}'
+
+The interactive documentation of the API: {url}/docs
+""")
+    serve_http(host, port, {"data": data})

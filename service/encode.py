@@ -1,0 +1,134 @@
+"""Texts of one request -> document vectors, through the bounded queue."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from encoder.arrays import Float32
+from encoder.blocks import Receipt, SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.errors import EmptyTextError, TruncatedTextError
+from index.sqlite.block_vectors import BlockVectors, block_vectors_of
+from service.engine import Engine
+from service.errors import FieldError, InvalidInputError
+from service.metrics import Metrics, Stage
+from service.threads import run_in
+from service.workers.reservation import taken_place
+
+_CHARACTERS_PER_TOKEN = 4  # of English; only the estimate at the door needs it
+
+
+@dataclass(frozen=True, slots=True)
+class PointedText:
+    """A text of a request, with the JSON pointer to it, and its title where it was given one."""
+
+    pointer: str
+    text: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """A text that was read.
+
+    Attributes:
+        vector: Float32[dimension], unit norm.
+        blocks: places and vectors of its sentence blocks.
+        receipt: what was read of it.
+        seconds: time of each stage.
+    """
+
+    vector: Float32
+    blocks: BlockVectors
+    receipt: Receipt
+    seconds: dict[Stage, float]
+
+
+async def encode_texts(
+    engine: Engine, texts: Sequence[PointedText], *, strict: bool, background: bool = False
+) -> list[EncodedText]:
+    """Encode the texts of one request together; all of them or none.
+
+    Args:
+        engine: whose tokenizer and scheduler work.
+        texts: any number of them.
+        strict: refuse rather than leave a part of a text out.
+        background: requests go first; the caller bounds how much it asks for at a time.
+
+    Raises:
+        InvalidInputError: a text is empty, over the limit of characters, or `strict` and too long
+            to be read whole.
+        OverloadedError: the queue is full.
+        DeadlinePassedError: it is too late.
+        RequestTooLargeError: the texts have together more tokens than the queue holds.
+        EncodingFailedError: the encoder failed.
+        UnavailableError: the service is closing or broken.
+    """
+    if not texts:
+        return []
+    _check_lengths(texts, engine.settings.max_text_characters)
+    estimate = sum(_estimated_tokens(item.text, engine.checkpoint) for item in texts)
+    with taken_place(engine.scheduler, estimate, background=background) as place:
+        documents, tokenising = await _tokenise(engine, texts, strict)
+        place.resize(sum(document.receipt.tokens_read for document in documents))
+        encoded = await engine.scheduler.encode(documents, place)
+    return [
+        EncodedText(
+            vector=result.vector,
+            blocks=block_vectors_of(document, result.block_vectors),
+            receipt=document.receipt,
+            seconds={
+                "tokenize": seconds,
+                "queue": result.queue_seconds,
+                "encode": result.encode_seconds,
+            },
+        )
+        for document, seconds, result in zip(documents, tokenising, encoded, strict=True)
+    ]
+
+
+async def _tokenise(
+    engine: Engine, texts: Sequence[PointedText], strict: bool
+) -> tuple[list[SentenceBlocks], list[float]]:
+    """Return the sentence blocks of each text and the seconds that each took."""
+    documents: list[SentenceBlocks] = []
+    seconds: list[float] = []
+    refused: list[FieldError] = []
+    for item in texts:
+        started = time.perf_counter()
+        try:
+            document = await run_in(engine.readers, engine.tokenizer, item.text, strict=strict)
+        except EmptyTextError as error:
+            refused.append(FieldError(item.pointer, str(error)))
+        except TruncatedTextError as error:
+            refused.append(FieldError(item.pointer, str(error), error.limit, error.tokens))
+        else:
+            documents.append(document)
+            seconds.append(time.perf_counter() - started)
+            _count(engine.metrics, document.receipt, seconds[-1])
+    if refused:
+        raise InvalidInputError(refused)
+    return documents, seconds
+
+
+def _count(metrics: Metrics, receipt: Receipt, seconds: float) -> None:
+    metrics.stage_duration.labels("tokenize").observe(seconds)
+    metrics.document_tokens.observe(receipt.tokens)
+    if receipt.tokens_read < receipt.tokens:
+        metrics.documents_truncated.inc()
+        metrics.tokens_left_out.inc(receipt.tokens - receipt.tokens_read)
+
+
+def _check_lengths(texts: Sequence[PointedText], limit: int) -> None:
+    refused = [
+        FieldError(item.pointer, f"is longer than {limit} characters", limit)
+        for item in texts
+        if len(item.text) > limit
+    ]
+    if refused:
+        raise InvalidInputError(refused)
+
+
+def _estimated_tokens(text: str, checkpoint: Checkpoint) -> int:
+    longest = checkpoint.max_blocks * checkpoint.block_length
+    return min(len(text) // _CHARACTERS_PER_TOKEN + 1, longest)

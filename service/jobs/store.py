@@ -1,0 +1,267 @@
+"""What is known of jobs, durable: the queue may lose everything, this may not."""
+
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+
+from encoder.atomic_files import put_in_place
+from index.errors import StoreError
+from index.sqlite.connections import SQLiteConnections, utc_now
+from service.errors import JobEndedError, JobNotFoundError
+from service.jobs.idempotency import KeyedAnswer, insert_answer
+from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x4C4D4A42
+
+# `number` is never given out twice (AUTOINCREMENT): jobs run in its order.
+SCHEMA = f"""
+CREATE TABLE meta (
+    queue TEXT NOT NULL,
+    served_seconds REAL NOT NULL
+);
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    accepted INTEGER NOT NULL,
+    position INTEGER NOT NULL DEFAULT 0,
+    line INTEGER NOT NULL DEFAULT 0,
+    indexed INTEGER NOT NULL DEFAULT 0,
+    unchanged INTEGER NOT NULL DEFAULT 0,
+    truncated INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    detail TEXT,
+    created TEXT NOT NULL,
+    ended TEXT
+);
+CREATE INDEX jobs_by_state ON jobs (state, number);
+CREATE TABLE line_errors (
+    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    line INTEGER NOT NULL,
+    pointer TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (job, line)
+) WITHOUT ROWID;
+CREATE TABLE answers (
+    key TEXT PRIMARY KEY,
+    request BLOB NOT NULL,
+    status INTEGER NOT NULL,
+    location TEXT,
+    body BLOB NOT NULL,
+    served_seconds REAL NOT NULL
+);
+CREATE INDEX answers_by_age ON answers (served_seconds);
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+def open_tables(path: Path) -> SQLiteConnections:
+    """Open the tables, and make them when there is no file.
+
+    Raises:
+        StoreError: the file cannot be made or is not one of ours.
+    """
+    _create_if_missing(path)
+    connections = SQLiteConnections(path, read_only=False)
+    try:
+        _check_is_ours(connections, path)
+    except StoreError:
+        connections.close()
+        raise
+    return connections
+
+
+def _create_if_missing(path: Path) -> None:
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        if path.exists():
+            return
+        unfinished.unlink(missing_ok=True)
+        with closing(sqlite3.connect(unfinished)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(SCHEMA)
+            connection.execute("INSERT INTO meta VALUES (?, 0)", (uuid.uuid4().hex,))
+            connection.commit()
+        put_in_place(unfinished, path)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{path}: cannot be made: {error}") from error
+
+
+def _check_is_ours(connections: SQLiteConnections, path: Path) -> None:
+    with connections.reading() as connection:
+        if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+            raise StoreError(f"{path}: this is a database, but not one of Longmatch's jobs")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != SCHEMA_VERSION:
+            raise StoreError(
+                f"{path}: the jobs have format {version}; "
+                f"this version of Longmatch reads format {SCHEMA_VERSION}"
+            )
+
+
+KEPT_JOBS = 1000  # that have ended; older ones are forgotten
+
+_COLUMNS = ", ".join(field.name for field in fields(Job))
+_UNFINISHED = "state IN ('waiting', 'running')"
+
+
+class JobStore:
+    """The jobs of one data directory."""
+
+    def __init__(self, connections: SQLiteConnections) -> None:
+        self._connections = connections
+
+    def add(self, upload: Upload, keyed: KeyedAnswer | None) -> Job:
+        """Store a new job, together with the answer to the request that brought it.
+
+        Raises:
+            StoreError: it could not be written; there is no such job.
+        """
+        with self._connections.writing() as connection:
+            connection.execute(
+                "INSERT INTO jobs (id, state, size, digest, accepted, created) "
+                "VALUES (?, 'waiting', ?, ?, ?, ?)",
+                (upload.id, upload.size, upload.digest, upload.lines, utc_now()),
+            )
+            if keyed is not None:
+                insert_answer(connection, keyed)
+            connection.execute(
+                f"DELETE FROM jobs WHERE number IN (SELECT number FROM jobs "  # noqa: S608
+                f"WHERE NOT {_UNFINISHED} ORDER BY number DESC LIMIT -1 OFFSET ?)",
+                (KEPT_JOBS,),
+            )
+            return _find(connection, upload.id)
+
+    def find(self, job_id: str) -> tuple[Job, list[LineError]]:
+        """Return a job and its first errors.
+
+        Raises:
+            JobNotFoundError: there is none of this id.
+        """
+        with self._connections.reading() as connection:
+            job = _find(connection, job_id)
+            rows = connection.execute(
+                "SELECT line, pointer, detail FROM line_errors WHERE job = ? ORDER BY line",
+                (job.number,),
+            )
+            return job, [LineError(*row) for row in rows]
+
+    def newest(self, limit: int, before: str | None) -> list[Job]:
+        """Return at most `limit` jobs, the newest first, older than the job `before`.
+
+        Raises:
+            JobNotFoundError: there is no job `before`.
+        """
+        with self._connections.reading() as connection:
+            bound = 2**62 if before is None else _find(connection, before).number
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE number < ? "  # noqa: S608
+                "ORDER BY number DESC LIMIT ?",
+                (bound, limit),
+            )
+            return [Job(*row) for row in rows]
+
+    def unfinished(self) -> list[Job]:
+        """Return the jobs that wait or run, in the order in which they run."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE {_UNFINISHED} ORDER BY number"  # noqa: S608
+            )
+            return [Job(*row) for row in rows]
+
+    def begin(self, job_id: str) -> Job | None:
+        """Note that a job runs, and return it; None when it has ended or is not there."""
+        with self._connections.writing() as connection:
+            done = connection.execute(
+                "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
+                f"WHERE id = ? AND {_UNFINISHED}",
+                (job_id,),
+            )
+            return _find(connection, job_id) if done.rowcount else None
+
+    def advance(self, job: Job, step: Step) -> bool:
+        """Note what came of some lines; return whether the job is still to go on.
+
+        It is noted of a job that was cancelled meanwhile, too: the documents are stored.
+        """
+        with self._connections.writing() as connection:
+            connection.execute(
+                "UPDATE jobs SET position = ?, line = ?, indexed = indexed + ?, "
+                "unchanged = unchanged + ?, truncated = truncated + ?, failed = failed + ? "
+                "WHERE number = ?",
+                (
+                    step.position,
+                    step.line,
+                    step.indexed,
+                    step.unchanged,
+                    step.truncated,
+                    len(step.errors),
+                    job.number,
+                ),
+            )
+            _list_errors(connection, job, step.errors)
+            return not _find(connection, job.id).has_ended
+
+    def pause(self, job: Job, detail: str) -> None:
+        """Note what a job waits for that could not go on."""
+        with self._connections.writing() as connection:
+            connection.execute(
+                "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
+                f"WHERE number = ? AND {_UNFINISHED}",
+                (detail, job.number),
+            )
+
+    def end(self, job: Job, state: EndState, detail: str | None = None) -> bool:
+        """Note how a job ended; return False when it had ended before."""
+        with self._connections.writing() as connection:
+            return _end(connection, job.id, state, detail)
+
+    def cancel(self, job_id: str) -> Job:
+        """Let a job end before its time; what it has stored stays.
+
+        Raises:
+            JobNotFoundError: there is none of this id.
+            JobEndedError: it had ended.
+        """
+        with self._connections.writing() as connection:
+            if not _end(connection, job_id, "cancelled", None):
+                raise JobEndedError(job_id, _find(connection, job_id).state)
+            return _find(connection, job_id)
+
+
+def _find(connection: sqlite3.Connection, job_id: str) -> Job:
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM jobs WHERE id = ?",  # noqa: S608
+        (job_id,),
+    ).fetchone()
+    if row is None:
+        raise JobNotFoundError(job_id)
+    return Job(*row)
+
+
+def _end(connection: sqlite3.Connection, job_id: str, state: str, detail: str | None) -> bool:
+    done = connection.execute(
+        "UPDATE jobs SET state = ?, detail = ?, ended = ? "  # noqa: S608
+        f"WHERE id = ? AND {_UNFINISHED}",
+        (state, detail, utc_now(), job_id),
+    )
+    return done.rowcount > 0
+
+
+def _list_errors(connection: sqlite3.Connection, job: Job, errors: Sequence[LineError]) -> None:
+    (listed,) = connection.execute(
+        "SELECT count(*) FROM line_errors WHERE job = ?", (job.number,)
+    ).fetchone()
+    room = max(0, MAX_LISTED_ERRORS - listed)
+    first = sorted(errors, key=lambda error: error.line)[:room]
+    connection.executemany(
+        "INSERT INTO line_errors VALUES (?, ?, ?, ?)",
+        [(job.number, error.line, error.pointer, error.detail) for error in first],
+    )

@@ -1,0 +1,1 @@
+"""POST /match: read the queries, retrieve, rerank, explain."""

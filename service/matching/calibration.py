@@ -1,0 +1,156 @@
+"""What a score is worth: match probability and false positive rate of the matches of an answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from encoder.adapter import Adapter, vector_space
+from encoder.calibration import (
+    ADAPTED,
+    Calibration,
+    FittedMap,
+    log_odds,
+    match_probabilities,
+    read_calibration,
+)
+from encoder.checkpoint import Checkpoint
+from index.search.corpus_calibration import CorpusCalibration, read_corpus_calibration
+from index.search.fusion import read_fusion
+from index.search.score_distribution import RandomPairs, false_positive_rates
+from index.search.search import Mode
+from service.errors import FieldError
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What one score is worth; None where nothing was calibrated that could tell."""
+
+    probability: float | None = None
+    false_positive_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a match must reach to be given; None bounds nothing."""
+
+    min_score: float | None = None
+    min_probability: float | None = None
+    max_false_positive_rate: float | None = None
+
+
+NO_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The calibrations of a service.
+
+    Attributes:
+        checkpoint: that of the checkpoint, if it has one.
+        corpus: that of the data directory, if it has one.
+        version: of all that a probability depends on: of the checkpoint's, `+`, of the corpus's.
+        adapted: whether the vectors were adapted to their corpus: their scores are of other kinds.
+    """
+
+    checkpoint: Calibration | None
+    corpus: CorpusCalibration | None
+    version: str | None
+    adapted: bool = False
+
+    def random_pairs(self, kind: str) -> RandomPairs | None:
+        """Return how random pairs of the corpus score; None where that was not measured."""
+        return None if self.corpus is None else self.corpus.kinds.get(kind)
+
+    def probability_map(self, kind: str) -> FittedMap | None:
+        """Return the map in use for a kind of score: by its rate where the corpus was measured."""
+        maps = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
+        if maps is None:
+            return None
+        return maps.by_score if self.random_pairs(kind) is None else maps.by_false_positive_rate
+
+
+def score_kind(mode: Mode, *, adapted: bool) -> str:
+    """Return the kind of the scores of a mode, as calibrations name it."""
+    if not adapted or mode == "lexical":
+        return mode
+    return ADAPTED if mode == "semantic" else f"{ADAPTED} {mode}"
+
+
+def open_judge(checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None) -> Judge:
+    """Read both calibrations; each may be absent.
+
+    Args:
+        checkpoint: whose vectors are scored.
+        data: the data directory.
+        adapter: that of the data directory, if it has one.
+
+    Raises:
+        CheckpointError: that of the checkpoint is damaged or of other weights.
+        StoreError: that of the data directory is damaged, of another checkpoint, or of another
+            fusion rule.
+    """
+    of_checkpoint = read_calibration(checkpoint)
+    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    of_corpus = read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
+    versions = [part.version for part in (of_checkpoint, of_corpus) if part is not None]
+    version = "+".join(versions) or None
+    return Judge(of_checkpoint, of_corpus, version, adapted=adapter is not None)
+
+
+def judge_scores(judge: Judge, mode: Mode, scores: Sequence[float]) -> list[Worth]:
+    """Say what each score of a mode is worth; both measures rise and fall with the score."""
+    kind = score_kind(mode, adapted=judge.adapted)
+    inputs = np.array(scores, dtype=np.float64)
+    random_pairs, fitted = judge.random_pairs(kind), judge.probability_map(kind)
+    rates: list[float] | None = None
+    if random_pairs is not None:
+        found = false_positive_rates(random_pairs, inputs)
+        rates = found.tolist()
+        inputs = log_odds(found)
+    probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
+    return [
+        Worth(
+            None if probabilities is None else probabilities[number],
+            None if rates is None else rates[number],
+        )
+        for number in range(len(scores))
+    ]
+
+
+def refused_bounds(judge: Judge, mode: Mode, bounds: Bounds) -> list[FieldError]:
+    """Return the bounds that cannot be kept because nothing was calibrated that could tell."""
+    kind = score_kind(mode, adapted=judge.adapted)
+    refused = []
+    if bounds.min_probability is not None and judge.probability_map(kind) is None:
+        refused.append(
+            FieldError("#/min_probability", f"the checkpoint has no calibration of {kind} scores")
+        )
+    if bounds.max_false_positive_rate is not None and judge.random_pairs(kind) is None:
+        refused.append(
+            FieldError(
+                "#/max_false_positive_rate",
+                f"the data directory has no calibration of {kind} scores: run longmatch calibrate",
+            )
+        )
+    return refused
+
+
+def within(bounds: Bounds, worth: Worth) -> bool:
+    """Say whether a score of this worth is to be given; `min_score` is not looked at."""
+    probability, rate = worth.probability, worth.false_positive_rate
+    return (
+        bounds.min_probability is None
+        or (probability is not None and probability >= bounds.min_probability)
+    ) and (
+        bounds.max_false_positive_rate is None
+        or (rate is not None and rate <= bounds.max_false_positive_rate)
+    )
+
+
+def served_kinds(judge: Judge) -> Mapping[str, tuple[FittedMap | None, RandomPairs | None]]:
+    """Return what is known of the kind of score of each mode."""
+    kinds = sorted(score_kind(mode, adapted=judge.adapted) for mode in get_args(Mode))
+    return {kind: (judge.probability_map(kind), judge.random_pairs(kind)) for kind in kinds}

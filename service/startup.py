@@ -1,0 +1,185 @@
+"""The one composition root: everything that the service works with, opened once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from index.adapt import read_corpus_adapter
+from index.directory.data_directory import open_data_directory
+from index.search.fusion import read_fusion
+from service.background.maintenance import Maintenance
+from service.background.recall_monitor import RecallWatch
+from service.bulk_upload import run_job
+from service.engine import Engine, installed_version, record_index
+from service.errors import SettingsError
+from service.jobs.runner import open_jobs
+from service.limits.admission import Admission
+from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
+from service.limits.redis_client import RedisLink
+from service.matching.calibration import open_judge
+from service.metrics import Metrics, create_metrics
+from service.settings import Settings
+from service.threads import give_way
+from service.workers.block_cache import BlockCache, BlockMemory, LruBlockCache, golden_run
+from service.workers.redis_block_cache import RedisBlockCache
+from service.workers.rerank_pool import open_rerank_pool
+from service.workers.scheduler import EncodeScheduler
+
+
+def _open_redis(settings: Settings, metrics: Metrics) -> RedisLink | None:
+    """Open the Redis that was named; one that is not there is waited for in the background.
+
+    Raises:
+        SettingsError: the address of Redis is none.
+    """
+    redis = None if settings.redis_url is None else RedisLink(settings.redis_url, metrics)
+    metrics.redis_up.set(int(redis is None or redis.available))
+    return redis
+
+
+def _open_block_cache(
+    settings: Settings, redis: RedisLink | None, width: int, space: bytes, metrics: Metrics
+) -> BlockMemory | None:
+    """Open the cache of block vectors, in Redis where there is one; None where it has no room.
+
+    Args:
+        settings: how much room a cache in this process has.
+        redis: shared with other servers.
+        width: of a block vector.
+        space: which other encoders compute the same, by `golden_run`.
+        metrics: where to count.
+    """
+    cache: BlockCache | None = None
+    if redis is not None:
+        cache = RedisBlockCache(redis, width)
+    elif settings.block_cache_bytes:
+        cache = LruBlockCache(settings.block_cache_bytes, width)
+    return None if cache is None else BlockMemory(cache, space, metrics)
+
+
+def _limiter(tokens_per_minute: int | None, redis: RedisLink | None) -> RateLimiter | None:
+    if tokens_per_minute is None:
+        return None
+    if redis is None:
+        return LocalRateLimiter(tokens_per_minute)
+    return RedisRateLimiter(redis, tokens_per_minute)
+
+
+READER_THREADS = 4
+
+
+def open_engine(settings: Settings) -> Engine:
+    """Load and verify the checkpoint, open the data, start the workers and warm up.
+
+    Jobs that an earlier process left go on.
+
+    Raises:
+        SettingsError: the queue could not hold the longest document.
+        EncoderError: the checkpoint, the execution provider or the golden batch fails.
+        IndexingError: the data directory is in use, damaged or of another checkpoint.
+    """
+    checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
+    _check_queue(settings, checkpoint)
+    encoder = _warm_encoder(settings, checkpoint)
+    metrics = create_metrics()
+    with ExitStack() as opened:
+        data = open_data_directory(
+            settings.data,
+            fingerprint=encoder.fingerprint,
+            dimension=encoder.dimension,
+            find_families=settings.find_families,
+        )
+        opened.callback(data.close)
+        golden = golden_run(encoder)
+        redis = _open_redis(settings, metrics)
+        if redis is not None:
+            opened.callback(redis.close)
+        width = checkpoint.block_dimension
+        block_cache = _open_block_cache(settings, redis, width, golden.space, metrics)
+        if block_cache is not None:
+            opened.callback(block_cache.close)
+        scheduler = EncodeScheduler(
+            encoder,
+            max_queue_tokens=settings.max_queue_tokens,
+            max_queue_seconds=settings.max_queue_seconds,
+            metrics=metrics,
+            memory=block_cache,
+        )
+        scheduler.expect(golden.tokens_per_second)
+        opened.callback(scheduler.close)
+        reranking = open_rerank_pool(settings, metrics)
+        jobs = open_jobs(settings, metrics)
+        opened.callback(jobs.close)
+        engine = Engine(
+            settings=settings,
+            checkpoint=checkpoint,
+            tokenizer=BlockTokenizer(checkpoint),
+            encoder=encoder,
+            data=data,
+            judge=open_judge(checkpoint, data.path, encoder.adapter),
+            fusion=read_fusion(checkpoint),
+            scheduler=scheduler,
+            reranking=reranking,
+            admission=Admission(settings.max_active_requests),
+            jobs=jobs,
+            redis=redis,
+            rate_limiter=_limiter(settings.rate_limit_tokens_per_minute, redis),
+            block_cache=block_cache,
+            readers=ThreadPoolExecutor(READER_THREADS, "reader", give_way),
+            writer=ThreadPoolExecutor(1, "writer"),
+            metrics=metrics,
+            recall_watch=RecallWatch(data.index, metrics, settings),
+            maintenance=Maintenance(data, metrics, settings),
+        )
+        metrics.build_info.labels(
+            installed_version(), checkpoint.name, encoder.precision, encoder.provider
+        ).set(1)
+        record_index(engine)
+        engine.recall_watch.start()
+        engine.maintenance.start()
+        jobs.start(partial(run_job, engine))
+        opened.pop_all()
+    return engine
+
+
+def close_engine(engine: Engine) -> None:
+    """Stop the workers, let writes end, and close the data; who still waits gets an error."""
+    engine.maintenance.stop()  # a training that runs gives up while the rest closes
+    engine.jobs.stop()
+    engine.scheduler.close()
+    if engine.reranking is not None:
+        engine.reranking.close()
+    engine.jobs.close()
+    if engine.block_cache is not None:
+        engine.block_cache.close()
+    if engine.redis is not None:
+        engine.redis.close()
+    engine.readers.shutdown()
+    engine.writer.shutdown()
+    engine.recall_watch.close()
+    engine.maintenance.close()
+    engine.data.close()
+
+
+def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:
+    encoder = OnnxEncoder(
+        checkpoint,
+        precision=settings.precision,
+        providers=settings.providers or None,
+        threads=settings.threads,
+        adapter=read_corpus_adapter(settings.data, checkpoint),
+    )
+    encoder.warm_up()
+    return encoder
+
+
+def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
+    longest = checkpoint.max_blocks * checkpoint.block_length
+    if settings.max_queue_tokens < longest:
+        raise SettingsError(
+            f"max_queue_tokens is {settings.max_queue_tokens}, but checkpoint {checkpoint.name} "
+            f"reads documents of up to {longest} tokens: the queue must hold one of them"
+        )

@@ -1,0 +1,1 @@
+"""What computes beside the event loop: scheduler, fair queue, block cache, rerank pool."""

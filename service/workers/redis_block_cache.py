@@ -1,0 +1,76 @@
+"""Block vectors in Redis: they outlive the process, and several of them share one cache."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from encoder.arrays import Float32
+from service.limits.redis_client import RedisLink
+
+_PREFIX = b"longmatch:block:"
+_LIFE_SECONDS = 7 * 24 * 3600
+_CALL_KEYS = 256  # of one call: others wait while Redis works on it
+_CHECKSUM_BYTES = 4
+
+
+class RedisBlockCache:
+    """Keeps block vectors in Redis for a week after they were computed.
+
+    A value is the vector, little-endian, and a CRC-32 of it: what has another length or checksum is
+    not there.
+    """
+
+    def __init__(self, link: RedisLink, dimension: int) -> None:
+        self._link = link
+        self._dimension = dimension
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Float32]:
+        """See `BlockCache`."""
+        found: dict[bytes, Float32] = {}
+        for start in range(0, len(keys), _CALL_KEYS):
+            some = keys[start : start + _CALL_KEYS]
+            values = self._link.call(partial(_read, keys=some))
+            if values is None:
+                break
+            for key, value in zip(some, values, strict=True):
+                vector = self._vector(value)
+                if vector is not None:
+                    found[key] = vector
+        return found
+
+    def put(self, vectors: Mapping[bytes, Float32]) -> None:
+        """See `BlockCache`."""
+        items = list(vectors.items())
+        for start in range(0, len(items), _CALL_KEYS):
+            some = items[start : start + _CALL_KEYS]
+            if self._link.call(partial(_write, items=some)) is None:
+                break
+
+    def _vector(self, value: bytes | None) -> Float32 | None:
+        if value is None or len(value) != 4 * self._dimension + _CHECKSUM_BYTES:
+            return None
+        content, checksum = value[:-_CHECKSUM_BYTES], value[-_CHECKSUM_BYTES:]
+        if _checksum(content) != checksum:
+            return None
+        return np.frombuffer(content, dtype="<f4").astype(np.float32)
+
+
+def _read(client: Any, keys: Sequence[bytes]) -> list[bytes | None]:
+    values: list[bytes | None] = client.mget([_PREFIX + key for key in keys])
+    return values
+
+
+def _write(client: Any, items: Sequence[tuple[bytes, Float32]]) -> bool:
+    pipeline = client.pipeline(transaction=False)
+    for key, vector in items:
+        content = vector.astype("<f4").tobytes()
+        pipeline.set(_PREFIX + key, content + _checksum(content), ex=_LIFE_SECONDS)
+    pipeline.execute()
+    return True
+
+
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")

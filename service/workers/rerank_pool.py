@@ -1,0 +1,140 @@
+"""The second stage of a match: the first candidates are read together with the query, in time.
+
+Every pair is a call of its own on a small pool. A request has no more calls in the pool than there
+are threads, so that one with many candidates does not hold up another.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from encoder.onnx_encoder import usable_cores
+from encoder.reranker.onnx_reranker import Reranker, open_reranker
+from encoder.reranker.sentence_ranking import ReadText
+from service.errors import EncodingFailedError
+from service.metrics import Metrics
+from service.settings import Settings
+from service.threads import give_way, run_in
+
+_LOG = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RerankReceipt:
+    """What became of it.
+
+    Attributes:
+        reranked: whether the matches are in the order of the reranker; else time was up, and they
+            are in that of the first stage.
+        candidates: that were to be read.
+        rescored: how many were.
+        reranker: its name.
+        calibration: version of the rule and the calibration of its scores; None for none.
+    """
+
+    reranked: bool
+    candidates: int
+    rescored: int
+    reranker: str
+    calibration: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The logits of the candidates that were read, and the seconds that it took."""
+
+    logits: tuple[float, ...]
+    seconds: float
+
+
+class RerankPool:
+    """A reranker with its threads."""
+
+    def __init__(self, reranker: Reranker, threads: int, metrics: Metrics) -> None:
+        self.reranker = reranker
+        self._threads = threads
+        self._metrics = metrics
+        self._pool = ThreadPoolExecutor(threads, "rerank", give_way)
+
+    def close(self) -> None:
+        """Stop; calls that have not begun are never made."""
+        self._pool.shutdown(cancel_futures=True)
+
+    async def judge(self, query: str, texts: Sequence[str], seconds: float) -> Judged:
+        """Read texts together with a query until the time is up.
+
+        Args:
+            query: the text that is matched.
+            texts: of the candidates, the first of the first stage first.
+            seconds: from now on.
+
+        Returns:
+            The logits of those that were read: of all, in their order, when there was time.
+
+        Raises:
+            EncodingFailedError: the reranker failed.
+            ShuttingDownError: the service is closing.
+        """
+        logits: dict[int, float] = {}
+        todo = iter(enumerate(texts))
+
+        async def work(first: ReadText) -> None:
+            for number, text in todo:
+                logits[number] = await self._run(self._judge_one, first, text)
+
+        started = time.perf_counter()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                first = await self._run(self.reranker.read, query)
+                await _all_or_none([work(first) for _ in range(self._threads)])
+        taken = time.perf_counter() - started
+        self._metrics.stage_duration.labels("rerank").observe(taken)
+        self._metrics.reranked_pairs.inc(len(logits))
+        if len(logits) < len(texts):
+            self._metrics.rerank_out_of_time.inc()
+        return Judged(tuple(logits[number] for number in sorted(logits)), taken)
+
+    def _judge_one(self, first: ReadText, text: str) -> float:
+        return self.reranker.judge(first, self.reranker.read(text))
+
+    async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def run() -> T:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                _LOG.error("the reranker failed", exc_info=error)
+                raise EncodingFailedError from error
+
+        return await run_in(self._pool, run)
+
+
+def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
+    """Open the reranker that the settings name; None where they name none.
+
+    Raises:
+        CheckpointError: it is missing, damaged or not a reranker.
+        ParityError: on this machine its graph does not compute what the model computes.
+    """
+    if settings.reranker is None:
+        return None
+    reranker = open_reranker(settings.reranker)
+    reranker.warm_up()
+    return RerankPool(reranker, settings.threads or usable_cores(), metrics)
+
+
+async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
+    """Wait for all; when one fails, or the time is up, the others stop."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

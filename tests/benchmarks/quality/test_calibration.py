@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from benchmarks.common import SEED
+from benchmarks.quality.calibration import MAPS, Stated, diagram, measure, table, try_thresholds
+from index.lexical.scoring import rows_of_texts
+from index.progress import SilentObserver
+from index.search.fusion import FusionRule
+from index.search.score_distribution import Channels, measure_modes
+
+
+def drawn(count: int, *, shift: float, seed: int) -> Stated:
+    """Draw labels of known probability; the first map states it, the second one that is off."""
+    random = np.random.default_rng(seed)
+    truth = random.uniform(0.2, 0.7, count)
+    labels = (random.random(count) < truth).astype(np.int64)
+    return Stated({MAPS[0]: truth, MAPS[1]: truth + shift}, labels)
+
+
+def test_errors_are_measured_for_all_pairs_and_for_each_corpus() -> None:
+    found = measure({"a": drawn(4_000, shift=0.3, seed=1), "b": drawn(400, shift=0.0, seed=2)})
+    right, wrong = found[MAPS[0]], found[MAPS[1]]
+    assert right["pooled"]["pairs"] == 4_400
+    assert right["pooled"]["equal_mass"] < 0.04
+    assert wrong["a"]["equal_mass"] == pytest.approx(0.3, abs=0.03)
+    assert wrong["b"] == right["b"]
+    assert wrong["pooled"]["equal_mass"] > wrong["corpora alike"]["equal_mass"] > 0.1
+    assert right["b"]["equal_mass_of_perfect"] > right["a"]["equal_mass_of_perfect"]
+
+
+def test_the_diagram_has_all_pairs() -> None:
+    bins = diagram(
+        {"a": drawn(300, shift=0.0, seed=1), "b": drawn(200, shift=0.0, seed=2)}, "score"
+    )
+    assert sum(one.pairs for one in bins) == 500
+    stated = [one.probability for one in bins]
+    assert stated == sorted(stated)
+
+
+def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
+    random = np.random.default_rng(1)
+    vectors = random.normal(size=(1_500, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    words = rows_of_texts(
+        " ".join(f"w{n}" for n in row) for row in random.integers(99, size=(1_500, 9))
+    )
+    channels = Channels(vectors, words, FusionRule(0.5))
+    tried = try_thresholds(channels, measure_modes(channels, SilentObserver(), seed=SEED))
+    assert set(tried) == {"semantic", "lexical", "hybrid"}
+    for one in tried.values():
+        assert one["documents"] == 1_500
+        assert 0.005 < one["fresh_pairs"] < 0.02
+        assert 0.005 < one["unseen_documents"] < 0.02
+        assert one["fresh_pairs"] != 0.01
+    errors = measure({"papers": drawn(300, shift=0.0, seed=1)})
+    results = {
+        mode: {"calibration_error": errors, "false_positives": {"papers": one}}
+        for mode, one in tried.items()
+    }
+    shown = table({"results": results})
+    assert f"{tried['hybrid']['fresh_pairs']:.2%}" in shown
+    assert shown.count("papers") == 9
+    assert all(shown.count(f"| {mode}") > 3 for mode in tried)

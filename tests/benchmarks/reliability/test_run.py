@@ -1,0 +1,112 @@
+"""The reliability programmes in short; `python -m benchmarks.reliability.run` runs them long."""
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common import RESULTS
+from benchmarks.reliability.documents import fill, open_numbered
+from benchmarks.reliability.kill_backups import (
+    BackupsFound,
+    backup_path,
+    examine_backups,
+    numbered_checkpoint,
+)
+from benchmarks.reliability.kill_check import KillReport, run_kills
+from benchmarks.reliability.model_check import ModelProgramme, WrongAnswerError, run_model
+from benchmarks.reliability.run import KILLS, MODEL, SWAPS, table
+from benchmarks.reliability.swap_check import SwapPlan, SwapProgramme, run_swaps
+from index.directory.backup import write_backup
+
+SEED = 20_261_122
+
+
+def test_three_thousand_operations_give_what_a_dict_gives(tmp_path: Path) -> None:
+    """R4."""
+    sys.stdout.write(f"seed {SEED}\n")
+    report = run_model(tmp_path / "data", 3_000, SEED)
+    assert sum(report.kinds.values()) == report.operations == 3_000
+    assert len(report.kinds) == 11  # each kind has happened
+    assert report.generations > 5
+
+
+def test_the_model_finds_what_is_wrong(tmp_path: Path) -> None:
+    programme = ModelProgramme(tmp_path / "data", 1)
+    programme.check()
+    change = programme._data.store.delete(["d17"])  # behind the model's back
+    programme._data.index.apply(change)
+    with pytest.raises(WrongAnswerError, match="documents of the store"):
+        programme.check()
+    programme.close()
+
+
+def test_answers_are_right_for_the_generation_they_name(tmp_path: Path) -> None:
+    """R5."""
+    sys.stdout.write(f"seed {SEED}\n")
+    report = run_swaps(tmp_path / "data", SwapPlan(5.0, searchers=4, writers=2, seed=SEED))
+    assert report.wrong == ()
+    assert report.answers > 50
+    assert 0 < report.exact_answers < report.answers
+    assert report.changes > 5
+    assert report.generations >= 3
+    assert report.generations_named >= 2
+    assert report.recall_at_10 > 0.85  # of random vectors, with a target of 0: nprobe is the least
+
+
+def test_the_swap_programme_finds_what_is_wrong(tmp_path: Path) -> None:
+    data = open_numbered(tmp_path / "data")
+    programme = SwapProgramme(data, SwapPlan(0.5, searchers=1, writers=0, seed=1))
+    # A vector that is gone from the index, and in the history is not.
+    data.index._served.index.remove(data.store.changes_since(0).added[:2_000])
+    report = programme.run()
+    data.close()
+    assert any("a document is missing" in one for one in report.wrong)
+
+
+@pytest.mark.parametrize(("kills", "documents"), [(40, 400), (10, 5_300)])
+def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path, kills: int, documents: int) -> None:
+    """R1: with one list, where all work is short, and with many."""
+    sys.stdout.write(f"seed {SEED}\n")
+    report = run_kills(tmp_path / "data", kills, SEED, documents)
+    assert (report.lost, report.back, report.twice, report.wrong) == (0, 0, 0, ())
+    assert report.kills == kills
+    assert report.acknowledged >= kills // 2
+    assert report.generations > 1
+    assert report.backups_cut > 0
+    assert report.worst_ready_processor_seconds <= report.worst_ready_seconds < 5
+
+
+def test_the_kill_programme_finds_a_half_backup(tmp_path: Path) -> None:
+    data, checkpoint = tmp_path / "data", numbered_checkpoint()
+    with closing(open_numbered(data)) as opened:
+        fill(opened, ["a", "b"])
+    now = {"a": 0, "b": 0}
+
+    def examine(state: dict[str, int]) -> BackupsFound:
+        return examine_backups(data, [state], checkpoint, ["a"])
+
+    whole = backup_path(data, 0)
+    write_backup(data, whole, checkpoint)
+    assert examine(now) == BackupsFound(1, 0, ())
+    write_backup(data, whole, checkpoint)
+    (whole / "store.sqlite3").write_bytes((whole / "store.sqlite3").read_bytes()[:4096])
+    assert "has its name and is not whole" in examine(now).wrong[0]
+    (whole.parent / ".b1.tar.unfinished").mkdir(parents=True)
+    assert examine(now) == BackupsFound(0, 1, ())
+    write_backup(data, whole, checkpoint)
+    assert examine({"a": 0}).wrong == ("b0 holds what never was there",)
+
+
+def test_results_are_laid_out() -> None:
+    found = [json.loads(path.read_text()) for path in RESULTS.glob("reliability-*.json")]
+    assert {one["benchmark"] for one in found} == {MODEL, SWAPS, KILLS}
+    for record in found:
+        laid_out = table(record)
+        assert "| seed" in laid_out
+        if record["benchmark"] == KILLS:
+            report = KillReport(**record["results"])
+            assert (report.lost, report.back, report.twice) == (0, 0, 0)
+            assert f"{report.kills}" in laid_out

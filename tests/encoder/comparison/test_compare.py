@@ -1,0 +1,210 @@
+"""Comparing two texts: what they share is found to the word, whatever they are.
+
+A block vector is here the mean of random vectors of its words.
+"""
+
+import random
+import time
+import zlib
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from encoder.comparison.alignment import ALIGNMENT_RULE
+from encoder.comparison.compare import compare_texts
+from encoder.comparison.result import Comparison, Span
+from encoder.comparison.text import ReadText, read_text
+from encoder.comparison.words import find_words
+
+WIDTH = 64
+BLOCK_WORDS = 40
+SYLLABLES = ("ka", "lo", "mi", "ter", "sa", "ren", "du", "vo", "pel", "ni", "gar", "ost")
+
+
+def prose(words: int, seed: int) -> str:
+    """Sentences of words drawn from a vocabulary of the seed's own."""
+    draw = random.Random(seed)
+    vocabulary = ["".join(draw.choices(SYLLABLES, k=3)) + str(seed % 10) for _ in range(400)]
+    sentences = []
+    while words > 0:
+        size = min(words, draw.randint(9, 18))
+        words -= size
+        sentences.append(" ".join(draw.choices(vocabulary, k=size)).capitalize() + ".")
+    return " ".join(sentences)
+
+
+def word_vector(word: str) -> Float32:
+    draw = np.random.default_rng(zlib.crc32(word.encode()))
+    return draw.normal(size=WIDTH).astype(np.float32)
+
+
+def read(text: str) -> ReadText:
+    words = find_words(text)
+    cuts = [*range(0, max(1, len(words)), BLOCK_WORDS), len(words)]
+    offsets, vectors = [], []
+    for first, last in pairwise(cuts):
+        start = int(words.starts[first]) if len(words) else 0
+        end = int(words.ends[last - 1]) if len(words) else len(text)
+        offsets.append((start, end))
+        spelled = text[start:end].casefold().split() or [text]
+        vectors.append(np.sum([word_vector(word.strip(".,")) for word in spelled], axis=0))
+    rows = np.stack(vectors)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    vector = rows.sum(axis=0)
+    return read_text(text, vector / np.linalg.norm(vector), rows, np.array(offsets))
+
+
+def compared(left: str, right: str) -> Comparison:
+    return compare_texts(read(left), read(right))
+
+
+def mirrored(found: Comparison) -> list[tuple[Span, Span, str]]:
+    return sorted((one.right, one.left, one.kind) for one in found.passages)
+
+
+def planted(share: float) -> tuple[str, str, str]:
+    """Return a text, a text with a passage of it, and the passage: that share of 2,000 words."""
+    left, host = prose(2000, 1), prose(2000, 2).split(" ")
+    words = left.split(" ")
+    passage = " ".join(words[700 : 700 + int(2000 * share)])
+    return left, " ".join([*host[:900], passage, *host[900:]]), passage
+
+
+def test_a_text_with_itself_is_identical_and_covered_whole() -> None:
+    text = prose(900, 1)
+    found = compared(text, text)
+    assert found.relation == "identical"
+    assert (found.left_coverage, found.right_coverage) == (1.0, 1.0)
+    (passage,) = found.passages
+    assert passage.left == passage.right == Span(0, len(text))
+    assert passage.kind == "verbatim"
+    assert found.score == pytest.approx(1.0)
+    assert np.diag(found.section_scores) == pytest.approx(1.0)
+
+
+def test_white_space_does_not_matter_and_words_do() -> None:
+    text = prose(300, 1)
+    assert compared(text, f"  {text.replace(' ', chr(10))}\n").relation == "identical"
+    assert compared(text, text.upper()).relation == "near-copy"
+    assert compared(text, f"{text} {prose(30, 2)}").relation == "near-copy"
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.2, 0.5])
+def test_a_copied_passage_is_found_to_the_word(share: float) -> None:
+    left, right, passage = planted(share)
+    found = compared(left, right)
+    (aligned,) = [one for one in found.passages if one.kind == "verbatim"]
+    assert left[slice(*aligned.left)].strip(".") == passage.strip(".")
+    assert right[slice(*aligned.right)].strip(".") == passage.strip(".")
+    assert found.left_coverage == pytest.approx(share, rel=0.1)
+    assert found.relation == ("near-copy" if share >= ALIGNMENT_RULE.copied_share else "unrelated")
+
+
+def test_passages_in_another_order_keep_their_places() -> None:
+    first, second, host = prose(120, 1), prose(120, 3), prose(400, 2)
+    found = compared(f"{first} {second}", f"{second} {host} {first}")
+    shared = [one for one in found.passages if one.kind == "verbatim"]
+    assert [one.left for one in shared] == sorted(one.left for one in shared)
+    assert shared[0].right > shared[1].right
+    assert found.left_coverage == 1.0
+
+
+def test_reworded_passages_are_paraphrases() -> None:
+    left = prose(600, 1)
+    words = left.split(" ")
+    words[3::6] = [f"other{n}" for n in range(len(words[3::6]))]
+    found = compared(left, " ".join(words))
+    assert found.relation == "paraphrase"
+    assert found.left_coverage > 0.8
+    assert {one.kind for one in found.passages} == {"paraphrase"}
+
+
+def test_left_and_right_can_be_exchanged() -> None:
+    left, right, _ = planted(0.2)
+    there, back = compared(left, right), compared(right, left)
+    assert mirrored(back) == sorted((one.left, one.right, one.kind) for one in there.passages)
+    assert (there.left_coverage, there.right_coverage) == (back.right_coverage, back.left_coverage)
+    np.testing.assert_allclose(there.section_scores, back.section_scores.T, atol=1e-6)
+
+
+def test_texts_that_share_nothing_are_unrelated() -> None:
+    found = compared(prose(800, 1), prose(800, 2))
+    assert found.relation == "unrelated"
+    assert (found.left_coverage, found.right_coverage) == (0.0, 0.0)
+    assert any("No passage" in sentence for sentence in found.evidence)
+
+
+def test_evidence_carries_the_figures() -> None:
+    left, right, _ = planted(0.5)
+    found = compared(left, right)
+    assert any(f"{100 * found.left_coverage:.3g} %" in sentence for sentence in found.evidence)
+    assert any("1000 words" in sentence for sentence in found.evidence)
+    assert any(f"{found.score:.2f}" in sentence for sentence in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "relation"),
+    [
+        ("Ants dig.", "Ants dig.", "identical"),
+        ("Ants dig.", "Rivers run.", "unrelated"),
+        ("!!! ???", "!!! ???", "identical"),
+        ("!!! ???", "Ants dig.", "unrelated"),
+        ("Ants.", "", "unrelated"),
+    ],
+)
+def test_texts_of_one_sentence(left: str, right: str, relation: str) -> None:
+    found = compared(left, right)
+    assert found.relation == relation
+    expected = 1.0 if relation == "identical" else 0.0
+    assert (found.left_coverage, found.right_coverage) == (expected, expected)
+
+
+def test_two_languages_share_their_names_and_are_no_copies() -> None:
+    english = "The queen of the ants lives in the nest. Workers bring seeds home in summer. " * 20
+    greek = "Η βασίλισσα των μυρμηγκιών ζει στη φωλιά. Οι εργάτριες φέρνουν σπόρους το καλοκαίρι. "
+    found = compared(english, greek * 20)
+    assert found.relation in ("unrelated", "same topic")
+    assert found.left_coverage == found.right_coverage == 0.0
+    japanese = "女王は巣に住む。働き蟻は夏に種を運ぶ。" * 5
+    assert compared(japanese, f"{greek}{japanese}").left_coverage == 1.0
+
+
+def test_fifty_words_in_twenty_thousand() -> None:
+    large = prose(20_000, 1)
+    small = " ".join(large.split(" ")[9_000:9_050])
+    found = compared(large, small)
+    assert found.right_coverage > 0.97
+    assert found.left_coverage == pytest.approx(50 / 20_000, rel=0.2)
+    assert found.relation == "near-copy"
+    assert compared(large, prose(50, 2)).relation == "unrelated"
+
+
+def test_a_part_that_was_not_read_by_the_encoder_is_still_compared_by_words() -> None:
+    text = prose(400, 1)
+    whole = read(text)
+    beginning = whole.block_vectors[:2], whole.offsets[:2]
+    short = type(whole)(
+        text, whole.vector, *beginning, whole.words, whole.sentences, whole.sections
+    )
+    found = compare_texts(short, read(f"{prose(100, 2)} {text[-800:]}"))
+    assert found.left_coverage > 0.2
+    assert np.isfinite(found.section_scores).all()
+
+
+def test_a_hundred_blocks_each_take_little_time() -> None:
+    left, right = read(prose(4000, 1)), read(prose(4000, 1)[5000:] + prose(1000, 2))
+    assert len(left.offsets) == 100
+    took = []
+    for _ in range(3):
+        started = time.process_time()
+        compare_texts(left, right)
+        took.append(time.process_time() - started)
+    assert min(took) < 0.1  # half of that on a quiet machine
+
+
+def test_blocks_and_offsets_must_fit() -> None:
+    whole = read(prose(100, 1))
+    with pytest.raises(ValueError, match="do not fit"):
+        read_text(whole.text, whole.vector, whole.block_vectors, whole.offsets[:1])

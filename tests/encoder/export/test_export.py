@@ -1,0 +1,156 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import encoder.golden
+from encoder.checkpoint import PARITY, Checkpoint, load_checkpoint
+from encoder.errors import CheckpointError, ParityError
+from encoder.export.create import Recipe, create_checkpoint, load_model, read_recipe
+from encoder.export.export import export_checkpoint
+from encoder.golden import MINIMUM_COSINE, read_golden_batch
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.terms.term_channel import open_term_channel
+from encoder.tokenizer import BlockTokenizer
+
+RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
+# A reranker is made by another command.
+ENCODER_RECIPES = [p for p in sorted(RECIPES.glob("*.toml")) if "[pair]" not in p.read_text()]
+
+
+@pytest.mark.parametrize("fixture", ["tiny_checkpoint", "tiny_colde"])
+@pytest.mark.parametrize(("blocks", "tokens"), [(1, 1), (1, 14), (5, 7), (33, 3)])
+def test_graphs_compute_what_the_model_computes(
+    fixture: str, request: pytest.FixtureRequest, blocks: int, tokens: int
+) -> None:
+    checkpoint = load_checkpoint(request.getfixturevalue(fixture))
+    model = load_model(checkpoint)
+    rng = np.random.default_rng(blocks)
+    rows = rng.integers(1_000, 20_000, (blocks, tokens))
+    ids = torch.tensor(
+        [[checkpoint.start_token, *row, checkpoint.end_token] for row in rows.tolist()]
+    )
+    with torch.no_grad():
+        expected_blocks = model.block_encoder(ids, torch.ones_like(ids))
+        expected = model(ids[None], torch.ones_like(ids)[None])[0]
+    encoder = OnnxEncoder(checkpoint, precision="fp32")
+    vectors = encoder.encode_blocks(rows.tolist())
+    assert np.abs(vectors - expected_blocks.numpy()).max() <= 1e-4
+    assert np.abs(encoder.encode_document(rows.tolist(), vectors) - expected.numpy()).max() <= 1e-4
+
+
+def test_graphs_with_a_term_channel_compute_what_the_model_computes(tiny_terms: Path) -> None:
+    checkpoint = load_checkpoint(tiny_terms)
+    model = load_model(checkpoint)
+    channel = open_term_channel(checkpoint)
+    document = BlockTokenizer(checkpoint)("The harbour of Antwerp was built of stone, and of wood.")
+    encoder = OnnxEncoder(checkpoint, precision="fp32")
+    vectors = encoder.encode_blocks(document.blocks)
+    features = torch.from_numpy(channel.features(document.blocks))[None]
+    assert features.shape == (1, 16 + 8)
+    with torch.no_grad():
+        mask = torch.ones(1, len(vectors), dtype=torch.int64)
+        expected = model.document_encoder(torch.from_numpy(vectors)[None], mask, features)[0]
+    assert expected.shape == (56,)
+    found = encoder.encode_document(document.blocks, vectors)
+    assert np.abs(found - expected.numpy()).max() <= 1e-4
+    for precision in ("fp16", "int8"):
+        smaller = OnnxEncoder(checkpoint, precision=precision)
+        smaller.warm_up()
+        near = smaller.encode_document(document.blocks, vectors)
+        assert MINIMUM_COSINE[precision] <= float(near @ found) < 1 + 1e-3
+
+
+def test_a_golden_batch_keeps_the_term_features(tiny_terms: Path, tiny_checkpoint: Path) -> None:
+    with_channel, without = (
+        read_golden_batch(load_checkpoint(directory)) for directory in (tiny_terms, tiny_checkpoint)
+    )
+    assert with_channel.term_features.shape == (len(with_channel.sizes), 16 + 8)
+    assert without.term_features.shape == (len(without.sizes), 0)
+    assert with_channel.document_vectors.shape[1] == 56
+
+
+def test_parity_is_written_beside_the_graphs(tiny_checkpoint: Path) -> None:
+    report = json.loads((tiny_checkpoint / PARITY).read_text())
+    assert set(report) == {"fp32", "fp16", "int8"}
+    assert report["fp32"]["block_difference"] <= 1e-4
+
+
+def test_projections_stay_in_full_precision(tiny_checkpoint: Path) -> None:
+    for name in ("block_encoder.onnx", "document_encoder.onnx"):
+        graph = onnx.load(tiny_checkpoint / "int8" / name).graph
+        kept = [t for t in graph.initializer if t.name.startswith("projection.weight")]
+        assert [t.data_type for t in kept] == [onnx.TensorProto.FLOAT]
+        assert any(t.data_type == onnx.TensorProto.INT8 for t in graph.initializer)
+
+
+def test_a_failed_export_changes_nothing(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = create_checkpoint(tiny_recipe, str(tiny_bert), tmp_path / "c")
+    before = sorted(p.name for p in checkpoint.directory.rglob("*"))
+    monkeypatch.setitem(encoder.golden.MINIMUM_COSINE, "fp32", 1.1)
+    with pytest.raises(ParityError, match="fp32 block encoder"):
+        export_checkpoint(checkpoint, ["fp32"])
+    assert sorted(p.name for p in checkpoint.directory.rglob("*")) == before
+
+
+@pytest.mark.parametrize("precisions", [[], ["int4"]])
+def test_unknown_precisions_are_refused(tiny_weights: Checkpoint, precisions: list[str]) -> None:
+    with pytest.raises(CheckpointError, match="precision"):
+        export_checkpoint(tiny_weights, precisions)
+
+
+def test_a_checkpoint_without_weights_can_only_be_served(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    checkpoint = create_checkpoint(tiny_recipe, str(tiny_bert), tmp_path / "c")
+    (checkpoint.directory / "weights.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="can only be served"):
+        export_checkpoint(checkpoint, ["fp32"])
+
+
+def test_equal_seeds_give_equal_fingerprints(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    made = [
+        create_checkpoint(tiny_recipe, str(tiny_bert), tmp_path / str(n), seed=seed).fingerprint
+        for n, seed in enumerate([0, 0, 1])
+    ]
+    assert made[0] == made[1] != made[2]
+
+
+@pytest.mark.parametrize("path", ENCODER_RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_makes_a_checkpoint(path: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    recipe = read_recipe(path)
+    if recipe.initialise_from_bert:  # of the tiny BERT at hand
+        model = recipe.model | {"sentence_layers": 2}
+        recipe = dataclasses.replace(recipe, dimension=32, model=model, block_length=32)
+    smith = load_model(create_checkpoint(recipe, str(tiny_bert), tmp_path / "c"))
+    ids = torch.randint(1_000, 20_000, (1, 3, 8))
+    with torch.no_grad():
+        vector = smith(ids, torch.ones_like(ids))
+    assert vector.shape == (1, recipe.dimension)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("name = ", "recipe"), ('name = "x"', "missing"), ("surprise = 1", "surprise")],
+)
+def test_a_recipe_that_is_not_understood(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(content)
+    with pytest.raises(CheckpointError, match=message):
+        read_recipe(path)
+
+
+def test_a_recipe_that_does_not_fit_its_bert(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    recipe = dataclasses.replace(tiny_recipe, dimension=48)
+    with pytest.raises(CheckpointError, match="dimension"):
+        create_checkpoint(recipe, str(tiny_bert), tmp_path / "c")

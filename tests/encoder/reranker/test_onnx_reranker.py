@@ -1,0 +1,202 @@
+"""The checkpoint of a reranker: made, exported, opened without torch, and its rule."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.calibration import FittedMap, FittedOn, Logistic, MapError
+from encoder.checkpoint import CONFIG, DEFAULT_CHECKPOINT, GOLDEN, TOKENIZER, WEIGHTS
+from encoder.errors import CheckpointError, ParityError
+from encoder.export.create import create_reranker, load_reranker_model, read_reranker_recipe
+from encoder.export.export_reranker import export_reranker, judge_with_model
+from encoder.golden import GOLDEN_TEXTS
+from encoder.reranker.checkpoint import (
+    PAIR_GRAPH,
+    RULE,
+    find_reranker,
+    load_reranker_checkpoint,
+    write_reranker_manifest,
+)
+from encoder.reranker.golden import read_golden_pairs
+from encoder.reranker.onnx_reranker import OnnxReranker, Reranker, open_reranker
+from encoder.reranker.score_fusion import (
+    UNFITTED,
+    Mixture,
+    RerankRule,
+    read_rerank_rule,
+    write_rerank_rule,
+)
+
+RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
+ERRORS = {"platt": MapError(0.5, 0.1, 0.1, 0.05)}
+
+
+@pytest.fixture
+def changed(tiny_reranker: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(tiny_reranker, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_graphs_judge_as_the_model_does(tiny_reranker: Path, precision: str) -> None:
+    checkpoint = load_reranker_checkpoint(tiny_reranker)
+    reranker = OnnxReranker(checkpoint, precision=precision)
+    reranker.warm_up()
+    texts = [reranker.read(text) for text in GOLDEN_TEXTS]
+    pairs = [reranker.pair(a, b) for a in texts for b in texts]
+    assert len({len(pair) for pair in pairs}) > 3
+    expected = judge_with_model(load_reranker_model(checkpoint), pairs)
+    found = np.array([reranker.judge_tokens(pair) for pair in pairs])
+    np.testing.assert_allclose(found, expected, atol={"fp32": 1e-3, "int8": 0.5}[precision])
+    assert expected.std() > 0.1
+    one = reranker.judge(texts[1], texts[2])
+    assert one == reranker.judge_tokens(reranker.pair(texts[1], texts[2]))
+
+
+def test_int8_is_preferred_and_unknown_precisions_are_named(tiny_reranker: Path) -> None:
+    reranker: Reranker = open_reranker(tiny_reranker)
+    assert reranker.name == "tiny-reranker"
+    assert isinstance(reranker, OnnxReranker)
+    assert reranker.precision == "int8"
+    with pytest.raises(CheckpointError, match=r"fp16.*int8, fp32"):
+        open_reranker(tiny_reranker, precision="fp16")
+
+
+def test_the_golden_pairs_are_of_many_lengths(tiny_reranker: Path) -> None:
+    golden = read_golden_pairs(load_reranker_checkpoint(tiny_reranker))
+    lengths = [len(pair) for pair in golden.pairs]
+    assert min(lengths) < 20
+    assert max(lengths) == 48
+
+
+@pytest.mark.parametrize("name", [CONFIG, TOKENIZER, GOLDEN, f"int8/{PAIR_GRAPH}"])
+def test_a_changed_file_is_found_out(changed: Path, name: str) -> None:
+    (changed / name).write_bytes((changed / name).read_bytes() + b" ")
+    with pytest.raises(CheckpointError, match=name):
+        open_reranker(changed).warm_up()
+
+
+def test_a_graph_of_other_weights_is_found_out(changed: Path) -> None:
+    with np.load(changed / GOLDEN) as arrays:
+        content = dict(arrays)
+    content["logits"] = content["logits"] + 2
+    np.savez_compressed(changed / GOLDEN, **content)
+    write_reranker_manifest(changed)
+    with pytest.raises(ParityError, match="int8"):
+        open_reranker(changed).warm_up()
+
+
+def test_an_encoder_is_no_reranker(changed: Path) -> None:
+    with pytest.raises(CheckpointError):
+        load_reranker_checkpoint(DEFAULT_CHECKPOINT)
+    (changed / "manifest.json").write_text("[]")
+    with pytest.raises(CheckpointError, match="not understood"):
+        load_reranker_checkpoint(changed)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load_reranker_checkpoint(changed / "nothing")
+
+
+def test_a_path_is_taken_before_a_name_that_ships(tiny_reranker: Path) -> None:
+    assert find_reranker(tiny_reranker) == tiny_reranker
+    assert find_reranker(Path(DEFAULT_CHECKPOINT.name)) == DEFAULT_CHECKPOINT
+    assert find_reranker(Path("nothing-of-this-name")) == Path("nothing-of-this-name")
+
+
+def test_the_shipped_recipe_makes_a_reranker(tiny_bert: Path, tmp_path: Path) -> None:
+    recipe = read_reranker_recipe(RECIPES / "match-ignition-minilm-l4.toml")
+    with pytest.raises(CheckpointError, match="layer"):  # the tiny BERT has two layers
+        create_reranker(recipe, str(tiny_bert), tmp_path / "a")
+    recipe.model["layers"] = 2
+    with pytest.raises(CheckpointError, match="position_embedding"):  # and 64 positions
+        create_reranker(recipe, str(tiny_bert), tmp_path / "b")
+    recipe.pair["length"] = 64
+    first, second = (
+        create_reranker(recipe, str(tiny_bert), tmp_path / name) for name in ("c", "d")
+    )
+    assert first.fingerprint == second.fingerprint
+    model = load_reranker_model(first, {"reduction": 0.5})
+    assert model.config.reduction == 0.5
+    assert model.config.layers == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('architecture = "smith"', "architecture"),
+        ("depth = 3", "depth"),
+        ("not toml", "recipe"),
+    ],
+)
+def test_a_wrong_recipe_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(f'name = "a"\n{line}\n[pair]\nlength = 16\nsentences = 2\n')
+    with pytest.raises(CheckpointError, match=message):
+        read_reranker_recipe(path)
+
+
+def test_without_weights_a_reranker_can_only_be_served(changed: Path) -> None:
+    (changed / WEIGHTS).unlink()
+    checkpoint = load_reranker_checkpoint(changed)
+    OnnxReranker(checkpoint).warm_up()
+    with pytest.raises(CheckpointError, match="only be served"):
+        export_reranker(checkpoint, ["int8"])
+    with pytest.raises(CheckpointError, match="fp16"):
+        export_reranker(checkpoint, ["fp16"])
+
+
+@pytest.mark.parametrize(("weight", "scale"), [(-0.1, 1.0), (1.1, 1.0), (0.5, 0.0)])
+def test_a_mixture_has_bounds(weight: float, scale: float) -> None:
+    with pytest.raises(ValueError, match="weight"):
+        Mixture(weight, scale)
+
+
+def test_a_mixture_is_a_mean_of_score_and_probability() -> None:
+    probability = torch.sigmoid(torch.tensor(2 * 0.7)).item()
+    assert Mixture(0.25, 2.0).score(0.4, 0.7) == pytest.approx(0.75 * 0.4 + 0.25 * probability)
+    assert Mixture(1.0, 1.0).score(0.4, -1e6) == 0.0
+    assert Mixture(0.0, 1.0).score(0.4, 3.0) == 0.4
+
+
+def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
+    checkpoint = load_reranker_checkpoint(changed)
+    assert read_rerank_rule(checkpoint) == RerankRule()
+    assert RerankRule().version is None
+    rule = RerankRule(
+        encoder="abc",
+        mixtures={"semantic": Mixture(0.3, 0.5)},
+        maps={"semantic": FittedMap(Logistic(9.0, -4.0), ERRORS)},
+        fitted_on=(FittedOn("small valid", 40, 20, "0" * 64),),
+    )
+    write_rerank_rule(checkpoint, rule)
+    opened = open_reranker(changed)
+    assert opened.rule == rule
+    assert opened.rule.version == rule.version
+    assert opened.rule.mixture("semantic") == Mixture(0.3, 0.5)
+    assert opened.rule.mixture("hybrid") == UNFITTED
+    assert opened.checkpoint.fingerprint == checkpoint.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mixtures": {"semantic": {"weight": 0.4, "scale": 0.5}}}, "was changed"),
+        ({"mixtures": {"semantic": {"weight": 7, "scale": 0.5}}}, "no rule"),
+        ({"reranker": "other"}, "other weights"),
+        ({"format": 2}, "format"),
+        ({"maps": 3}, "no rule"),
+    ],
+)
+def test_a_rule_that_was_meddled_with_is_refused(
+    changed: Path, change: dict[str, object], message: str
+) -> None:
+    checkpoint = load_reranker_checkpoint(changed)
+    write_rerank_rule(checkpoint, RerankRule("abc", {"semantic": Mixture(0.3, 0.5)}))
+    content = json.loads((changed / RULE).read_text()) | change
+    (changed / RULE).write_text(json.dumps(content))
+    write_reranker_manifest(changed)
+    with pytest.raises(CheckpointError, match=message):
+        open_reranker(changed)

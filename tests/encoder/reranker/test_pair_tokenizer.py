@@ -1,0 +1,145 @@
+"""What the cross-encoder is given of two texts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from encoder.checkpoint import TOKENIZER
+from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
+from encoder.reranker.pair_tokenizer import (
+    PairReader,
+    PairTokens,
+    collate_pairs,
+    shape_without_filter,
+)
+from training.rerank_objective import (
+    LabelledPair,
+    join_tables,
+    make_pair_table,
+    read_pair_table,
+    write_pair_table,
+)
+
+HARBOUR = "The quay was built of stone. Bakers knead dough. The stone quay fell into the harbour."
+OTHER = "Nobody saw it. A stone quay and a harbour were drawn. Poets walk alone at dusk."
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_reranker: Path) -> RerankerCheckpoint:
+    return load_reranker_checkpoint(tiny_reranker)
+
+
+def reader_of(checkpoint: RerankerCheckpoint, **changes: object) -> PairReader:
+    return PairReader(replace(checkpoint, pair=replace(checkpoint.pair, **changes)))
+
+
+def words_of(checkpoint: RerankerCheckpoint, pair: PairTokens) -> tuple[str, str]:
+    tokenizer = Tokenizer.from_file(str(checkpoint.directory / TOKENIZER))
+    sides = (pair.input_ids[(pair.token_types == n) & (pair.special == 0)] for n in (0, 1))
+    first, second = (tokenizer.decode(side.tolist()) for side in sides)
+    return first, second
+
+
+def test_the_sentences_that_both_texts_speak_of_are_read(checkpoint: RerankerCheckpoint) -> None:
+    reader = reader_of(checkpoint, sentences=1, lead_sentences=0)
+    first, second = words_of(checkpoint, reader.pair(reader.read(HARBOUR), reader.read(OTHER)))
+    assert first == "the stone quay fell into the harbour."
+    assert second == "a stone quay and a harbour were drawn."
+
+
+def test_lead_sentences_are_read_whatever_they_say(checkpoint: RerankerCheckpoint) -> None:
+    reader = reader_of(checkpoint, sentences=1, lead_sentences=1)
+    first, second = words_of(checkpoint, reader.pair(reader.read(HARBOUR), reader.read(OTHER)))
+    assert first == "the quay was built of stone."
+    assert second == "nobody saw it."
+
+
+def test_sentences_stand_in_the_order_of_the_text(checkpoint: RerankerCheckpoint) -> None:
+    reader = reader_of(checkpoint, sentences=2, lead_sentences=0)
+    first, _ = words_of(checkpoint, reader.pair(reader.read(HARBOUR), reader.read(OTHER)))
+    assert first == "the quay was built of stone. the stone quay fell into the harbour."
+
+
+def test_without_the_filter_a_text_is_read_from_its_beginning(
+    checkpoint: RerankerCheckpoint,
+) -> None:
+    reader = PairReader(replace(checkpoint, pair=shape_without_filter(checkpoint.pair)))
+    long = reader.read(f"{HARBOUR} {HARBOUR} {HARBOUR}")
+    first, second = words_of(checkpoint, reader.pair(long, reader.read("Short.")))
+    assert second == "short."
+    assert first.startswith("the quay was built of stone. bakers knead dough.")
+    assert len(reader.pair(long, long)) == checkpoint.pair.length
+
+
+@given(st.lists(st.sampled_from([HARBOUR, OTHER, "Yes.", "word " * 40, ""]), max_size=6), st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_pair_is_whole_and_no_longer_than_allowed(
+    checkpoint: RerankerCheckpoint, parts: list[str], data: st.DataObject
+) -> None:
+    reader = PairReader(checkpoint)
+    second = data.draw(st.sampled_from([HARBOUR, "", "[SEP] [CLS]", "word " * 90]))
+    pair = reader.pair(reader.read(" ".join(parts)), reader.read(second))
+    assert len(pair) <= checkpoint.pair.length
+    places = np.flatnonzero(pair.special).tolist()
+    assert (places[0], places[-1], len(places)) == (0, len(pair) - 1, 3)
+    assert pair.input_ids[places].tolist() == [
+        checkpoint.start_token,
+        checkpoint.end_token,
+        checkpoint.end_token,
+    ]
+    words = pair.input_ids[pair.special == 0]
+    assert checkpoint.end_token not in words  # "[SEP]" in a text is text
+    assert pair.token_types.tolist() == sorted(pair.token_types.tolist())
+
+
+def test_a_short_text_leaves_its_room_to_the_other(checkpoint: RerankerCheckpoint) -> None:
+    reader = reader_of(checkpoint, sentences=8, sentence_tokens=48)
+    long, short = reader.read(f"{HARBOUR} " * 6), reader.read("Stone quay.")
+    for pair in (reader.pair(long, short), reader.pair(short, long)):
+        assert len(pair) == checkpoint.pair.length
+
+
+def test_batches_are_padded(checkpoint: RerankerCheckpoint) -> None:
+    reader = PairReader(checkpoint)
+    pairs = [reader.pair(reader.read(a), reader.read("Yes.")) for a in ("No.", HARBOUR)]
+    ids, _, special = collate_pairs(pairs, checkpoint.padding_token)
+    assert (special[0] < 0).sum() == len(pairs[1]) - len(pairs[0])
+    assert set(ids[0][special[0] < 0].tolist()) == {checkpoint.padding_token}
+    assert (special[1] >= 0).all()
+
+
+def test_a_table_gives_back_its_pairs(checkpoint: RerankerCheckpoint, tmp_path: Path) -> None:
+    reader = PairReader(checkpoint)
+    first, second = reader.read(HARBOUR), reader.read(OTHER)
+    pairs = [reader.pair(first, second), reader.pair(second, first), reader.pair(first, first)]
+    table = make_pair_table(LabelledPair(p, n % 2, n, n / 4) for n, p in enumerate(pairs))
+    write_pair_table(tmp_path / "table.npz", join_tables([table, table]))
+    read = read_pair_table(tmp_path / "table.npz")
+    assert len(read) == 6
+    assert read.labels.tolist() == [0, 1, 0, 0, 1, 0]
+    assert read.scores.tolist() == [0, 0.25, 0.5, 0, 0.25, 0.5]
+    tokens = checkpoint.start_token, checkpoint.end_token
+    for row in range(6):
+        for name in ("input_ids", "token_types", "special"):
+            whole = getattr(pairs[row % 3], name)
+            assert getattr(read.pair(row, *tokens), name).tolist() == whole.tolist()
+    swapped = read.pair(0, *tokens, swapped=True)
+    assert swapped.input_ids.tolist() != pairs[0].input_ids.tolist()
+    assert sorted(swapped.input_ids.tolist()) == sorted(pairs[0].input_ids.tolist())
+    cut = read.pair(1, *tokens, most=4)
+    sides = [pairs[1].input_ids[(pairs[1].token_types == side)].tolist() for side in (0, 1)]
+    assert cut.input_ids.tolist() == [*sides[0][:5], tokens[1], *sides[1][:4], tokens[1]]
+    assert cut.special.tolist() == [2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"length": 4}, {"sentences": 0}, {"lead_sentences": 9}, {"most_sentences": 0}]
+)
+def test_a_shape_without_room_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="sentence"):
+        PairShape(**({"length": 32, "sentences": 4} | wrong))

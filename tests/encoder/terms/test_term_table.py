@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoder.errors import CheckpointError
+from encoder.terms.term_table import (
+    TermTable,
+    TermVocabulary,
+    hash_words,
+    quantise_term_table,
+    read_term_table,
+    write_term_table,
+)
+
+CONTINUES = np.array([False] * 6 + [True] * 4)  # pieces 6 to 9 go on with a word
+VOCABULARY = TermVocabulary(CONTINUES, buckets=1_000)
+
+tokens = st.lists(st.integers(0, 9), min_size=1, max_size=40)
+
+
+def words_of(sequence: list[int]) -> list[tuple[int, ...]]:
+    words: list[list[int]] = []
+    for token in sequence:
+        if CONTINUES[token] and words:
+            words[-1].append(token)
+        else:
+            words.append([token])
+    return [tuple(word) for word in words if len(word) > 1]
+
+
+def table(rows: int = VOCABULARY.rows, width: int = 5) -> TermTable:
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((rows, width)).astype(np.float32)
+    return quantise_term_table(random.random(rows).astype(np.float32), vectors)
+
+
+@given(tokens)
+def test_equal_words_have_equal_hashes_and_others_not(sequence: list[int]) -> None:
+    words = words_of(sequence)
+    hashes = hash_words(np.array(sequence), CONTINUES).tolist()
+    assert len(hashes) == len(words)
+    for word, hashed in zip(words, hashes, strict=True):
+        for other, also in zip(words, hashes, strict=True):
+            assert (word == other) == (hashed == also)
+
+
+@given(tokens)
+def test_every_piece_and_every_word_of_several_is_counted(sequence: list[int]) -> None:
+    terms = VOCABULARY.count([sequence[:7], sequence[7:]] if len(sequence) > 7 else [sequence])
+    assert np.all(np.diff(terms.rows) > 0)
+    pieces = {row: int(n) for row, n in zip(terms.rows, terms.counts, strict=True) if row < 10}
+    assert pieces == {piece: sequence.count(piece) for piece in set(sequence)}
+    assert terms.counts[terms.rows >= 10].sum() == len(words_of(sequence))
+
+
+def test_without_buckets_words_of_several_pieces_are_not_counted() -> None:
+    terms = TermVocabulary(CONTINUES, buckets=0).count([[1, 6, 7, 2]])
+    assert terms.rows.tolist() == [1, 2, 6, 7]
+
+
+def test_features_are_the_weighted_log_counts_of_unit_norm_times_the_vectors() -> None:
+    some = table()
+    terms = VOCABULARY.count([[1, 6, 1, 6, 3], [2, 2, 2]])
+    logs = np.log1p(terms.counts) * some.weights[terms.rows]
+    vectors = some.vectors[terms.rows] * some.scales[terms.rows, None]
+    expected = (logs / np.linalg.norm(logs)) @ vectors
+    assert np.allclose(some.features(terms), expected, atol=1e-6)
+
+
+def test_a_document_of_terms_without_weight_has_features_of_nought() -> None:
+    some = table()
+    silent = TermTable(np.zeros_like(some.weights), some.vectors, some.scales)
+    assert silent.features(VOCABULARY.count([[1, 2]])).tolist() == [0.0] * 5
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    some = table()
+    write_term_table(tmp_path / "terms.npz", some)
+    read = read_term_table((tmp_path / "terms.npz").read_bytes(), "terms.npz")
+    terms = VOCABULARY.count([[1, 6, 2]])
+    assert np.array_equal(read.features(terms), some.features(terms))
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 but no archive", b"words"])
+def test_what_is_no_table_is_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointError, match=r"here\.npz"):
+        read_term_table(data, "here.npz")
+
+
+def test_a_table_of_uneven_rows_is_refused(tmp_path: Path) -> None:
+    some = table()
+    write_term_table(tmp_path / "t", TermTable(some.weights[:-1], some.vectors, some.scales))
+    with pytest.raises(CheckpointError, match="differ in their rows"):
+        read_term_table((tmp_path / "t").read_bytes(), "t")
+
+
+def test_rounding_keeps_each_vector_to_a_254th_of_its_largest_component() -> None:
+    vectors = np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32)
+    rounded = quantise_term_table(np.ones(50, dtype=np.float32), vectors)
+    error = np.abs(rounded.vectors * rounded.scales[:, None] - vectors)
+    assert np.all(error <= np.abs(vectors).max(1, keepdims=True) / 253)

@@ -1,0 +1,172 @@
+"""Fitting maps: the truth is found again, and what cannot be fitted is named."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder.calibration import FittedOn, match_probabilities
+from evaluation.calibration_error import (
+    equal_mass_bins,
+    equal_width_bins,
+    error_of_perfect,
+    expected_calibration_error,
+    reliability,
+)
+from evaluation.fitting.calibration import (
+    Sample,
+    ScoredPairs,
+    fit_isotonic,
+    fit_kind,
+    fit_map,
+    fit_platt,
+)
+from index.errors import CorpusError
+from index.search.score_distribution import RandomPairs
+
+TABLE = RandomPairs(100, 4950, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 1e-5), ())
+
+
+def sample(count: int = 4_000, *, slope: float = 3.0, seed: int = 0) -> Sample:
+    """Draw labels whose probability is logistic in the input."""
+    random = np.random.default_rng(seed)
+    inputs = random.normal(size=count)
+    labels = (random.random(count) < 1 / (1 + np.exp(1 - slope * inputs))).astype(np.int64)
+    return Sample(inputs, labels, np.ones(count), random.permutation(count) % 5)
+
+
+def pairs(**changed: Any) -> ScoredPairs:
+    drawn = sample(400)
+    whole = ScoredPairs(
+        FittedOn("papers/valid", 400, 200, "0"), np.tanh(drawn.inputs), drawn.labels, TABLE
+    )
+    return replace(whole, **changed)
+
+
+def test_platt_finds_the_truth_again() -> None:
+    found = fit_platt(sample(20_000))
+    assert found.slope == pytest.approx(3.0, rel=0.05)
+    assert found.intercept == pytest.approx(-1.0, abs=0.1)
+
+
+def test_weights_count_as_pairs() -> None:
+    drawn = sample(300)
+    twice = np.repeat(np.arange(300), np.where(drawn.labels == 1, 2, 1))
+    doubled = Sample(
+        drawn.inputs[twice], drawn.labels[twice], np.ones(len(twice)), drawn.folds[twice]
+    )
+    weighted = replace(drawn, weights=np.where(drawn.labels == 1, 2.0, 1.0))
+    assert fit_platt(weighted).slope == pytest.approx(fit_platt(doubled).slope, rel=0.02)
+    points = np.linspace(-1, 1, 9)
+    assert match_probabilities(fit_isotonic(weighted), points) == pytest.approx(
+        match_probabilities(fit_isotonic(doubled), points), abs=0.02
+    )
+
+
+def test_separable_pairs_stay_finite() -> None:
+    inputs = np.linspace(-1, 1, 100)
+    separable = Sample(inputs, (inputs > 0).astype(np.int64), np.ones(100), np.arange(100) % 5)
+    fitted = fit_map(separable)
+    assert match_probabilities(fitted.map, np.array([-9.0, 9.0])).tolist() == pytest.approx(
+        [0, 1], abs=0.03
+    )
+
+
+def test_the_method_with_the_lower_log_loss_is_kept() -> None:
+    logistic = fit_map(sample(600))
+    assert logistic.method == "platt"
+    steps = sample(6_000)
+    random = np.random.default_rng(1)
+    chance = np.select([steps.inputs < -1, steps.inputs < 1], [0.05, 0.5], 0.95)
+    labels = (random.random(6_000) < chance).astype(np.int64)
+    stepped = fit_map(replace(steps, labels=labels))
+    assert stepped.method == "isotonic"
+    for fitted in (logistic, stepped):
+        best = min(fitted.errors, key=lambda name: fitted.errors[name].log_loss)
+        assert best == fitted.method
+
+
+def test_a_corpus_is_left_out_whole() -> None:
+    """Two corpora whose scores are shifted: the score misleads between them, the rate does not."""
+    one = pairs()
+    shifted = replace(
+        one,
+        scores=one.scores * 0.2 + 0.8,
+        random_pairs=replace(TABLE, scores=(0.6, 0.8, 1.0)),
+    )
+    fitted = fit_kind([one, shifted])
+    by_score, by_rate = fitted.by_score, fitted.by_false_positive_rate
+    assert by_score.errors["platt"].equal_mass > 0.2
+    assert by_rate.errors["platt"].equal_mass < 0.1
+    assert by_rate.errors["platt"].log_loss < by_score.errors["platt"].log_loss
+    assert fitted.fitted_on == (one.fitted_on, shifted.fitted_on)
+
+
+def test_corpora_count_alike() -> None:
+    """Ten times the pairs of one corpus change nothing, unless they are all called one corpus."""
+    one, other = pairs(), pairs()
+    other = replace(other, scores=other.scores * 0.5 - 0.3)
+    many = replace(one, scores=np.tile(one.scores, 10), labels=np.tile(one.labels, 10))
+    together = replace(
+        one,
+        scores=np.concatenate([many.scores, other.scores]),
+        labels=np.concatenate([many.labels, other.labels]),
+    )
+    points = np.linspace(-0.5, 0.5, 5)
+    alike, weighted, pooled = (
+        match_probabilities(fit_kind(corpora).by_score.map, points)
+        for corpora in ([one, other], [many, other], [together])
+    )
+    assert weighted == pytest.approx(alike, abs=0.02)
+    assert np.abs(pooled - alike).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"scores": np.full(400, np.nan)}, "papers/valid: a score is not a finite number"),
+        ({"labels": np.ones(400, dtype=np.int64)}, "400 pairs with label 1 and 0 with label 0"),
+        ({"labels": np.full(400, 2)}, "a label is neither 0 nor 1"),
+        ({"scores": np.linspace(1, -1, 400), "labels": np.arange(400) // 200}, "do not score"),
+    ],
+)
+def test_what_cannot_be_fitted_is_named(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(CorpusError, match=said):
+        fit_kind([pairs(**changed)])
+
+
+def test_the_error_by_hand() -> None:
+    stated, labels = np.array([0.1, 0.1, 0.9, 0.9]), np.array([0, 1, 1, 1])
+    weights = np.ones(4)
+    numbers = equal_width_bins(stated, 2)
+    bins = reliability(stated, labels, weights, numbers)
+    assert [(one.share, one.matches, one.pairs) for one in bins] == [(0.5, 0.5, 2), (0.5, 1.0, 2)]
+    assert expected_calibration_error(bins) == pytest.approx(0.5 * 0.4 + 0.5 * 0.1)
+    weights = np.array([1.0, 3.0, 2.0, 2.0])
+    weighted = reliability(stated, labels, weights, numbers)
+    assert expected_calibration_error(weighted) == pytest.approx(0.5 * 0.65 + 0.5 * 0.1)
+
+
+def test_bins_of_equal_mass_hold_equal_mass_and_keep_ties_together() -> None:
+    stated = np.random.default_rng(0).random(1_000) ** 3
+    assert set(np.bincount(equal_mass_bins(stated, np.ones(1_000), 10)).tolist()) == {100}
+    tied = equal_mass_bins(np.array([0.2] * 7 + [0.8] * 3), np.ones(10), 5)
+    assert len(set(tied[:7].tolist())) == len(set(tied[7:].tolist())) == 1
+    assert equal_width_bins(np.array([0.0, 0.05, 1.0]), 10).tolist() == [0, 0, 9]
+
+
+def test_a_perfect_one_shows_the_error_of_chance() -> None:
+    random = np.random.default_rng(0)
+    few, many = random.random(200), random.random(20_000)
+    found = {}
+    for stated in (few, many):
+        weights = np.ones(len(stated))
+        numbers = equal_mass_bins(stated, weights)
+        perfect = error_of_perfect(stated, weights, numbers)
+        assert perfect.mean < perfect.high
+        labels = (random.random(len(stated)) < stated).astype(np.int64)
+        error = expected_calibration_error(reliability(stated, labels, weights, numbers))
+        assert error < 1.5 * perfect.high
+        found[len(stated)] = perfect.mean
+    assert found[200] == pytest.approx(10 * found[20_000], rel=0.15)

@@ -1,0 +1,154 @@
+import math
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from evaluation.baselines import ANCHORS, lexical_anchors, parse_anchors
+from evaluation.block_baselines import (
+    CHUNK_BLOCKS,
+    CorpusBlocks,
+    blocks_within,
+    chunk_system,
+    first_tokens_system,
+    mean_system,
+)
+from evaluation.systems import rank
+from index.errors import CorpusError
+
+TEXTS = [
+    "river water river flows valley",
+    "water flows through valley stones",
+    "violin music concert hall",
+    "music concert river hall piano",
+    "piano violin stones and the",
+]
+
+
+def rows(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def unit_blocks(count: int, seed: int = 0) -> Float32:
+    vectors = np.random.default_rng(seed).standard_normal((count, 8), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def corpus_blocks(sizes: list[int], tokens: int = 10) -> CorpusBlocks:
+    ends = np.cumsum(sizes)
+    vectors = unit_blocks(int(ends[-1])).astype(np.float16)
+    return CorpusBlocks(vectors, ends - sizes, ends, np.arange(1, ends[-1] + 1) * tokens)
+
+
+def test_names() -> None:
+    assert parse_anchors("") == ()
+    assert parse_anchors("lsa, bm25,lsa") == ("lsa", "bm25")
+    assert parse_anchors("all") == ANCHORS
+    with pytest.raises(CorpusError, match="there is no 'bm42', only bm25, tfidf"):
+        parse_anchors("bm25,bm42")
+
+
+def test_bm25_by_hand() -> None:
+    """Lucene's formula with k1 1.5 and b 0.75, each word of the query as often as it occurs."""
+    (system,) = lexical_anchors(["bm25"], TEXTS)
+    tokens = [[word for word in one.split() if word not in ("and", "the")] for one in TEXTS]
+    lengths = [len(one) for one in tokens]
+    mean = sum(lengths) / 5
+
+    def weight(word: str, document: int) -> float:
+        frequency = sum(word in one for one in tokens)
+        idf = math.log(1 + (5 - frequency + 0.5) / (frequency + 0.5))
+        count = tokens[document].count(word)
+        return idf * count / (count + 1.5 * (1 - 0.75 + 0.75 * lengths[document] / mean))
+
+    def by_hand(query: int, document: int) -> float:
+        return sum(weight(word, document) for word in tokens[query])
+
+    scores = system.score(rows(0, 3))
+    assert scores[0] == pytest.approx([by_hand(0, n) for n in range(5)], rel=1e-5)
+    assert scores[1] == pytest.approx([by_hand(3, n) for n in range(5)], rel=1e-5)
+    (pair,) = system.score_pairs(rows(0), rows(3))
+    assert pair == pytest.approx(by_hand(0, 3) / 5 + by_hand(3, 0) / 5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["tfidf", "lsa"])
+def test_cosines_of_words(name: str) -> None:
+    (system,) = lexical_anchors([name], TEXTS)
+    scores = system.score(rows(*range(5)))
+    assert np.allclose(np.diag(scores), 1, atol=1e-5)
+    assert np.allclose(scores, scores.T, atol=1e-5)
+    assert scores[0, 1] > scores[0, 2]
+    pairs = system.score_pairs(rows(0, 2), rows(1, 4))
+    assert pairs == pytest.approx(scores[[0, 2], [1, 4]], abs=1e-6)
+
+
+def test_the_rarest_and_the_commonest_words_do_not_count() -> None:
+    (system,) = lexical_anchors(["tfidf"], ["once aa bb", "aa cc dd", "bb cc dd", "dd ee", "ee"])
+    cosines = system.score(rows(0))
+    assert cosines[0, 1] == pytest.approx(0.5)  # "aa" of "aa bb" and "aa cc", all equally rare
+
+
+@pytest.mark.parametrize("name", ["bm25", "tfidf", "lsa"])
+def test_queries_that_are_no_documents_change_nothing(name: str) -> None:
+    (system,) = lexical_anchors([name], TEXTS)
+    (with_query,) = lexical_anchors([name], [*TEXTS, "river valley unheard"], len(TEXTS))
+    assert with_query.score(rows(1)).shape == (1, 5)
+    assert np.allclose(system.score(rows(0, 1)), with_query.score(rows(0, 1)), atol=1e-5)
+    assert with_query.score(rows(5))[0].argmax() == 0
+
+
+def test_a_corpus_without_shared_words() -> None:
+    with pytest.raises(CorpusError, match="no word that is in two documents"):
+        list(lexical_anchors(["tfidf"], ["one", "two"]))
+    with pytest.raises(CorpusError, match="at least three"):
+        list(lexical_anchors(["lsa"], ["aa bb", "aa", "cc", "dd"]))
+
+
+def test_means_of_all_blocks_and_of_the_first_tokens() -> None:
+    blocks = corpus_blocks([3, 1, 2])
+    vectors = blocks.vectors.astype(np.float32)
+    means = [vectors[:3].mean(0), vectors[3], vectors[4:].mean(0)]
+    unit = np.stack([mean / np.linalg.norm(mean) for mean in means])
+    assert np.allclose(mean_system(blocks).score(rows(0, 1, 2)), unit @ unit.T, atol=1e-3)
+    assert blocks_within(blocks, 20).tolist() == [2, 1, 2]
+    assert blocks_within(blocks, 19).tolist() == [1, 1, 1]
+    assert blocks_within(blocks, 5).tolist() == [1, 1, 1]  # at least one
+    first = first_tokens_system(blocks, 10).score_pairs(rows(0), rows(2))
+    assert first == pytest.approx([vectors[0] @ vectors[4]], abs=1e-3)
+
+
+def test_a_document_without_blocks_is_like_nothing() -> None:
+    blocks = corpus_blocks([2, 0, 3, 0])
+    for system in (mean_system(blocks), chunk_system(blocks), first_tokens_system(blocks)):
+        scores = system.score(rows(0, 1))
+        assert scores[:, [1, 3]].tolist() == [[0, 0], [0, 0]]
+        assert scores[0, 0] == pytest.approx(1, abs=1e-5)
+        assert system.score_pairs(rows(0, 1), rows(1, 3)).tolist() == [0, 0]
+
+
+def test_chunks_by_hand() -> None:
+    sizes = [CHUNK_BLOCKS + 3, 1, 3 * CHUNK_BLOCKS]
+    blocks = corpus_blocks(sizes)
+    chunks = []
+    for start, end in zip(blocks.starts, blocks.ends, strict=True):
+        parts = [
+            blocks.vectors[first : min(first + CHUNK_BLOCKS, end)].astype(np.float32).mean(0)
+            for first in range(start, end, CHUNK_BLOCKS)
+        ]
+        chunks.append(np.stack([part / np.linalg.norm(part) for part in parts]))
+    assert [len(one) for one in chunks] == [2, 1, 3]
+    system = chunk_system(blocks)
+    there = (chunks[0] @ chunks[2].T).max(1).mean()
+    back = (chunks[2] @ chunks[0].T).max(1).mean()
+    assert system.score(rows(0, 2))[0, 2] == pytest.approx(there, abs=1e-5)
+    assert system.score(rows(0, 2))[1, 0] == pytest.approx(back, abs=1e-5)
+    assert system.score_pairs(rows(0), rows(2))[0] == pytest.approx((there + back) / 2, abs=1e-5)
+
+
+def test_ranking_leaves_the_query_out() -> None:
+    (system,) = lexical_anchors(["tfidf"], TEXTS)
+    ranking = rank(system, list("abcde"), ["a", "c"], rows(0, 2))
+    assert ranking.rows[0][0] == 1
+    assert 0 not in ranking.rows[0].tolist()
+    assert 2 not in ranking.rows[1].tolist()

@@ -1,0 +1,165 @@
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from encoder.block_archive import archive_key, read_block_archive
+from encoder.checkpoint import load_checkpoint
+from encoder.errors import ArchiveError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from evaluation.encoded_corpus import EncodedCorpus, encode_corpus, read_encoded_corpus
+from index.document import RefusedInput
+from index.errors import CorpusError
+from index.progress import SilentObserver
+
+ROOT = Path(__file__).parents[2]
+
+
+class Watching(SilentObserver):
+    """Counts what is encoded and refused."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.documents = 0
+        self.refusals: list[RefusedInput] = []
+
+    def refused(self, refused: RefusedInput) -> None:
+        self.refusals.append(refused)
+
+    def advanced(self, *, documents: int, tokens: int) -> None:
+        self.documents += documents
+        self.tokens += tokens
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_checkpoint: Path) -> OnnxEncoder:
+    return OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
+
+
+def write_corpus(path: Path, texts: dict[str, str]) -> Path:
+    lines = (json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items())
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def require_same(encoded: EncodedCorpus, texts: dict[str, str], encoder: OnnxEncoder) -> None:
+    tokenizer = BlockTokenizer(encoder.checkpoint)
+    assert encoded.ids == tuple(texts)
+    for row, tokens, text in zip(encoded.rows, encoded.tokens, texts.values(), strict=True):
+        blocks = tokenizer(text)
+        assert encoded.archive.blocks(row) == tuple(map(list, blocks.blocks))
+        assert tokens == blocks.receipt.tokens
+        expected = encoder.encode([blocks]).block_vectors[0].astype(np.float16)
+        assert np.array_equal(encoded.archive.vectors(row), expected)
+
+
+def test_only_new_texts_are_encoded(encoder: OnnxEncoder, tmp_path: Path) -> None:
+    texts = {"a": "The river runs. " * 9, "b": "Stones lie still.", "c": "Stones lie still."}
+    corpus = write_corpus(tmp_path / "c.jsonl", texts)
+    first = Watching()
+    encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, first)
+    require_same(encoded, texts, encoder)
+    assert len(encoded.archive) == 2  # equal texts share one row
+    assert first.documents == 3
+    assert first.tokens == encoded.tokens[:2].sum()
+
+    texts = {
+        "c": "Stones lie still.",
+        "a": "A new text of a known id.",
+        "d": "The river runs. " * 9,
+    }
+    write_corpus(corpus, texts)
+    second = Watching()
+    require_same(encode_corpus(corpus, tmp_path / "blocks", encoder, second), texts, encoder)
+    assert 0 < second.tokens < 10
+    require_same(read_encoded_corpus(tmp_path / "blocks"), texts, encoder)
+
+
+def test_what_has_no_token_is_refused(encoder: OnnxEncoder, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", {"a": "Text.", "b": "\x01\x02 \x03"})
+    with corpus.open("a") as file:
+        file.write("{oops\n")
+    watching = Watching()
+    encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, watching)
+    assert encoded.ids == ("a",)
+    assert encoded.refused == len(watching.refusals) == 2
+    write_corpus(corpus, {"b": "\x01"})
+    with pytest.raises(CorpusError, match="no document"):
+        encode_corpus(corpus, tmp_path / "other", encoder, SilentObserver())
+
+
+def test_more_and_fewer_blocks_than_the_document_level_reads(
+    encoder: OnnxEncoder, tmp_path: Path
+) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", {"a": "One word after the other. " * 300})
+    for max_blocks in (2, 70):
+        directory = tmp_path / str(max_blocks)
+        encoded = encode_corpus(corpus, directory, encoder, SilentObserver(), max_blocks)
+        assert len(encoded.archive.vectors(0)) == max_blocks
+        assert encoded.tokens[0] == 1_800
+    with pytest.raises(ArchiveError, match="max_blocks 2, not 64"):
+        encode_corpus(corpus, tmp_path / "2", encoder, SilentObserver())
+    with pytest.raises(ArchiveError, match="another encoder"):
+        read_encoded_corpus(tmp_path / "2", archive_key(encoder.checkpoint))
+
+
+def test_killed_and_resumed(tiny_checkpoint: Path, encoder: OnnxEncoder, tmp_path: Path) -> None:
+    texts = {f"d{n}": f"Word {n} and a word. " * (1 + n % 7) for n in range(400)}
+    corpus = write_corpus(tmp_path / "c.jsonl", texts)
+    blocks = tmp_path / "blocks"
+    code = f"""
+import sys; sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+import index.build; index.build.BATCH_DOCUMENTS = 8
+from encoder.checkpoint import load_checkpoint; from encoder.onnx_encoder import OnnxEncoder
+from evaluation.encoded_corpus import encode_corpus; from index.progress import SilentObserver
+encoder = OnnxEncoder(load_checkpoint(Path({str(tiny_checkpoint)!r})), threads=1)
+encode_corpus(Path({str(corpus)!r}), Path({str(blocks)!r}), encoder, SilentObserver())
+"""
+    job = subprocess.Popen([sys.executable, "-c", code])
+    while not (blocks / "document_ends.bin").exists() or not len(read_block_archive(blocks)):
+        assert job.poll() is None
+        time.sleep(0.005)
+    job.kill()
+    job.wait()
+    with pytest.raises(CorpusError, match="not encoded to its end"):
+        read_encoded_corpus(blocks)
+    with (blocks / "texts.jsonl").open("ab") as file:
+        file.write(b'{"hash": "cut o')
+    watching = Watching()
+    encoded = encode_corpus(corpus, blocks, encoder, watching)
+    require_same(encoded, texts, encoder)
+    assert watching.documents == 400
+    assert watching.tokens < encoded.tokens.sum()
+
+
+def test_one_writer_at_a_time(encoder: OnnxEncoder, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", {"a": "Text."})
+    (tmp_path / "blocks").mkdir()
+    with (
+        FileLock(tmp_path / "blocks" / "writer.lock"),
+        pytest.raises(CorpusError, match="another process"),
+    ):
+        encode_corpus(corpus, tmp_path / "blocks", encoder, SilentObserver())
+
+
+@pytest.mark.parametrize("name", ["texts.jsonl", "ids.json"])
+@pytest.mark.parametrize("content", ["", "{}", "[[", '{"hash": 1}'])
+def test_damage_is_named(encoder: OnnxEncoder, tmp_path: Path, name: str, content: str) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", {"a": "Text."})
+    encode_corpus(corpus, tmp_path / "blocks", encoder, SilentObserver())
+    (tmp_path / "blocks" / name).write_text(content)
+    with pytest.raises(CorpusError, match=name.replace(".", r"\.")):
+        read_encoded_corpus(tmp_path / "blocks")
+
+
+def test_another_language_is_another_archive(encoder: OnnxEncoder) -> None:
+    key = archive_key(encoder.checkpoint)
+    assert key != archive_key(replace(encoder.checkpoint, language="de"))

@@ -1,0 +1,81 @@
+import math
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from evaluation.metrics import judge, measure_index, rank_exactly, recall_against_exact
+from evaluation.systems import DEPTH
+from index.errors import CorpusError
+from index.vectors.faiss_index import train_faiss_index
+from index.vectors.vector_index import NO_VECTOR
+
+
+def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> Float32:
+    vectors = np.random.default_rng(seed).standard_normal((count, dimension), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
+    vectors = unit_vectors(300)
+    ids = [f"d{n}" for n in range(300)]
+    ranking = rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
+    cosines = vectors @ vectors[3]
+    expected = [n for n in np.argsort(-cosines).tolist() if n != 3][:DEPTH]
+    assert ranking.rows[0].tolist() == expected
+    assert np.allclose(ranking.scores[0], cosines[expected], atol=1e-6)
+    assert ranking.rows[1][0] == 5  # a query that is no document of the corpus keeps all
+
+
+def test_a_corpus_smaller_than_the_depth() -> None:
+    vectors = unit_vectors(3)
+    ranking = rank_exactly(["a", "b", "c"], vectors, ["a"], vectors[:1])
+    assert ranking.rows.shape == (1, 3)
+    assert ranking.rows[0][-1] == NO_VECTOR
+
+
+def test_measures_by_hand() -> None:
+    """Ranking b, c, d of query a; c has grade 2, d has 1, e is relevant and not ranked."""
+    angles = np.array([0.0, 0.1, 0.2, 0.3])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    ranking = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    values = judge(ranking, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
+    gain = 2 / math.log2(3) + 1 / math.log2(4)
+    ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
+    assert values["nDCG@10"] == pytest.approx(gain / ideal)
+    assert values["MAP@100"] == pytest.approx((1 / 2 + 2 / 3) / 3)
+    assert values["recall@10"] == pytest.approx(2 / 3)
+    assert values["recall@100"] == pytest.approx(2 / 3)
+
+
+def test_queries_without_judgement_do_not_count() -> None:
+    vectors = unit_vectors(20)
+    ids = [f"d{n}" for n in range(20)]
+    qrels = {"d0": {"d1": 1}}
+    both = judge(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
+    one = judge(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
+    assert both == one
+
+
+def test_no_judgement_at_all_is_an_error() -> None:
+    vectors = unit_vectors(4)
+    ranking = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    with pytest.raises(CorpusError, match="no query has a judgement"):
+        judge(ranking, ["a", "b", "c", "d"], {"x": {"y": 1}})
+
+
+def test_recall_against_exact_search() -> None:
+    vectors = unit_vectors(6_000, dimension=32)
+    small = measure_index(vectors[:1_000], vectors[:50])
+    assert (small.recall_at_10, small.nlist) == (1.0, 1)
+    large = measure_index(vectors, vectors[:50])
+    assert large.nlist > 1
+    assert 0.2 < large.recall_at_10 < 1.0  # random vectors are the hardest there are
+
+
+def test_equal_neighbours_count_whichever_is_found() -> None:
+    vectors = np.repeat(unit_vectors(4), 30, axis=0)
+    index = train_faiss_index(vectors, 4)
+    index.add(np.arange(len(vectors), dtype=np.int64), vectors)
+    assert recall_against_exact(index, vectors[::30], 4) == 1.0

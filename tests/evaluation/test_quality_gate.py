@@ -1,0 +1,101 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from encoder.checkpoint import load_checkpoint
+from evaluation.judgements import Qrels
+from evaluation.quality_gate import measure_quality, neighbours_kept, sample_corpus
+from index.errors import CorpusError
+from index.progress import SilentObserver
+
+WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbour", "snow"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Forty documents of random words."""
+    rng = np.random.default_rng(0)
+    lines = [{"id": f"d{n}", "text": " ".join(rng.choice(WORDS, 40)) + f" {n}."} for n in range(40)]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+QRELS: Qrels = {
+    "d1": {"d2": 1, "d3": 0},
+    "d4": {f"d{n}": 1 for n in range(20, 40)},
+    "d5": {"d6": 2, "elsewhere": 1},
+    "elsewhere": {"d1": 1},
+}
+
+
+def test_a_query_comes_with_all_its_judged_documents_or_not_at_all(corpus: Path) -> None:
+    sample = sample_corpus(corpus, QRELS, limit=16)
+    ids = [document.id for document in sample.documents]
+    assert len(ids) == 16
+    assert sample.corpus_documents == 40
+    assert set(sample.qrels) == {"d1", "d5"}
+    assert {"d1", "d2", "d3", "d5", "d6"} <= set(ids)
+    assert ids == sorted(ids, key=lambda name: int(name[1:]))  # the order of the corpus
+    assert set(sample_corpus(corpus, QRELS, limit=40).qrels) == {"d1", "d4", "d5"}
+
+
+def test_the_seed_decides_the_sample(corpus: Path) -> None:
+    samples = [sample_corpus(corpus, {}, limit=20, seed=seed).documents for seed in (0, 0, 1)]
+    assert samples[0] == samples[1] != samples[2]
+
+
+@pytest.mark.parametrize(
+    ("qrels", "limit", "message"),
+    [
+        ({"elsewhere": {"d1": 1}}, 20, "no query is a document of it"),
+        ({"d4": QRELS["d4"]}, 20, "fits with its judged documents into 20"),
+        ({}, 11, "11 documents are too few to compare 10 neighbours"),
+    ],
+)
+def test_a_sample_that_cannot_be_drawn(
+    corpus: Path, qrels: Qrels, limit: int, message: str
+) -> None:
+    with pytest.raises(CorpusError, match=message):
+        sample_corpus(corpus, qrels, limit=limit)
+
+
+def unit(vectors: Float32) -> Float32:
+    result: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return result
+
+
+def test_neighbours_kept_counts_each_that_is_lost() -> None:
+    angles = np.array([0.0, 0.1, 0.25, 0.45])
+    exact = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    assert neighbours_kept(exact, exact, k=1) == 1.0
+    angles[1] = 0.2  # nearer to 0.25 than to 0 now; that one document loses its neighbour
+    found = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    assert neighbours_kept(exact, found, k=1) == 0.75
+
+
+def test_equal_documents_may_stand_for_each_other() -> None:
+    exact = unit(np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)).repeat(5, 0)
+    noise = np.random.default_rng(1).normal(size=exact.shape).astype(np.float32) * 1e-4
+    assert neighbours_kept(exact, unit(exact + noise), k=2) == 1.0
+
+
+def test_vectors_that_are_no_numbers_keep_nothing() -> None:
+    exact = unit(np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32))
+    assert neighbours_kept(exact, np.full_like(exact, np.nan), k=10) < 0.98
+
+
+def test_precisions_are_measured_against_fp32(tiny_checkpoint: Path, corpus: Path) -> None:
+    sample = sample_corpus(corpus, QRELS, limit=16)
+    qualities = measure_quality(
+        load_checkpoint(tiny_checkpoint), ["fp32", "int8"], sample, SilentObserver()
+    )
+    same, int8 = qualities["fp32"], qualities["int8"]
+    assert (same.neighbours, same.ndcg_loss) == (1.0, 0.0)
+    assert (same.corpus, same.documents, same.corpus_documents) == ("corpus.jsonl", 16, 40)
+    assert same.queries == 2
+    assert same.tokens == int8.tokens > 16 * 40
+    assert 0.5 < int8.neighbours <= 1.0

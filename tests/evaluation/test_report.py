@@ -1,0 +1,139 @@
+import json
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from evaluation.block_baselines import CorpusBlocks
+from evaluation.judgements import PairRows
+from evaluation.metrics import judge, rank_exactly
+from evaluation.report import (
+    BUCKETS,
+    TOKENS_READ,
+    PairQuestion,
+    Retrieval,
+    choose_reference,
+    curve_by_tokens,
+    length_buckets,
+    report_pairs,
+    report_retrieval,
+)
+from evaluation.systems import vector_system
+from index.errors import CorpusError
+
+IDS = tuple(f"d{n}" for n in range(40))
+TOPICS = np.arange(40) // 8
+QRELS = {
+    IDS[n]: {IDS[m]: 1 for m in range(40) if m != n and TOPICS[m] == TOPICS[n]} for n in range(30)
+}
+
+
+def vectors(noise: float) -> Float32:
+    chance = np.random.default_rng(1)
+    drawn = np.eye(16, dtype=np.float32)[TOPICS]
+    drawn += noise * chance.standard_normal((40, 16), dtype=np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn
+
+
+GOOD = vector_system("good", "little noise", vectors(0.05))
+BAD = vector_system("bad", "much noise", vectors(0.6))
+QUESTION = Retrieval(
+    ids=IDS,
+    query_ids=IDS[:30],
+    rows=np.arange(30),
+    tokens=np.array([100] * 10 + [513] * 20),
+    qrels=QRELS,
+)
+
+
+def pair_rows(seed: int) -> PairRows:
+    sources, targets = np.random.default_rng(seed).integers(0, 40, (2, 200))
+    return PairRows(sources, targets, TOPICS[sources] == TOPICS[targets])
+
+
+def test_buckets_hold_their_upper_end() -> None:
+    tokens = np.array([1, 512, 513, 2_048, 2_049, 8_192, 8_193])
+    assert length_buckets(tokens).tolist() == [0, 0, 1, 1, 2, 2, 3]
+    assert len(BUCKETS) == 4
+
+
+def test_the_reference() -> None:
+    assert choose_reference(["semantic", "bm25", "tfidf"], None) == "tfidf"
+    assert choose_reference(["semantic", "bm25"], None) == "semantic"
+    assert choose_reference(["semantic", "bm25"], "bm25") == "bm25"
+    with pytest.raises(CorpusError, match="no 'lsa' in this run, only semantic, bm25"):
+        choose_reference(["semantic", "bm25"], "lsa")
+
+
+def test_retrieval_of_two_systems() -> None:
+    report = report_retrieval([GOOD, BAD], QUESTION, "bad")
+    json.dumps(report, allow_nan=False)
+    good, bad = report["systems"]["good"], report["systems"]["bad"]
+    alone = judge(rank_exactly(IDS, vectors(0.6), IDS[:30], vectors(0.6)[:30]), IDS, QRELS)
+    for measure, value in alone.items():
+        assert bad[measure]["value"] == pytest.approx(value)
+        assert bad[measure]["low"] < value < bad[measure]["high"] or value == 1
+    assert good["nDCG@10"]["value"] == 1.0
+    against = good["against"]["nDCG@10"]
+    assert against["difference"] == pytest.approx(1 - bad["nDCG@10"]["value"])
+    assert against["p"] < 0.01
+    assert "against" not in bad
+    assert {name: one["queries"] for name, one in bad["by_length"].items()} == {
+        "<=512": 10,
+        "513-2048": 20,
+    }
+    parts = [one["nDCG@10"]["value"] * one["queries"] for one in bad["by_length"].values()]
+    assert sum(parts) / 30 == pytest.approx(bad["nDCG@10"]["value"])
+
+
+def test_pairs_with_the_threshold_of_others() -> None:
+    pairs = pair_rows(1)
+    tokens = np.where(np.arange(200) < 50, 600, 9_000)
+    report = report_pairs([GOOD, BAD], PairQuestion(pairs, pair_rows(2), tokens), "bad")
+    json.dumps(report, allow_nan=False)
+    assert report["threshold_chosen_on"] == "validation pairs"
+    assert (report["pairs"], report["positive"]) == (200, int(pairs.labels.sum()))
+    good, bad = report["systems"]["good"], report["systems"]["bad"]
+    assert good["accuracy"]["value"] == 1.0
+    assert good["AUC"]["value"] == 1.0
+    assert bad["accuracy"]["value"] < 1
+    assert good["against"]["accuracy"]["p"] < 0.01
+    assert {name: one["pairs"] for name, one in bad["by_length"].items()} == {
+        "513-2048": 50,
+        ">8192": 150,
+    }
+
+
+def test_pairs_without_others_are_called_an_upper_bound() -> None:
+    pairs = pair_rows(1)
+    tokens = np.full(200, 600)
+    bound = report_pairs([BAD], PairQuestion(pairs, None, tokens), "bad")
+    honest = report_pairs([BAD], PairQuestion(pairs, pair_rows(2), tokens), "bad")
+    assert bound["threshold_chosen_on"] == "the same pairs"
+    one, other = bound["systems"]["bad"], honest["systems"]["bad"]
+    assert "accuracy" not in one
+    assert one["accuracy_upper_bound"]["value"] >= other["accuracy"]["value"]
+    assert one["AUC"] == other["AUC"]
+
+
+def test_pairs_of_one_label_have_no_auc() -> None:
+    some = pair_rows(1)
+    positive = some.labels
+    pairs = PairRows(some.sources[positive], some.targets[positive], positive[positive])
+    question = PairQuestion(pairs, None, np.full(len(pairs.labels), 600))
+    assert "AUC" not in report_pairs([BAD], question, "bad")["systems"]["bad"]
+
+
+def test_quality_by_tokens_read() -> None:
+    """The first block says nothing of the topic, all later ones do: reading on must pay."""
+    ends = np.arange(1, 41) * 4
+    chance = np.random.default_rng(4)
+    of_blocks = np.repeat(np.eye(16, dtype=np.float32)[TOPICS], 4, axis=0)
+    of_blocks[::4] = chance.standard_normal((40, 16))
+    of_blocks /= np.linalg.norm(of_blocks, axis=1, keepdims=True)
+    blocks = CorpusBlocks(of_blocks, ends - 4, ends, np.arange(1, 161) * 64)
+    curve = curve_by_tokens(blocks, QUESTION)
+    assert tuple(curve) == TOKENS_READ
+    assert curve[64] < 0.6 < 0.9 < curve[256]
+    assert curve[256] == curve[8_192]

@@ -1,0 +1,175 @@
+"""Reranking as a system, and its rule fitted on validation queries."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.reranker.score_fusion import Mixture, RerankRule
+from encoder.reranker.sentence_ranking import ReadText, read_text
+from evaluation.fitting.reranking import (
+    SCALES,
+    WEIGHTS,
+    fit_mixture,
+    fit_rerank_map,
+    judge_candidates,
+    ndcg_of,
+)
+from evaluation.metrics import MEASURES, judge_each
+from evaluation.reranking import PairJudge, first_candidates, read_logits, reranked_system
+from evaluation.systems import System, rank, vector_system
+from index.errors import CorpusError
+
+NDCG = MEASURES.index("nDCG@10")
+
+
+class TopicReranker:
+    """Judges a pair by the first letter of both texts, and remembers what it judged."""
+
+    def __init__(self) -> None:
+        self.judged: list[tuple[str, str]] = []
+
+    @property
+    def name(self) -> str:
+        return "topics"
+
+    @property
+    def rule(self) -> RerankRule:
+        return RerankRule()
+
+    def read(self, text: str) -> ReadText:
+        return read_text(text)
+
+    def judge(self, first: ReadText, second: ReadText) -> float:
+        self.judged.append((first.text, second.text))
+        return 4.0 if first.text[0] == second.text[0] else -4.0
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    return [f"{'abc'[number % 3]} text number {number}." for number in range(24)]
+
+
+@pytest.fixture
+def system() -> System:
+    vectors = np.random.default_rng(5).normal(size=(24, 6)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vector_system("semantic", "", vectors)
+
+
+def qrels_of(texts: Sequence[str]) -> dict[str, dict[str, int]]:
+    return {
+        str(a): {str(b): 1 + b % 2 for b in range(24) if a != b and texts[a][0] == texts[b][0]}
+        for a in range(24)
+    }
+
+
+ROWS = np.arange(0, 24, 2, dtype=np.int64)
+IDS = [str(number) for number in range(24)]
+
+
+def test_the_first_candidates_come_first_in_the_order_of_the_mixture(
+    texts: list[str], system: System
+) -> None:
+    judge = PairJudge(TopicReranker(), texts, threads=2)
+    mixture = Mixture(0.9, 1.0)
+    second = reranked_system(system, judge, mixture, 8, "reranked")
+    names = [IDS[row] for row in ROWS]
+    before, after = (rank(one, IDS, names, ROWS) for one in (system, second))
+    for place, row in enumerate(ROWS.tolist()):
+        first, reranked = before.rows[place].tolist(), after.rows[place].tolist()
+        assert set(first[:8]) == set(reranked[:8])
+        assert first[8:] == reranked[8:]
+        same = [texts[other][0] == texts[row][0] for other in reranked[:8]]
+        assert same == sorted(same, reverse=True)
+        assert row not in reranked
+
+
+def test_pairs_are_scored_by_the_mixture(texts: list[str], system: System) -> None:
+    judge = PairJudge(TopicReranker(), texts)
+    second = reranked_system(system, judge, Mixture(0.5, 1.0), 8, "reranked")
+    sources, targets = np.array([0, 0]), np.array([3, 4])
+    first = system.score_pairs(sources, targets).tolist()
+    probability = 1 / (1 + np.exp(-4.0))
+    expected = [0.5 * first[0] + 0.5 * probability, 0.5 * first[1] + 0.5 * (1 - probability)]
+    assert second.score_pairs(sources, targets).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_each_pair_is_judged_once_also_by_a_later_run(
+    texts: list[str], system: System, tmp_path: Path
+) -> None:
+    edges = [(row, other) for row in (1, 5) for other in (7, 8, 9)]
+    first = TopicReranker()
+    judge = PairJudge(first, texts, threads=2, kept=tmp_path / "logits.npz")
+    found = judge(edges).tolist()
+    assert judge(edges[::-1]).tolist() == found[::-1]
+    assert len(first.judged) == 6
+    second = TopicReranker()
+    again = PairJudge(second, texts, kept=tmp_path / "logits.npz")
+    assert again([*edges, (2, 3)]).tolist()[:6] == found
+    assert len(second.judged) == 1
+    (tmp_path / "logits.npz").write_bytes(b"torn")
+    assert read_logits(tmp_path / "logits.npz") == {}
+
+
+def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: System) -> None:
+    qrels = qrels_of(texts)
+    judge = PairJudge(TopicReranker(), texts)
+    candidates = judge_candidates(system, judge, IDS, ROWS, qrels, 10)
+    found = fit_mixture([candidates, candidates])
+    assert found.ndcg.shape == (2, len(SCALES), len(WEIGHTS))
+    best = found.ndcg.mean(0).max()
+    reached = ndcg_of(candidates, found.mixture).mean()
+    assert reached == pytest.approx(best, abs=0.01)
+    assert reached > ndcg_of(candidates, Mixture(0.0, 1.0)).mean() + 0.1
+    with pytest.raises(ValueError, match="no corpus"):
+        fit_mixture([])
+
+
+def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System) -> None:
+    judge = PairJudge(TopicReranker(), texts)
+    gains = judge_candidates(system, judge, IDS, ROWS, qrels_of(texts), 10)
+    loses = replace(gains, logits=-gains.logits)
+    assert fit_mixture([gains]).mixture.weight > 0.0
+    both = fit_mixture([gains, loses])
+    for one in (gains, loses):
+        before = ndcg_of(one, Mixture(0.0, 1.0)).mean()
+        assert ndcg_of(one, both.mixture).mean() >= before - 0.01
+    assert both.mixture.weight < fit_mixture([gains]).mixture.weight
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.4, 0.9])
+def test_ndcg_of_candidates_is_that_of_the_evaluation(
+    texts: list[str], system: System, weight: float
+) -> None:
+    qrels, mixture = qrels_of(texts), Mixture(weight, 1.0)
+    judge = PairJudge(TopicReranker(), texts)
+    candidates = judge_candidates(system, judge, IDS, ROWS, qrels, 12)
+    second = reranked_system(system, judge, mixture, 12, "reranked")
+    ranking = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
+    expected = judge_each(ranking, IDS, qrels).values[:, NDCG]
+    np.testing.assert_allclose(ndcg_of(candidates, mixture), expected, atol=1e-6)
+
+
+def test_queries_of_their_own_have_all_documents_as_candidates(system: System) -> None:
+    vectors = np.eye(4, dtype=np.float32)
+    corpus = vector_system("semantic", "", np.concatenate([vectors, vectors[:1]]), 4)
+    assert first_candidates(corpus, np.array([4]), 2)[0][0] == 0
+    assert 0 not in first_candidates(corpus, np.array([0]), 2)[0]
+
+
+def test_a_map_of_reranked_scores_rises() -> None:
+    chance = np.random.default_rng(0)
+    corpora = []
+    for shift in (0.0, 0.1):
+        labels = np.arange(80) % 2
+        scores = 0.3 * labels + shift + chance.normal(0, 0.15, 80)
+        corpora.append((scores.astype(np.float32), labels.astype(np.int64)))
+    fitted = fit_rerank_map(corpora)
+    assert fitted.method in ("platt", "isotonic")
+    assert set(fitted.errors) == {"platt", "isotonic"}
+    assert fit_rerank_map(corpora[:1]).errors["platt"].log_loss < 0.69
+    with pytest.raises(CorpusError, match="fewer than"):
+        fit_rerank_map([(np.zeros(30, dtype=np.float32), np.zeros(30, dtype=np.int64))])

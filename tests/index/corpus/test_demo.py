@@ -1,0 +1,128 @@
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from index.corpus.demo import write_stdlib_corpus
+from index.corpus.reader import read_corpus
+from index.document import Document
+from index.errors import CorpusError
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
+    path = tmp_path_factory.mktemp("stdlib") / "made" / "stdlib.jsonl"
+    count = write_stdlib_corpus(path)
+    found = [item for item in read_corpus(path) if isinstance(item, Document)]
+    assert len(found) == count
+    assert [entry.name for entry in path.parent.iterdir()] == ["stdlib.jsonl"]
+    return {document.id: document for document in found}
+
+
+def test_some_hundreds_of_documents_of_hundreds_to_thousands_of_words(
+    corpus: dict[str, Document],
+) -> None:
+    words = sorted(len(document.text.split()) for document in corpus.values())
+    assert 180 <= len(words) <= 400  # some modules are not everywhere
+    assert words[0] >= 150
+    assert words[len(words) // 2] >= 400
+    assert 5_000 < words[-1] <= 12_000
+
+
+def test_modules_and_submodules_under_their_dotted_names(corpus: dict[str, Document]) -> None:
+    expected = {"asyncio.queues", "builtins", "concurrent.futures", "email.message", "heapq"}
+    expected |= {"itertools", "json.decoder", "os", "socket", "unittest.mock"}
+    assert expected <= corpus.keys()
+    assert corpus["heapq"].title == "heapq: Heap queue algorithm (a.k.a. priority queue)."
+    assert corpus["asyncio.streams"].title == "asyncio.streams"
+
+
+def test_a_document_says_what_its_module_documents(corpus: dict[str, Document]) -> None:
+    text = corpus["queue"].text
+    assert text.startswith("queue\n\nA multi-producer, multi-consumer queue.")
+    assert "class LifoQueue(Queue)\n    Variant of Queue that retrieves most recently" in text
+    assert "Queue.get(block, timeout)\n    Remove and return an item from the queue." in text
+
+
+def test_nothing_that_says_the_same_everywhere(corpus: dict[str, Document]) -> None:
+    boilerplate = re.compile(
+        r"__weakref__|Method resolution order|Methods inherited from|Data descriptors defined here"
+        r"|Return self<value|See help\(type\(self\)\) for accurate signature|Alias for field number"
+    )
+    assert [name for name in corpus if boilerplate.search(corpus[name].text)] == []
+
+
+def test_a_package_does_not_repeat_its_submodules(corpus: dict[str, Document]) -> None:
+    assert "class JSONDecoder" in corpus["json.decoder"].text
+    assert "class JSONDecoder" not in corpus["json"].text
+
+
+def test_nothing_of_this_machine(corpus: dict[str, Document]) -> None:
+    prefixes = {sys.prefix, sys.base_prefix, str(Path.home()), str(Path.cwd())} - {"/", "/usr"}
+    for document in corpus.values():
+        assert not re.search(r"\x08| at 0x[0-9a-f]+", document.text), document.id
+        assert not any(prefix in document.text for prefix in prefixes), document.id
+
+
+def test_what_must_not_be_imported_is_not_there(corpus: dict[str, Document]) -> None:
+    tops = {name.partition(".")[0] for name in corpus}
+    assert not tops & {"antigravity", "this", "idlelib", "test", "tkinter", "turtle", "__main__"}
+    assert not [name for name in corpus if re.search(r"(^|\.)_|\.tests?$", name)]
+
+
+def test_the_same_bytes_again_in_place_of_the_old(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    second.write_text("old")
+    assert write_stdlib_corpus(first) == write_stdlib_corpus(second)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_place_it_runs_in_changes_nothing(
+    corpus: dict[str, Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "heapq.py").write_text("raise SystemExit('not the real one')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONHASHSEED", "17")
+    write_stdlib_corpus(Path("stdlib.jsonl"))
+    lines = (json.loads(line) for line in Path("stdlib.jsonl").read_text().splitlines())
+    assert {line["id"]: line["text"] for line in lines} == {
+        name: document.text for name, document in corpus.items()
+    }
+
+
+def test_it_prints_nothing_and_imports_nothing_here(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = set(sys.modules)
+    write_stdlib_corpus(tmp_path / "stdlib.jsonl")
+    assert capfd.readouterr() == ("", "")
+    assert set(sys.modules) == before
+
+
+def test_a_rendering_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stdlib.jsonl"
+    path.write_text("old")
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho one >&2; echo the reason >&2; exit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with pytest.raises(CorpusError, match=r"exit status 3\): the reason"):
+        write_stdlib_corpus(path)
+    assert path.read_text() == "old"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"python", "stdlib.jsonl"}
+
+
+def test_a_rendering_that_hangs_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = tmp_path / "python"
+    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+    hanging.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(hanging))
+    monkeypatch.setattr("index.corpus.demo.TIMEOUT_SECONDS", 0.1)
+    with pytest.raises(CorpusError, match=r"within 0\.1 seconds"):
+        write_stdlib_corpus(tmp_path / "stdlib.jsonl")
+    assert not (tmp_path / "stdlib.jsonl").exists()

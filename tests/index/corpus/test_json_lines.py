@@ -1,0 +1,150 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from index.corpus.json_lines import MAX_LINE_BYTES, BadLine, Line, parse_document, read_lines
+from index.document import Document
+from index.errors import CorpusError, DocumentError
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".TXT.GZ"])
+def test_lines_with_their_numbers(tmp_path: Path, suffix: str) -> None:
+    content = "\ufeffone\r\n\n three \u2028 still\rthree\nfour".encode()
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.lower().endswith("gz") else content)
+    expected = [Line(1, "one"), Line(2, ""), Line(3, " three \u2028 still\rthree"), Line(4, "four")]
+    assert list(read_lines(path)) == expected
+
+
+def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"")
+    assert list(read_lines(tmp_path / "x")) == []
+
+
+def test_a_line_that_is_not_utf_8_is_bad_alone(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"one\nt\xffo\nthree\n")
+    bad = BadLine(2, "is not UTF-8 at byte 1 of the line")
+    assert list(read_lines(tmp_path / "x")) == [Line(1, "one"), bad, Line(3, "three")]
+
+
+def test_a_line_at_the_limit_is_read_and_one_over_it_is_bad(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with path.open("wb") as stream:
+        for excess in (0, 1, MAX_LINE_BYTES):
+            stream.write(b"x" * (MAX_LINE_BYTES + excess) + b"\n")
+        stream.write(b"last")
+    found = list(read_lines(path))
+    first = found[0]
+    assert isinstance(first, Line)
+    assert len(first.text) == MAX_LINE_BYTES
+    reason = f"is longer than {MAX_LINE_BYTES} bytes"
+    assert found[1:] == [BadLine(2, reason), BadLine(3, reason), Line(4, "last")]
+
+
+def test_trailing_bytes_after_gzip_are_named_after_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n") + b"trailing")
+    *lines, last = read_lines(path)
+    assert lines == [Line(1, "one"), Line(2, "two")]
+    assert isinstance(last, BadLine)
+    assert last.number == 3
+
+
+def test_a_missing_file_is_one_bad_line(tmp_path: Path) -> None:
+    assert list(read_lines(tmp_path / "x")) == [
+        BadLine(1, "cannot be read: No such file or directory")
+    ]
+
+
+def test_known_fields_are_the_document_and_the_others_its_metadata() -> None:
+    line = json.dumps({"id": "a", "title": "T", "text": "Text.", "year": 2001, "tags": ["x"]})
+    expected = Document(id="a", text="Text.", title="T", metadata={"year": 2001, "tags": ["x"]})
+    assert parse_document(line) == expected
+
+
+def test_a_field_of_metadata_itself_has_precedence() -> None:
+    line = json.dumps(
+        {"id": "a", "text": "T", "url": "outer", "metadata": {"url": "inner", "n": 1}}
+    )
+    assert parse_document(line).metadata == {"url": "inner", "n": 1}
+
+
+def test_id_has_precedence_over_the_other_spelling_which_is_kept() -> None:
+    document = parse_document(json.dumps({"_id": "old", "id": "new", "text": "T"}))
+    assert (document.id, document.metadata) == ("new", {"_id": "old"})
+
+
+def test_null_title_and_metadata_are_as_good_as_none() -> None:
+    document = parse_document('{"id": "a", "text": "T", "title": null, "metadata": null}')
+    assert document == Document(id="a", text="T")
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0, "0"), (-3, "-3"), (10**30, str(10**30))])
+def test_an_integer_id_becomes_text(given: int, expected: str) -> None:
+    assert parse_document(json.dumps({"id": given, "text": "T"})).id == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"text": "T"}, "id: is missing"),
+        ({"id": None, "text": "T"}, "id: is null, not text or an integer"),
+        ({"id": True, "text": "T"}, "id: is true or false, not text or an integer"),
+        ({"id": 1.0, "text": "T"}, "id: is a number, not text or an integer"),
+        ({"_id": [], "text": "T"}, "_id: is a list, not text or an integer"),
+        ({"id": "", "text": "T"}, "id: is empty"),
+        ({"id": "a\nb", "text": "T"}, "id: has a control character or a lone surrogate"),
+        ({"id": "a"}, "text: is missing"),
+        ({"id": "a", "text": None}, "text: is null, not text"),
+        ({"id": "a", "text": ["T"]}, "text: is a list, not text"),
+        ({"id": "a", "text": " \t\n"}, "text: is empty"),
+        ({"id": "a", "text": "T", "title": 3}, "title: is a number, not text"),
+        ({"id": "a", "text": "T", "metadata": "m"}, "metadata: is text, not an object"),
+        (
+            {"id": "a", "text": "T", "x": "y" * 70_000},
+            "metadata: is larger than 65536 bytes of JSON",
+        ),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(record: dict[str, Any], message: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        parse_document(json.dumps(record))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("id,text", "is not JSON: Expecting value at character 0"),
+        ('{"id": "a"} {"id": "b"}', "is not JSON: Extra data at character 12"),
+        ('{"id": NaN, "text": "T"}', "is not JSON: NaN is no JSON number"),
+        ('{"id": "a", "text": "T", "x": -Infinity}', "is not JSON: -Infinity is no JSON number"),
+        ('["a", "T"]', "is not a JSON object but a list"),
+        ("null", "is not a JSON object but null"),
+        ("[" * 100_000 + "]" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_a_line_that_is_no_object_is_refused(line: str, message: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        parse_document(line)
+    assert str(caught.value) == message
+
+
+def test_an_integer_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(CorpusError, match="is not JSON"):
+        parse_document('{"text": "T", "id": ' + "9" * 5_000 + "}")
+
+
+def test_a_number_too_large_for_a_float_is_refused() -> None:
+    with pytest.raises(DocumentError, match="metadata: is not JSON"):
+        parse_document('{"id": "a", "text": "T", "x": 1e999}')
+
+
+def test_lone_surrogates_are_replaced_in_the_text_and_refused_in_the_id() -> None:
+    document = parse_document(r'{"id": "a", "text": "x\ud800y", "title": "\udfff"}')
+    assert (document.text, document.title) == ("x\ufffdy", "\ufffd")
+    with pytest.raises(DocumentError, match="id: "):
+        parse_document(r'{"id": "\ud800", "text": "T"}')

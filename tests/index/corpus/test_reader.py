@@ -1,0 +1,207 @@
+import gzip
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from index.corpus.reader import read_corpus, read_document
+from index.document import Document, RefusedInput
+from index.errors import CorpusError, DocumentError
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def json_lines(records: Iterable[object]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def documents(corpus: Path) -> list[Document]:
+    return [item for item in read_corpus(corpus) if isinstance(item, Document)]
+
+
+def refusals(corpus: Path) -> dict[str, str]:
+    items = list(read_corpus(corpus))
+    return {item.where: item.reason for item in items if isinstance(item, RefusedInput)}
+
+
+def ids(corpus: Path) -> list[str]:
+    assert refusals(corpus) == {}
+    return [document.id for document in documents(corpus)]
+
+
+def test_a_folder_gives_each_file_of_a_known_kind_in_sorted_order(tmp_path: Path) -> None:
+    write(tmp_path / "b.txt", "Second.")
+    write(tmp_path / "a" / "z.md", "# Notes\n\nText.")
+    write(tmp_path / "a" / "deep" / "er" / "x.rst", "Title\n=====\n\nText.")
+    write(tmp_path / "A.HTM", "<title>Upper</title><p>Text.")
+    write(tmp_path / "folder.txt" / "y.txt", "Text.")
+    write(tmp_path / "picture.png", b"\x89PNG")
+    write(tmp_path / "other.jsonl", json_lines([{"id": "1", "text": "Text."}]))
+    write(tmp_path / "no-suffix", "Text.")
+    assert ids(tmp_path) == ["A.HTM", "a/deep/er/x.rst", "a/z.md", "b.txt", "folder.txt/y.txt"]
+    found = documents(tmp_path)
+    assert [document.title for document in found] == ["Upper", "Title", "Notes", "Second.", "Text."]
+    assert found[2].text == "# Notes\n\nText."
+
+
+def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / ".hidden.txt", "Text.")
+    write(tmp_path / ".git" / "notes.txt", "Text.")
+    write(tmp_path / "seen.txt", "Text.")
+    assert ids(tmp_path) == ["seen.txt"]
+
+
+def test_a_hidden_folder_that_is_asked_for_is_read(tmp_path: Path) -> None:
+    write(tmp_path / ".notes" / "seen.txt", "Text.")
+    assert ids(tmp_path / ".notes") == ["seen.txt"]
+
+
+def test_an_empty_folder_has_no_documents(tmp_path: Path) -> None:
+    assert list(read_corpus(tmp_path)) == []
+
+
+def test_a_folder_is_read_lazily(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "First.")
+    write(tmp_path / "b.txt", "Second.")
+    corpus = read_corpus(tmp_path)
+    assert next(corpus) == Document(id="a.txt", text="First.", title="First.")
+    write(tmp_path / "b.txt", "Changed.")
+    assert next(corpus) == Document(id="b.txt", text="Changed.", title="Changed.")
+
+
+def test_a_file_that_goes_away_while_the_folder_is_read_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "First.")
+    gone = write(tmp_path / "b.txt", "Second.")
+    corpus = read_corpus(tmp_path)
+    next(corpus)
+    gone.unlink()
+    last = next(corpus)
+    assert isinstance(last, RefusedInput)
+    assert last.where == "b.txt"
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "x.txt", "Text.")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    assert ids(tmp_path) == ["a/x.txt"]
+
+
+def test_linked_folders_in_a_circle_outside_end(tmp_path: Path) -> None:
+    write(tmp_path / "one" / "x.txt", "Text.")
+    write(tmp_path / "two" / "y.txt", "Text.")
+    (tmp_path / "one" / "two").symlink_to(tmp_path / "two")
+    (tmp_path / "two" / "one").symlink_to(tmp_path / "one")
+    assert ids(tmp_path / "one") == ["two/y.txt", "x.txt"]
+
+
+def test_a_folder_linked_twice_is_read_once(tmp_path: Path) -> None:
+    write(tmp_path / "outside" / "x.txt", "Text.")
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "one").symlink_to(tmp_path / "outside")
+    (tmp_path / "corpus" / "two").symlink_to(tmp_path / "outside")
+    assert ids(tmp_path / "corpus") == ["one/x.txt"]
+
+
+def test_a_link_to_a_folder_of_the_corpus_changes_no_id(tmp_path: Path) -> None:
+    write(tmp_path / "z" / "x.txt", "Text.")
+    (tmp_path / "a").symlink_to(tmp_path / "z")
+    assert ids(tmp_path) == ["z/x.txt"]
+
+
+def test_a_linked_file_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "outside.txt", "Text.")
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "x.txt").symlink_to(tmp_path / "outside.txt")
+    assert ids(tmp_path / "corpus") == ["x.txt"]
+
+
+def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "latin.txt", "Größe".encode("latin-1"))
+    write(tmp_path / "broken.pdf", b"%PDF-1.4 and nothing more")
+    write(tmp_path / "empty.txt", b"")
+    write(tmp_path / "good.txt", "Text.")
+    write(tmp_path / "space.md", " \n\t\n")
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "self.txt").symlink_to(tmp_path / "self.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert [document.id for document in documents(tmp_path)] == ["good.txt"]
+    found = refusals(tmp_path)
+    assert sorted(found) == [
+        "a/latin.txt",
+        "broken.pdf",
+        "empty.txt",
+        "gone.txt",
+        "pipe.txt",
+        "self.txt",
+        "space.md",
+    ]
+    assert found["a/latin.txt"] == "is not UTF-8 at byte 2"
+    assert found["empty.txt"] == "text: is empty"
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.txt", b"two\nlines.txt"])
+def test_a_file_name_that_cannot_be_an_id_is_refused(tmp_path: Path, name: bytes) -> None:
+    try:
+        write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)), "Text.")
+    except OSError:  # macOS has no file names that are not UTF-8
+        return
+    [(where, reason)] = refusals(tmp_path).items()
+    assert where.isprintable()
+    assert reason.startswith("id: ")
+
+
+def test_one_file_is_a_corpus_of_one_document(tmp_path: Path) -> None:
+    assert ids(write(tmp_path / "x" / "paper.md", "# Paper\n\nText.")) == ["paper.md"]
+
+
+def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
+    assert refusals(write(tmp_path / "x.txt", b"ab\xff")) == {"x.txt": "is not UTF-8 at byte 2"}
+
+
+def test_what_is_no_corpus_is_refused_at_the_call(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    write(tmp_path / "x.docx", "Text.")
+    for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.docx", "nul\0.txt"):
+        with pytest.raises(CorpusError, match=name.partition("\0")[0]):
+            read_corpus(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])
+def test_a_beir_folder_is_its_corpus_file(tmp_path: Path, name: str) -> None:
+    records = json_lines([{"_id": "d1", "title": "T", "text": "Text.", "metadata": {"url": "u"}}])
+    write(tmp_path / name, gzip.compress(records.encode()) if name.endswith("gz") else records)
+    write(tmp_path / "queries.jsonl", json_lines([{"_id": "q1", "text": "Query."}]))
+    write(tmp_path / "README.md", "About.")
+    expected = Document(id="d1", text="Text.", title="T", metadata={"url": "u"})
+    assert list(read_corpus(tmp_path)) == [expected]
+    assert ids(tmp_path / "queries.jsonl") == ["q1"]
+
+
+def test_read_document_gives_one_file_under_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "x" / "paper.txt", "\n  A paper\n\nText.\n")
+    expected = Document(id="paper.txt", text="\n  A paper\n\nText.\n", title="A paper")
+    assert read_document(path) == expected
+
+
+def test_read_document_names_the_file_it_cannot_read(tmp_path: Path) -> None:
+    write(tmp_path / "bad.txt", b"\xff")
+    write(tmp_path / "x.docx", "Text.")
+    write(tmp_path / "x.jsonl", json_lines([{"id": "1", "text": "Text."}]))
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name in ("bad.txt", "x.docx", "x.jsonl", "pipe.txt", "missing.txt", "."):
+        with pytest.raises(CorpusError, match=re.escape(str(tmp_path / name))):
+            read_document(tmp_path / name)
+
+
+def test_read_document_refuses_a_file_without_text(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="text: is empty"):
+        read_document(write(tmp_path / "x.txt", " \n"))

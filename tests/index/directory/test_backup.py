@@ -1,0 +1,301 @@
+"""R11: a backup made while others write, restored on an empty machine, answers the same."""
+
+import itertools
+import json
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import index.directory.backup
+from encoder.arrays import Float32
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from index.directory.backup import restore_backup, verify_backup, write_backup
+from index.directory.backup_archive import MANIFEST_FILE, format_manifest, read_manifest
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.errors import BackupError, DataDirectoryInUseError, StoreError
+from index.store.records import Entry
+
+MakeEntry = Callable[..., Entry]
+MakeVectors = Callable[..., Float32]
+
+FINGERPRINT = "a" * 64
+DIMENSION = 16
+QUERIES = 200
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    opened = load_checkpoint(DEFAULT_CHECKPOINT)
+    return replace(opened, name="ours", fingerprint=FINGERPRINT, dimension=DIMENSION)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[DataDirectory]:
+    directory = open_data_directory(path, fingerprint=FINGERPRINT, dimension=DIMENSION)
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+def fill(directory: DataDirectory, entry: MakeEntry, names: range) -> None:
+    texts = (f"word{number % 7} common text {number}" for number in names)
+    entries = [entry(f"d{n}", text, n=n) for n, text in zip(names, texts, strict=True)]
+    directory.index.apply(directory.store.put(entries))
+
+
+@pytest.fixture
+def data(tmp_path: Path, entry: MakeEntry) -> Path:
+    """A directory whose snapshot is behind its store."""
+    path = tmp_path / "data"
+    with opened(path) as directory:
+        fill(directory, entry, range(300))
+        directory.index.publish()
+        fill(directory, entry, range(300, 350))
+        directory.index.apply(directory.store.delete([f"d{n}" for n in range(0, 350, 9)]))
+    return path
+
+
+def answers(directory: DataDirectory, queries: Float32) -> list[object]:
+    """Ids, scores and what is shown, by vectors and by words."""
+    found = directory.index.search(queries, 10)
+    shown = directory.store.get(found.ids.ravel().tolist())
+    words = [
+        directory.store.lexical.search(directory.store.lexical.read(f"word{n} text {n}"), 10)
+        for n in range(20)
+    ]
+    return [
+        found.ids.tolist(),
+        found.scores.tolist(),
+        shown,
+        [(one.vector_ids.tolist(), one.scores.tolist()) for one in words],
+    ]
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_a_restored_backup_answers_the_same(
+    data: Path, checkpoint: Checkpoint, vectors: MakeVectors, tmp_path: Path, name: str
+) -> None:
+    queries = vectors(QUERIES, seed=5)
+    (data / "notes").mkdir()
+    (data / "notes" / "one.txt").write_text("of somebody else")
+    with opened(data) as server:
+        written = write_backup(data, tmp_path / name, checkpoint)
+        expected = answers(server, queries)
+        sequence = server.store.sequence
+    assert verify_backup(tmp_path / name) == written
+    assert (written.checkpoint, written.sequence) == ("ours", sequence)
+    shutil.rmtree(data)
+
+    restored = restore_backup(tmp_path / name, tmp_path / "new", checkpoint)
+    assert restored == written
+    with opened(tmp_path / "new") as server:
+        assert answers(server, queries) == expected
+        assert len(server.store) == written.documents == 311
+    assert (tmp_path / "new" / "notes" / "one.txt").read_text() == "of somebody else"
+    hidden = [path.name for path in (tmp_path / "new").iterdir() if path.name.startswith(".")]
+    assert hidden == [".seal"]  # of the closing above; nothing of the restoring is left
+
+
+def test_a_backup_under_load_holds_all_that_was_acknowledged(
+    data: Path, checkpoint: Checkpoint, entry: MakeEntry, tmp_path: Path
+) -> None:
+    acknowledged: list[int] = []
+    stop = threading.Event()
+    with opened(data) as server:
+
+        def write() -> None:
+            for number in itertools.count(1_000):
+                fill(server, entry, range(number, number + 1))
+                acknowledged.append(number)
+                if number % 20 == 0:
+                    server.index.publish()
+                if stop.is_set():
+                    return
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for turn in range(4):
+            before = len(acknowledged)
+            write_backup(data, tmp_path / f"backup{turn}", checkpoint)
+            after = len(acknowledged)
+            restore_backup(tmp_path / f"backup{turn}", tmp_path / f"new{turn}", checkpoint)
+            with opened(tmp_path / f"new{turn}") as restored:
+                names = [f"d{number}" for number in acknowledged[:before]]
+                found = restored.store.find([f"d{n}" for n in range(1_000, 1_000 + after + 2)])
+                assert set(names) <= found.keys()
+                ids, stored = restored.store.vectors(restored.store.changes_since(0).added)
+                assert len(restored.index) == len(ids)
+                np.testing.assert_array_equal(restored.index.search(stored, 1).ids[:, 0], ids)
+        stop.set()
+        writer.join()
+
+
+def test_another_checkpoint_is_refused_and_both_are_named(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    write_backup(data, tmp_path / "backup", checkpoint)
+    other = replace(checkpoint, name="theirs", fingerprint="b" * 64)
+    with pytest.raises(BackupError, match=r"ours \(a{12}\), not with theirs \(b{12}\)"):
+        restore_backup(tmp_path / "backup", tmp_path / "new", other)
+    assert not (tmp_path / "new").exists()
+    unnamed = write_backup(data, tmp_path / "unnamed", other)
+    assert unnamed.checkpoint == ""
+
+
+def test_what_is_there_is_never_replaced(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    write_backup(data, tmp_path / "backup", checkpoint)
+    with pytest.raises(BackupError, match="is there already"):
+        write_backup(data, tmp_path / "backup", checkpoint)
+    with pytest.raises(BackupError, match="lies in the data directory"):
+        write_backup(data, data / "backup", checkpoint)
+    with pytest.raises(StoreError, match="is not empty"):
+        restore_backup(tmp_path / "backup", data, checkpoint)
+    with opened(tmp_path / "new"), pytest.raises(DataDirectoryInUseError):
+        restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    with pytest.raises(StoreError, match="no data directory"):
+        write_backup(tmp_path / "nothing", tmp_path / "other", checkpoint)
+    assert not (tmp_path / "other").exists()
+
+
+def changed(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= 0x10
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_any_changed_byte_is_found_before_anything_is_restored(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, name: str
+) -> None:
+    write_backup(data, tmp_path / name, checkpoint)
+    source = tmp_path / name
+    files = [path for path in source.rglob("*") if path.is_file()] or [source]
+    random = np.random.default_rng(3)
+    for turn in range(30):
+        path = files[turn % len(files)]
+        kept = path.read_bytes()
+        changed(path, int(random.integers(len(kept))))
+        try:
+            verify_backup(source)
+        except BackupError:
+            with pytest.raises(BackupError):
+                restore_backup(source, tmp_path / "new", checkpoint)
+            assert {one.name for one in (tmp_path / "new").glob("*")} <= {"lock"}
+        else:  # only padding or an owner in a header of the archive
+            assert source.is_file()
+        path.write_bytes(kept)
+    restore_backup(source, tmp_path / "new", checkpoint)
+
+
+def test_half_a_backup_is_none(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    write_backup(data, tmp_path / "backup", checkpoint)
+    write_backup(data, tmp_path / "backup.tar", checkpoint)
+    whole = (tmp_path / "backup.tar").read_bytes()
+    for size in (0, 100, 5_000, len(whole) // 2):
+        (tmp_path / "half.tar").write_bytes(whole[:size])
+        with pytest.raises(BackupError, match="whole backup"):
+            restore_backup(tmp_path / "half.tar", tmp_path / "new", checkpoint)
+    (tmp_path / "backup" / "store.sqlite3").unlink()
+    with pytest.raises(BackupError, match=r"store.sqlite3"):
+        restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    (tmp_path / "backup" / MANIFEST_FILE).unlink()
+    with pytest.raises(BackupError, match="not a whole backup"):
+        verify_backup(tmp_path / "backup")
+
+
+def test_a_manifest_of_a_stranger(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    manifest = write_backup(data, tmp_path / "backup", checkpoint)
+    path = tmp_path / "backup" / MANIFEST_FILE
+    one = next(iter(manifest.files.values()))
+    path.write_bytes(format_manifest(replace(manifest, files={"../out": one})))
+    with pytest.raises(BackupError, match="names a file outside"):
+        read_manifest(tmp_path / "backup")
+    for content in (
+        "[]",
+        "{}",
+        '{"format": 2}',
+        '{"format": 1, "sha256": ""}',
+        "\xff",
+        "[" * 9_999,
+    ):
+        path.write_text(content, encoding="latin-1")
+        with pytest.raises(BackupError, match=MANIFEST_FILE):
+            verify_backup(tmp_path / "backup")
+    path.unlink()
+    with tarfile.open(tmp_path / "linked.tar", "w") as archive:
+        link = tarfile.TarInfo(MANIFEST_FILE)
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        archive.addfile(link)
+    with pytest.raises(BackupError, match="manifest"):
+        verify_backup(tmp_path / "linked.tar")
+
+
+def test_no_backup_is_made_of_a_damaged_store(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    store = data / "store.sqlite3"
+    content = bytearray(store.read_bytes())
+    content[4096 * 5 : 4096 * 30] = bytes(4096 * 25)
+    store.write_bytes(content)
+    with pytest.raises((BackupError, StoreError), match=r"store\.sqlite3"):
+        write_backup(data, tmp_path / "backup", checkpoint)
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}
+
+
+def test_a_damaged_index_is_left_out_and_built_again(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed(next((data / "snapshots").glob("*/index.faiss")), 200)
+    for path in (data / "snapshots").glob("*/index.faiss"):
+        changed(path, 500)
+    manifest = write_backup(data, tmp_path / "backup", checkpoint)
+    assert list(manifest.files) == ["store.sqlite3"]
+    assert "no index generation that is whole" in caplog.text
+    restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    with opened(tmp_path / "new") as restored:
+        assert len(restored.index) == manifest.documents
+
+
+def test_too_little_room_is_said_beforehand(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_backup(data, tmp_path / "whole", checkpoint)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(
+        index.directory.backup.shutil, "disk_usage", lambda _: usage._replace(free=9)
+    )
+    with pytest.raises(BackupError, match=r"bytes are needed and 9 are free"):
+        write_backup(data, tmp_path / "backup", checkpoint)
+    with pytest.raises(BackupError, match=r"bytes are needed and 9 are free"):
+        restore_backup(tmp_path / "whole", tmp_path / "new", checkpoint)
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "whole", "new"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} <= {"lock"}
+
+
+def test_the_manifest_is_json_that_people_can_read(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    write_backup(data, tmp_path / "backup", checkpoint)
+    content = json.loads((tmp_path / "backup" / MANIFEST_FILE).read_text())
+    assert content["format"] == 1
+    assert content["checkpoint"] == "ours"
+    assert content["files"]["store.sqlite3"]["size"] > 10_000
+
+
+def test_a_backup_that_is_not_there(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    for name in ("nothing", "nothing.tar"):
+        with pytest.raises(BackupError, match=f"{name}: there is no such backup"):
+            verify_backup(tmp_path / name)
+        with pytest.raises(BackupError, match=f"{name}: there is no such backup"):
+            restore_backup(tmp_path / name, tmp_path / "new", checkpoint)
+    assert not (tmp_path / "new").exists()

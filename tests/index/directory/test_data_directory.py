@@ -1,0 +1,282 @@
+import inspect
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.errors import DataDirectoryInUseError, FingerprintMismatchError, StoreError
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+from index.vectors.live_index import LiveIndex
+
+MakeEntry = Callable[..., Entry]
+Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
+Open = Callable[..., DataDirectory]
+
+FINGERPRINT = "a" * 64
+DIMENSION = 16
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def open_directory(tmp_path: Path) -> Iterator[Open]:
+    opened: list[DataDirectory] = []
+
+    def open_one(
+        path: Path = tmp_path / "data", *, fingerprint: str = FINGERPRINT, read_only: bool = False
+    ) -> DataDirectory:
+        opened.append(
+            open_data_directory(
+                path, fingerprint=fingerprint, dimension=DIMENSION, read_only=read_only
+            )
+        )
+        return opened[-1]
+
+    yield open_one
+    for directory in opened:
+        directory.close()
+
+
+def test_everything_lies_in_one_directory(
+    open_directory: Open, entry: MakeEntry, tmp_path: Path, assert_equals_store: Check
+) -> None:
+    directory = open_directory(tmp_path / "new" / "data")
+    directory.index.apply(directory.store.put([entry("a", "one"), entry("b", "two")]))
+    directory.close()
+    directory.close()
+    found = {path.name for path in directory.path.iterdir()} - {"lock"}
+    assert found == {"store.sqlite3", "snapshots", ".seal"}
+
+    again = open_directory(tmp_path / "new" / "data")
+    assert again.store.find(["a", "b"]).keys() == {"a", "b"}
+    assert_equals_store(again.index, again.store)
+
+
+def test_one_process_writes_and_others_read(
+    open_directory: Open, entry: MakeEntry, tmp_path: Path, assert_equals_store: Check
+) -> None:
+    writer = open_directory()
+    writer.index.apply(writer.store.put([entry("a")]))
+
+    with pytest.raises(DataDirectoryInUseError, match=f"{writer.path}: in use"):
+        open_directory()
+    other = run_in_another_process(writer.path, "open_data_directory(path, **made)")
+    assert other.returncode == 1
+    assert f"DataDirectoryInUseError: {writer.path}: in use" in other.stderr
+    other = run_in_another_process(
+        writer.path,
+        "d = open_data_directory(path, **made, read_only=True); print(len(d.index)); d.close()",
+    )
+    assert (other.returncode, other.stdout, other.stderr) == (0, "1\n", "")
+    reader = open_directory(read_only=True)
+    writer.store.put([entry("b", "two")])
+    reader.index.catch_up()
+    assert_equals_store(reader.index, reader.store)
+
+
+def run_in_another_process(path: Path, statement: str) -> subprocess.CompletedProcess[str]:
+    code = (
+        "from pathlib import Path\n"
+        "from index.directory.data_directory import open_data_directory\n"
+        f"path = Path({str(path)!r})\n"
+        f"made = dict(fingerprint={FINGERPRINT!r}, dimension={DIMENSION})\n"
+        f"{statement}\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+    )
+
+
+def test_closing_in_another_thread_frees_the_directory(open_directory: Open) -> None:
+    directory = open_directory()
+    closing = threading.Thread(target=directory.close)
+    closing.start()
+    closing.join()
+    open_directory()
+    run = run_in_another_process(directory.path, "open_data_directory(path, **made)")
+    assert "DataDirectoryInUseError" in run.stderr
+
+
+def test_a_directory_that_cannot_be_opened_is_not_kept_locked(
+    open_directory: Open, entry: MakeEntry, assert_equals_store: Check
+) -> None:
+    directory = open_directory()
+    directory.store.put([entry("a")])
+    directory.close()
+    with pytest.raises(FingerprintMismatchError, match="made with checkpoint aaaaaaaaaaaa"):
+        open_directory(fingerprint="b" * 64)
+    directory = open_directory()
+    assert_equals_store(directory.index, directory.store)
+
+
+def test_a_damaged_snapshot_is_no_reason_not_to_open(
+    open_directory: Open, entry: MakeEntry, assert_equals_store: Check
+) -> None:
+    directory = open_directory()
+    directory.index.apply(directory.store.put([entry("a", "one"), entry("b", "two")]))
+    directory.index.publish()
+    directory.close()
+    (directory.path / "snapshots" / "CURRENT").write_bytes(b"\xff\x00")
+
+    reader = open_directory(read_only=True)
+    assert_equals_store(reader.index, reader.store)
+    assert reader.index.generation == 0
+    directory = open_directory()
+    assert_equals_store(directory.index, directory.store)
+
+
+def test_a_damaged_store_is_an_error_that_names_it(open_directory: Open, tmp_path: Path) -> None:
+    open_directory().close()
+    (tmp_path / "data" / "store.sqlite3").write_bytes(b"no database" * 1_000)
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match=r"data/store\.sqlite3: "):
+            open_directory(read_only=read_only)
+
+
+def test_reading_only_makes_nothing(open_directory: Open, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("text")
+    for name in ("missing", "empty", "file", "file/below"):
+        with pytest.raises(StoreError, match=f"{name}: there is no data directory here"):
+            open_directory(tmp_path / name, read_only=True)
+    assert {path.name for path in tmp_path.rglob("*")} == {"empty", "file"}
+
+
+def test_a_path_that_is_no_directory_is_refused(open_directory: Open, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(StoreError, match="file: is not a directory"):
+        open_directory(tmp_path / "file")
+    with pytest.raises(StoreError, match="below: cannot be made"):
+        open_directory(tmp_path / "file" / "below")
+    (tmp_path / "odd" / "lock").mkdir(parents=True)
+    with pytest.raises(StoreError, match="odd: cannot be written"):
+        open_directory(tmp_path / "odd")
+    assert (tmp_path / "file").read_text() == "text"
+
+
+@contextmanager
+def directory_of_somebody_else() -> Iterator[Path]:
+    """A directory that this process may read and not write, even where tests run as root."""
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o555)
+    as_root = os.geteuid() == 0
+    if as_root:
+        os.seteuid(65_534)
+    try:
+        yield path
+    finally:
+        if as_root:
+            os.seteuid(0)
+        path.chmod(0o755)
+        shutil.rmtree(path)
+
+
+def test_a_directory_that_may_not_be_written_is_refused(open_directory: Open) -> None:
+    with directory_of_somebody_else() as path:
+        with pytest.raises(StoreError, match=f"{path}: cannot be written"):
+            open_directory(path)
+        with pytest.raises(StoreError, match=f"{path}/below: cannot be made"):
+            open_directory(path / "below")
+        assert list(path.iterdir()) == []
+
+
+def operation(number: int) -> tuple[str, str]:
+    """What the worker does in its step `number`: put or delete, and which document."""
+    choice = random.Random(number)
+    return choice.choice(["put", "put", "delete"]), f"d{choice.randrange(12)}"
+
+
+WORKER = (
+    """
+import random, sys
+from pathlib import Path
+import numpy as np
+from encoder.blocks import Receipt
+from index.directory.data_directory import open_data_directory
+from index.document import Document
+from index.vectors.live_index import LiveIndex
+from index.store.document_store import Entry, SQLiteDocumentStore
+
+"""
+    + inspect.getsource(operation)
+    + """
+directory = open_data_directory(Path(sys.argv[1]), fingerprint="a" * 64, dimension=16)
+for number in range(int(sys.argv[2]), 10**9):
+    kind, name = operation(number)
+    if kind == "put":
+        vector = np.random.default_rng(number).normal(size=16).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        document = Document(name, f"text {number} " * 200)
+        change = directory.store.put([Entry(document, vector, Receipt(1, 1, 1, 0))])
+    else:
+        change = directory.store.delete([name])
+    print(number, flush=True)
+    directory.index.apply(change)
+    if number % 5 == 0:
+        directory.index.publish()
+    if number % 17 == 0:
+        directory.index.rebuild()
+"""
+)
+
+
+def state_after(steps: int) -> dict[str, str]:
+    """The text of each document after the first `steps` operations."""
+    texts: dict[str, str] = {}
+    for number in range(steps):
+        kind, name = operation(number)
+        texts.pop(name, None)
+        if kind == "put":
+            texts[name] = f"text {number} " * 200
+    return texts
+
+
+def run_and_kill(path: Path, first: int, acknowledgements: int) -> int:
+    """Let a worker go on from step `first`, kill it, return the last step it acknowledged."""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(path), str(first)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+    )
+    assert worker.stdout is not None
+    with worker.stdout as output:
+        lines = [output.readline() for _ in range(acknowledgements)]
+        worker.kill()
+        lines += output.readlines()  # acknowledged before the kill, not read yet
+    assert worker.wait() == -signal.SIGKILL
+    return int(lines[-1])
+
+
+def test_nothing_acknowledged_is_lost_by_a_kill(
+    open_directory: Open, tmp_path: Path, assert_equals_store: Check
+) -> None:
+    path = tmp_path / "data"
+    steps = 0
+    chance = random.Random(20)
+    for _ in range(6):
+        last = run_and_kill(path, steps, chance.randrange(1, 60))
+
+        directory = open_directory(path)
+        ids = [f"d{number}" for number in range(12)]
+        found = {name: one.document.text for name, one in directory.store.find(ids).items()}
+        assert_equals_store(directory.index, directory.store)
+        directory.close()
+        # The step after the last acknowledged one was committed or it was not.
+        assert found in (state_after(last + 1), state_after(last + 2))
+        steps = last + 1 if found == state_after(last + 1) else last + 2
+    assert steps > 50

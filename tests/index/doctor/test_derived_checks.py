@@ -1,0 +1,124 @@
+"""The doctor finds what is wrong with the tables of near-duplicates, and makes them again."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.adapter import vector_space
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from index.directory.data_directory import open_data_directory
+from index.doctor.derived_checks import examine_families
+from index.doctor.examine import Sampling, examine
+from index.doctor.repair import repair
+from index.doctor.store_checks import examine_database
+from index.errors import StoreError
+from index.progress import SilentObserver
+from index.store.document_store import SQLiteDocumentStore
+from index.store.schema import SCHEMA_VERSION, VERSION_WITHOUT_FAMILIES
+from tests.tools.paragraphs import entry_of, families_in
+
+OpenStore = Callable[..., SQLiteDocumentStore]
+FIRST = list(range(10))
+DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
+FAMILY = {frozenset({"first", "copy", "edited"})}
+UNSAMPLED = Sampling(0, None, SilentObserver())
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.fixture
+def filled(store: SQLiteDocumentStore) -> Path:
+    store.put([entry_of(name, paragraphs) for name, paragraphs in DOCUMENTS.items()])
+    assert families_in(store) == FAMILY
+    store.close()
+    return store.path
+
+
+def test_nothing_is_wrong_with_a_sound_store(filled: Path) -> None:
+    assert list(examine_families(filled)) == []
+    assert list(examine_database(filled)) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE texts SET signature = zeroblob(512) WHERE text_id = 1", "signature of text 1"),
+        ("UPDATE texts SET signature = 'abc' WHERE text_id = 2", "signature of a text is damaged"),
+        (
+            "UPDATE texts SET content_hash = x'00' WHERE text_id = 3",
+            "text 3 is that of no document",
+        ),
+        ("DELETE FROM text_bands WHERE text_id = 2", "bands of text 2"),
+        ("UPDATE text_bands SET text_id = 9 WHERE text_id = 3", "bands of text 3"),
+        ("INSERT INTO text_bands VALUES (5, 9)", "bands of 1 texts that are not there, 9 first"),
+        ("DELETE FROM text_links WHERE text_id = 2", "1 links lead one way only"),
+        ("UPDATE texts SET family = 3 WHERE text_id = 2", "text 2 is in family 3"),
+        ("DELETE FROM text_links", "text 2 is in family 1"),
+        ("DROP TABLE text_links", "no such table"),
+    ],
+)
+def test_what_is_wrong_is_told(filled: Path, statement: str, problem: str) -> None:
+    change(filled, statement)
+    [finding] = examine_families(filled)
+    assert problem in finding.problem
+    assert finding.remedy == "find the families again"
+
+
+def test_texts_not_looked_at_are_no_finding(open_store: OpenStore) -> None:
+    store = open_store(find_families=False)
+    store.put([entry_of(name, paragraphs) for name, paragraphs in DOCUMENTS.items()])
+    assert list(examine_families(store.path)) == []
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return load_checkpoint(DEFAULT_CHECKPOINT)
+
+
+def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    space = vector_space(checkpoint, None)
+    vector = np.eye(1, space.dimension, dtype=np.float32)[0]
+    with closing(
+        open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
+    ) as data:
+        some = [entry_of(name, paragraphs) for name, paragraphs in DOCUMENTS.items()]
+        data.store.put([replace(one, vector=vector) for one in some])
+        data.index.catch_up()
+        data.index.publish()
+    change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
+    (tmp_path / ".seal").unlink()
+    found = examine(tmp_path, checkpoint, UNSAMPLED)
+    assert [(one.what, one.repairable) for one in found] == [("families", True)]
+    repair(tmp_path, checkpoint, found, None, SilentObserver())
+    assert examine(tmp_path, checkpoint, UNSAMPLED) == ()
+    with closing(
+        open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
+    ) as data:
+        assert families_in(data.store) == FAMILY
+
+
+def test_a_store_of_the_former_format_is_brought_up_to_date(
+    open_store: OpenStore, filled: Path
+) -> None:
+    for table in ("texts", "text_bands", "text_links", "family_rule"):
+        change(filled, f"DROP TABLE {table}")
+    change(filled, "DROP INDEX documents_by_content")
+    change(filled, f"PRAGMA user_version = {VERSION_WITHOUT_FAMILIES}")
+    with pytest.raises(StoreError, match=r"has format 4, .*open it for writing once"):
+        open_store(read_only=True)
+    store = open_store()
+    assert families_in(store) == set()
+    assert store.families.pending() == len(DOCUMENTS)
+    store.put([entry_of("late", [*FIRST[:8], 200, 201])])
+    store.families.find(SilentObserver())
+    assert families_in(store) == {frozenset({"first", "copy", "edited", "late"})}
+    assert list(examine_families(filled)) == []
+    assert SCHEMA_VERSION == VERSION_WITHOUT_FAMILIES + 1

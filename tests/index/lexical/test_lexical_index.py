@@ -1,0 +1,320 @@
+"""The lexical index: what it finds, and that it always says what the texts of the store say."""
+
+import sqlite3
+import string
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import index.lexical.scoring
+from encoder.blocks import Receipt
+from index.document import Document
+from index.errors import StoreError
+from index.lexical.scoring import LexicalQuery
+from index.lexical.terms import count_terms, count_terms_and_titles, known_titles
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+
+MakeEntry = Callable[..., Entry]
+OpenStore = Callable[..., SQLiteDocumentStore]
+
+NO_TITLES = known_titles(())
+TEXTS = {
+    "ants": "Ants live in colonies of the forest. Workers carry leaves, and ants dig the soil.",
+    "bees": "Bees live in hives of the forest. Workers carry nectar, and bees dance.",
+    "law": "The tribunal of the town held the assessment void. The appeal was allowed.",
+    "tax": "The tribunal of the county reduced the assessment of the tax, number 4711.",
+    "rivers": "Rivers carve valleys. The ice of the glacier carves them, too, but faster.",
+}
+
+
+@pytest.fixture
+def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
+    store.put([entry(name, text) for name, text in TEXTS.items()])
+    return store
+
+
+def find(store: SQLiteDocumentStore, text: str, k: int = 10) -> dict[str, float]:
+    """Return the scores of the documents that a text finds, best first."""
+    matches = store.lexical.search(store.lexical.read(text), k)
+    summaries = store.get(matches.vector_ids.tolist())
+    return {
+        summaries[vector_id].id: score
+        for vector_id, score in zip(
+            matches.vector_ids.tolist(), matches.scores.tolist(), strict=True
+        )
+    }
+
+
+def assert_says_what_the_texts_say(path: Path) -> None:
+    """Compare every table of the index with the texts that are stored."""
+    with closing(sqlite3.connect(path)) as connection:
+        texts = connection.execute("SELECT vector_id, text, title FROM documents").fetchall()
+        counts = {n: count_terms_and_titles(text, NO_TITLES, title) for n, text, title in texts}
+        documents = Counter(term for one in counts.values() for term in one)
+        assert dict(connection.execute("SELECT term, documents FROM terms")) == documents
+        term_ids = dict(connection.execute("SELECT term, term_id FROM terms"))
+        assert connection.execute("SELECT documents FROM term_statistics").fetchall() == [
+            (len(texts),)
+        ]
+        rows = dict(connection.execute("SELECT vector_id, terms FROM document_terms"))
+        assert rows.keys() == counts.keys()
+        for vector_id, blob in rows.items():
+            number = len(blob) // 6
+            ids = np.frombuffer(blob, "<u4", number).tolist()
+            assert ids == sorted(ids)
+            held = dict(zip(ids, np.frombuffer(blob, "<u2", offset=4 * number), strict=True))
+            assert held == {term_ids[term]: n for term, n in counts[vector_id].items()}
+        for term, term_id in term_ids.items():
+            found = connection.execute(
+                "SELECT rowid FROM postings WHERE postings MATCH ?", (f'"{term_id}"',)
+            )
+            expected = {vector_id for vector_id, one in counts.items() if term in one}
+            assert {row[0] for row in found} == expected
+        highest = max(term_ids.values(), default=0) + 100
+        every = " OR ".join(f'"{n}"' for n in range(highest) if n not in term_ids.values())
+        ghosts = connection.execute("SELECT rowid FROM postings WHERE postings MATCH ?", (every,))
+        assert ghosts.fetchall() == []
+        connection.execute("INSERT INTO postings (postings) VALUES ('integrity-check')")
+
+
+def exact_cosine(store: SQLiteDocumentStore, query: str, document: str) -> float:
+    """The formula of the module, term by term."""
+    counts = {name: count_terms(text) for name, text in TEXTS.items()}
+    frequency = Counter(term for one in counts.values() for term in one)
+    asked, held = count_terms(query), counts[document]
+
+    def weigh(some: Counter[str], term: str, least: int) -> float:
+        least = 1 if term in asked else least
+        if frequency[term] < least:
+            return 0.0
+        return float(np.sqrt(some[term]) * np.log(len(TEXTS) / frequency[term]))
+
+    dot = sum(weigh(asked, term, 1) * weigh(held, term, 1) for term in asked if term in held)
+    norms = [
+        np.sqrt(sum(weigh(some, term, least) ** 2 for term in some))
+        for some, least in ((asked, 1), (held, 2))
+    ]
+    return float(dot / (norms[0] * norms[1])) if dot else 0.0
+
+
+def test_the_score_is_the_cosine_of_the_formula(filled: SQLiteDocumentStore) -> None:
+    query = "The tribunal reduced the tax of the ants, and workers dance."
+    expected = {name: exact_cosine(filled, query, name) for name in TEXTS}
+    assert find(filled, query) == pytest.approx(
+        {name: score for name, score in expected.items() if score > 0}, abs=1e-5
+    )
+    assert expected["rivers"] == 0.0
+    scores = list(find(filled, query).values())
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_text_finds_itself_with_score_one(filled: SQLiteDocumentStore) -> None:
+    for name, text in TEXTS.items():
+        found = find(filled, text)
+        assert next(iter(found)) == name
+        assert found[name] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
+    assert list(find(filled, "4711")) == ["tax"]
+    assert list(find(filled, "GLÁCIER")) == ["rivers"]
+    assert count_terms("Straße ÉCOLE ecole ﬁn x_y don't") == Counter(
+        {"straße": 1, "ecole": 2, "fin": 1, "x": 1, "y": 1, "don": 1, "t": 1}
+    )
+
+
+def test_k_bounds_the_answer(filled: SQLiteDocumentStore) -> None:
+    query = "tribunal assessment forest workers glacier"
+    assert list(find(filled, query, 2)) == list(find(filled, query))[:2]
+    assert len(find(filled, query)) == 5
+
+
+def test_a_stored_text_does_not_count_words_of_its_own(filled: SQLiteDocumentStore) -> None:
+    text = TEXTS["tax"]
+    assert "4711" in filled.lexical.read(text).terms
+    assert "4711" not in filled.lexical.read(text, stored=True).terms
+
+
+def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
+    query = filled.lexical.read("tribunal assessment of ants and of the tribunal")
+    ids = {name: one.vector_id for name, one in filled.find(list(TEXTS)).items()}
+    explained = filled.lexical.explain(query, [*ids.values(), 999])
+    assert explained.keys() == set(ids.values())
+    law = explained[ids["law"]]
+    assert [one.term for one in law][:2] == ["tribunal", "assessment"]
+    assert sum(one.weight for one in law) == pytest.approx(1.0)
+    assert explained[ids["rivers"]] == ()
+    (first,) = filled.lexical.explain(query, [ids["law"]], limit=1)[ids["law"]]
+    assert first == law[0]
+
+
+def test_scores_of_documents_that_were_not_found(filled: SQLiteDocumentStore) -> None:
+    query = filled.lexical.read("tribunal")
+    ids = [filled.find([name])[name].vector_id for name in ("rivers", "tax")]
+    scores = filled.lexical.score(query, np.array([ids[0], 999, ids[1]]))
+    assert scores.tolist() == pytest.approx([0.0, 0.0, find(filled, "tribunal")["tax"]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\x00",
+        " \n\t ",
+        "?!… — (*)",
+        '" OR NEAR( NOT *',
+        '"',
+        "ants' --",
+        "\ud800",
+        "a" * 1_000_000,
+        "terms: -postings ^x {a b}: + \x00 tribunal",
+        "unknownword",
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_no_text_is_a_query_syntax(filled: SQLiteDocumentStore, text: str) -> None:
+    expected = {"ants'": {"ants"}, "terms": {"law", "tax"}}.get(text.split(" ")[0].strip(":"), ())
+    assert set(find(filled, text)) == set(expected)
+
+
+def test_a_document_of_hostile_text_is_stored_and_found(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    texts = ['" OR * NEAR(', "?!", "x" * 1_000_000, "one\x00two", "ants " * 100_000]
+    store.put([entry(str(n), text) for n, text in enumerate(texts)])
+    assert list(find(store, "two")) == ["3"]
+    assert_says_what_counts_allow(store.path)
+    store.delete([str(n) for n in range(len(texts))])
+    assert_says_what_the_texts_say(store.path)
+
+
+def assert_says_what_counts_allow(path: Path) -> None:
+    """A count is kept up to 65,535."""
+    with closing(sqlite3.connect(path)) as connection:
+        blobs = [row[0] for row in connection.execute("SELECT terms FROM document_terms")]
+        assert [int(np.frombuffer(one, "<u2")[-1]) for one in blobs if len(one) == 6] == [65_535]
+
+
+def test_changes_are_followed(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    filled.put([entry("bees", "Wasps live in paper nests."), entry("new", "A glacier and wasps.")])
+    assert set(find(filled, "wasps")) == {"bees", "new"}
+    assert find(filled, "nectar hives dance") == {}
+    assert_says_what_the_texts_say(filled.path)
+
+    filled.put([entry("bees", "Wasps live in paper nests.", "New title")])
+    filled.delete(["ants", "unknown", "new"])
+    assert find(filled, "ants leaves soil") == {}
+    assert set(find(filled, "wasps")) == {"bees"}
+    assert_says_what_the_texts_say(filled.path)
+    filled.delete(list(TEXTS))
+    assert find(filled, TEXTS["bees"]) == {}
+    assert_says_what_the_texts_say(filled.path)
+
+
+def test_reopened_it_finds_the_same(filled: SQLiteDocumentStore, open_store: OpenStore) -> None:
+    query = " ".join(TEXTS.values())
+    before = find(filled, query)
+    filled.close()
+    assert find(open_store(), query) == before
+    assert find(open_store(read_only=True), query) == before
+
+
+def test_a_put_that_fails_leaves_no_terms(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    spoilt = entry("spoilt", "weasels", year=1)
+    spoilt.document.metadata["year"] = object()  # type: ignore[index]
+    with pytest.raises(Exception, match="metadata"):
+        filled.put([entry("ants", "stoats"), spoilt])
+    assert find(filled, "stoats weasels") == {}
+    assert set(find(filled, "ants")) == {"ants"}
+    assert_says_what_the_texts_say(filled.path)
+
+
+WORDS = st.text(string.ascii_lowercase[:6] + " Éß1", min_size=1, max_size=12).filter(str.strip)
+CHANGES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | WORDS), max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(CHANGES)
+def test_any_changes_leave_it_right(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str | None]]
+) -> None:
+    path = tmp_path_factory.mktemp("changes") / "store.sqlite3"
+    store = SQLiteDocumentStore(path, fingerprint="a" * 64, dimension=2)
+    vector = np.array([1, 0], dtype=np.float32)
+    for name, text in changes:
+        if text is None:
+            store.delete([name])
+        else:
+            store.put([Entry(Document(name, text), vector, Receipt(1, 1, 1, 0))])
+    store.close()
+    assert_says_what_the_texts_say(path)
+
+
+def test_a_bounded_read_keeps_the_heaviest_term_and_skips_what_is_too_common() -> None:
+    def query(*documents: int) -> LexicalQuery:
+        number = len(documents)
+        return LexicalQuery(
+            terms=tuple(map(str, range(number))),
+            term_ids=np.arange(number),
+            weights=np.ones(number, dtype=np.float32),
+            idf=np.ones(number, dtype=np.float32),
+            documents=np.array(documents),
+        )
+
+    budget, limit = index.lexical.scoring.POSTINGS_BUDGET, index.lexical.scoring.QUERY_TERMS
+    assert index.lexical.scoring.most_telling(query(budget + 1, 1, 1)) == [0]
+    assert index.lexical.scoring.most_telling(query(budget - 1, 2, 1)) == [0, 2]
+    assert len(index.lexical.scoring.most_telling(query(*[1] * 2 * limit))) == limit
+    assert index.lexical.scoring.most_telling(query()) == []
+
+
+def test_frequencies_follow_when_enough_documents_change(
+    filled: SQLiteDocumentStore, entry: MakeEntry, open_store: OpenStore
+) -> None:
+    find(filled, "tribunal")
+    filled.put([entry(f"t{n}", f"tribunal {'glacier ' * n}") for n in range(1, 30)])
+    assert find(filled, "tribunal glacier ants") == find(open_store(), "tribunal glacier ants")
+
+
+def test_damaged_terms_are_an_error_that_names_the_file(filled: SQLiteDocumentStore) -> None:
+    with closing(sqlite3.connect(filled.path)) as connection, connection:
+        connection.execute("UPDATE document_terms SET terms = x'00'")
+    with pytest.raises(StoreError, match=r"store\.sqlite3: the terms of a document are damaged"):
+        find(filled, "tribunal")
+
+
+def test_readers_beside_a_writer_see_whole_states(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    store.put([entry("other", "nothing of that kind")])
+    torn: list[object] = []
+    writing = threading.Event()
+    writing.set()
+
+    def read() -> None:
+        while writing.is_set():
+            query = store.lexical.read("twins", stored=False)
+            found = store.lexical.search(query, 500)
+            if len(found.vector_ids) % 2 or (found.scores <= 0).any():
+                torn.append(found)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for thread in readers:
+        thread.start()
+    for number in range(40):
+        store.put([entry(f"{number}{twin}", f"twins of {number}") for twin in "ab"])
+        if number % 3 == 0:
+            store.delete([f"{number}a", f"{number}b"])
+    writing.clear()
+    for thread in readers:
+        thread.join()
+    assert torn == []
+    assert_says_what_the_texts_say(store.path)

@@ -1,0 +1,101 @@
+"""Lexical scores of pairs: those that the index gives, whatever way they are made."""
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.lexical.scoring import join_rows, rows_of_texts, take_rows, term_cosines, weigh_rows
+from index.progress import SilentObserver
+
+TEXTS = [
+    "Ants live in colonies of the forest. Workers carry leaves, and ants dig the soil.",
+    "Bees live in hives of the forest. Workers carry nectar, and bees dance.",
+    "The tribunal of the town held the assessment void. The appeal was allowed.",
+    "?!",
+    "The tribunal of the county reduced the assessment of the tax, number 4711.",
+    "Rivers carve valleys. The ice of the glacier carves them, too, but faster.",
+]
+PAIRS = np.array([*combinations(range(len(TEXTS)), 2), (4, 2), (1, 1)], dtype=np.int64)
+
+
+class Counting(SilentObserver):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def advanced(self, *, documents: int, tokens: int) -> None:
+        self.done += documents
+
+
+def test_pairs_score_as_a_stored_query_does(
+    open_store: Callable[..., Any], entry: Callable[..., Any]
+) -> None:
+    store = open_store()
+    store.put([entry(str(number), text) for number, text in enumerate(TEXTS)])
+    documents = store.find([str(number) for number in range(len(TEXTS))])
+    ids = np.array([documents[str(number)].vector_id for number in range(len(TEXTS))])
+    found = term_cosines(store.lexical.term_rows(ids, SilentObserver()), PAIRS, SilentObserver())
+    of_texts = term_cosines(rows_of_texts(TEXTS), PAIRS, SilentObserver())
+    assert found == pytest.approx(of_texts, abs=1e-6)
+    for (source, target), score in zip(PAIRS.tolist(), found.tolist(), strict=True):
+        query = store.lexical.read(TEXTS[source], stored=True)
+        (expected,) = store.lexical.score(query, ids[[target]])
+        assert score == pytest.approx(expected, abs=1e-6)
+    assert found[-1] == pytest.approx(1.0)
+    assert found[-2] == pytest.approx(found[PAIRS.tolist().index([2, 4])], abs=1e-6)
+
+
+def test_a_document_that_is_not_there_scores_nothing(
+    open_store: Callable[..., Any], entry: Callable[..., Any]
+) -> None:
+    store = open_store()
+    store.put([entry(str(number), text) for number, text in enumerate(TEXTS)])
+    rows = store.lexical.term_rows(np.array([1, 99]), SilentObserver())
+    assert len(rows) == 2
+    both = np.array([[0, 1]], dtype=np.int64)
+    assert term_cosines(rows, both, SilentObserver()).tolist() == [0.0]
+    assert len(store.lexical.term_rows(np.zeros(0, dtype=np.int64), SilentObserver())) == 0
+
+
+def test_every_pair_is_told_once() -> None:
+    observer = Counting()
+    term_cosines(rows_of_texts(TEXTS), PAIRS, observer)
+    assert observer.done == len(PAIRS)
+
+
+words = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
+
+
+@given(st.lists(words, min_size=2, max_size=6), st.integers(0, 5))
+def test_cosines_are_those_of_dense_vectors(drawn: list[list[str]], cut: int) -> None:
+    names = "abcde"
+    counts = np.array([[one.count(name) for name in names] for one in drawn], dtype=np.float64)
+    having = (counts > 0).sum(axis=0)
+    idf = np.where(having >= 2, np.log(len(drawn) / np.maximum(having, 1)), 0.0)
+    weights = np.sqrt(counts) * idf
+    weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
+    pairs = np.array(list(combinations(range(len(drawn)), 2)), dtype=np.int64)
+    expected = np.einsum("ij,ij->i", weights[pairs[:, 0]], weights[pairs[:, 1]])
+    rows = rows_of_texts([" ".join(one) for one in drawn])
+    assert term_cosines(rows, pairs, SilentObserver()) == pytest.approx(expected, abs=1e-6)
+    documents = [
+        (np.flatnonzero(row).astype(np.uint32), row[row > 0].astype(np.uint16)) for row in counts
+    ]
+    parts = [some for some in (documents[:cut], documents[cut:]) if some]
+    joined = join_rows([weigh_rows(some, idf.astype(np.float32)) for some in parts])
+    assert term_cosines(joined, pairs, SilentObserver()) == pytest.approx(expected, abs=1e-6)
+
+
+def test_some_rows_keep_their_scores() -> None:
+    rows = rows_of_texts(TEXTS)
+    chosen = np.array([5, 3, 4, 2], dtype=np.int64)
+    pairs = np.array([[0, 1], [2, 3], [3, 0]], dtype=np.int64)
+    found = term_cosines(take_rows(rows, chosen), pairs, SilentObserver())
+    assert found.tolist() == term_cosines(rows, chosen[pairs], SilentObserver()).tolist()
+    assert len(take_rows(rows, chosen[:0])) == 0

@@ -1,0 +1,204 @@
+"""Titles as terms: which are found in a text, and that a pass finds those of later documents."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.systems import lexical_system
+from index.lexical.scoring import rows_of_texts, term_cosines
+from index.lexical.terms import (
+    MAX_TITLE_WORDS,
+    NAMED,
+    OWN,
+    Titles,
+    count_corpus,
+    count_terms_and_titles,
+    known_titles,
+    with_titles,
+    words_of,
+)
+from index.progress import SilentObserver
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+
+MakeEntry = Callable[..., Entry]
+OpenStore = Callable[..., SQLiteDocumentStore]
+
+WORDS = ["world", "war", "ii", "a", "b"]
+TEXTS = {
+    "war": ("World War II", "It was fought by many."),
+    "names it": ("A battle", "The battle was part of World War II and ended it."),
+    "names it, too": ("A treaty", "Signed after the world-war ii, by some."),
+    "does not": ("A river", "The war of the world, part ii: water."),
+}
+
+
+def titles_in(counted: Counter[str]) -> dict[str, int]:
+    return {term: n for term, n in counted.items() if term.startswith('"')}
+
+
+def test_titles_are_found_as_runs_of_words_whatever_stands_between_them() -> None:
+    titles = known_titles(["World War II", "Ants", "São Paulo", "", "?!"])
+    text = "After WORLD  war, ii… the ants of Sao Paulo, and ants. World war."
+    assert titles_in(count_terms_and_titles(text, titles)) == {
+        '"world war ii"': NAMED,
+        '"ants"': NAMED,
+        '"sao paulo"': NAMED,
+    }
+    assert count_terms_and_titles(text, titles)["ants"] == 2
+    assert titles_in(count_terms_and_titles("Paulo São", titles)) == {}
+    assert titles_in(count_terms_and_titles("", titles)) == {}
+
+
+def test_the_own_title_counts_for_itself_whether_named_or_not() -> None:
+    titles = known_titles(["Ants"])
+    named = titles_in(count_terms_and_titles("ants and bees", titles, "Ants!"))
+    assert named == titles_in(count_terms_and_titles("bees", titles, "ANTS")) == {'"ants"': OWN}
+
+
+def test_a_title_of_too_many_words_is_no_term() -> None:
+    long = " ".join(["word"] * (MAX_TITLE_WORDS + 1))
+    assert titles_in(count_terms_and_titles(long, known_titles([long]), long)) == {}
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), max_size=5),
+    st.lists(st.sampled_from(WORDS), max_size=30),
+)
+def test_what_is_found_is_what_a_search_for_each_title_finds(
+    titles: list[list[str]], text: list[str]
+) -> None:
+    known = known_titles(" ".join(title) for title in titles)
+    expected = {
+        f'"{" ".join(title)}"': NAMED
+        for title in titles
+        if any(text[n : n + len(title)] == title for n in range(len(text)))
+    }
+    assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
+def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: list[str]) -> None:
+    some, more = [*some, "two words"], [" ".join(more), *more, "?!"]
+    joined = with_titles(known_titles(some), more)
+    together = known_titles([*some, *more])
+    assert joined.hashes.tolist() == together.hashes.tolist()
+    assert joined.lengths == together.lengths
+
+
+def test_the_titles_of_new_documents_are_known_without_reading_all_again(
+    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put([entry("first", "nothing", "Ants")])
+    store.put([entry(f"d{n}", f"text {n}", f"Title {n}") for n in range(5)])
+    monkeypatch.setattr("index.lexical.lexical_index.MAX_DRIFT", 0.2)
+    reads = []
+
+    def read(titles: Iterable[str]) -> Titles:
+        reads.append(1)
+        return known_titles(titles)
+
+    monkeypatch.setattr("index.lexical.lexical_index.known_titles", read)
+    store.put([entry("bees", "more", "Bees")])
+    store.put([entry("names", "bees and title 3")])
+    assert reads == []
+    named = store.lexical.read("unheard", title="Bees")
+    assert len(store.lexical.search(named, 10).vector_ids) == 2
+    store.delete(["first", "d0"])
+    store.put([entry("last", "ants")])
+    assert reads == [1]  # those of deleted documents are known until then
+
+
+def test_without_titles_words_alone_are_counted() -> None:
+    (counted,) = count_corpus(["world war ii"], [])
+    assert counted == Counter(words_of("world war ii"))
+
+
+def put_all(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    for name, (title, text) in reversed(TEXTS.items()):
+        store.put([entry(name, text, title)])
+
+
+def naming(store: SQLiteDocumentStore) -> set[str]:
+    """Return the documents that have the title "World War II" as a term."""
+    query = store.lexical.read("unheard", title="World War II")
+    found = store.lexical.search(query, 10).vector_ids.tolist()
+    return {one.id for one in store.get(found).values()}
+
+
+def test_a_pass_finds_the_titles_of_later_documents(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    put_all(store, entry)
+    assert naming(store) == {"war"}
+    store.recount_titles(SilentObserver())
+    assert naming(store) == {"war", "names it", "names it, too"}
+    changes = store.lexical.changes
+    store.recount_titles(SilentObserver())
+    assert store.lexical.changes == changes
+
+
+def test_a_new_title_and_a_deleted_document_are_followed(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    put_all(store, entry)
+    store.recount_titles(SilentObserver())
+    store.put([entry("war", TEXTS["war"][1], "A war")])
+    assert naming(store) == {"names it", "names it, too"}
+    store.recount_titles(SilentObserver())
+    assert naming(store) == set()
+    store.put([entry("war", TEXTS["war"][1], "World War II")])
+    store.recount_titles(SilentObserver())
+    store.delete(["names it"])
+    assert naming(store) == {"war", "names it, too"}
+
+
+def test_a_store_of_the_former_format_is_searched_for_titles_when_it_is_opened(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    store = open_store()
+    put_all(store, entry)
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
+        connection.execute("PRAGMA user_version = 3")
+    assert naming(open_store()) == {"war", "names it", "names it, too"}
+
+
+def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    put_all(store, entry)
+    store.recount_titles(SilentObserver())
+    titles = [title for title, _ in TEXTS.values()]
+    texts = [text for _, text in TEXTS.values()]
+    ids = np.array([store.find([name])[name].vector_id for name in TEXTS])
+    system = lexical_system(texts, titles)
+    table = system.score(np.arange(len(texts)))
+    assert table[0, 1] > lexical_system(texts).score(np.arange(len(texts)))[0, 1]
+    pairs = np.array([[0, 1], [1, 2], [2, 3]])
+    rows = term_cosines(rows_of_texts(texts, titles), pairs, SilentObserver())
+    assert rows == pytest.approx([table[0, 1], table[1, 2], table[2, 3]], abs=1e-5)
+    for row, (text, title) in enumerate(zip(texts, titles, strict=True)):
+        query = store.lexical.read(text, title=title, stored=True)
+        np.testing.assert_allclose(store.lexical.score(query, ids), table[row], atol=1e-5)
+
+
+def test_an_answer_names_the_title_among_its_terms(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    put_all(store, entry)
+    store.recount_titles(SilentObserver())
+    query = store.lexical.read("A story of World War II.")
+    ids = store.lexical.search(query, 10).vector_ids.tolist()
+    first = {n: terms[0].term for n, terms in store.lexical.explain(query, ids).items()}
+    told = {one.id: first[n] for n, one in store.get(ids).items()}
+    assert {name for name, term in told.items() if term == '"world war ii"'} == {
+        "war",
+        "names it",
+        "names it, too",
+    }

@@ -1,0 +1,242 @@
+"""Families in the store: what is one, and that it is the same whatever happened before."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from index.near_duplicates import signatures as near_copies
+from index.progress import SilentObserver
+from index.store.document_store import SQLiteDocumentStore
+from tests.tools.paragraphs import entry_of, expected_families, families_in
+
+OpenStore = Callable[..., SQLiteDocumentStore]
+FIRST = list(range(10))
+OTHER = list(range(50, 60))
+
+
+def put(store: SQLiteDocumentStore, **documents: list[int]) -> None:
+    """Put documents one by one, each given by its paragraphs."""
+    for name, paragraphs in documents.items():
+        store.put([entry_of(name, paragraphs)])
+
+
+def test_copies_edits_and_larger_parts_are_a_family(store: SQLiteDocumentStore) -> None:
+    put(
+        store,
+        first=FIRST,
+        copy=FIRST,
+        edited=[*FIRST[:8], 100, 101],
+        longer=[*FIRST, *range(200, 208)],
+        other=OTHER,
+        quotes=[*FIRST[:3], *range(300, 310)],
+    )
+    assert families_in(store) == {frozenset({"first", "copy", "edited", "longer"})}
+
+
+def test_short_texts_have_only_copies(store: SQLiteDocumentStore) -> None:
+    put(store, one=[1], same=[1], other=[2])
+    assert families_in(store) == {frozenset({"one", "same"})}
+
+
+def test_two_texts_that_were_put_together_stay_apart(store: SQLiteDocumentStore) -> None:
+    put(store, one=FIRST, other=OTHER[:7], both=[*FIRST, *OTHER[:7]])
+    assert families_in(store) == {frozenset({"one", "both"})}
+
+
+def test_without_block_vectors_words_decide(store: SQLiteDocumentStore) -> None:
+    store.put([entry_of("first", FIRST, blocks=False)])
+    put(store, edited=[*FIRST[:9], 100])
+    store.put([entry_of("half", [*FIRST[:5], *range(200, 205)], blocks=False)])
+    assert families_in(store) == {frozenset({"first", "edited"})}
+
+
+CHAIN = {
+    name: list(range(4 * n, 4 * n + 10)) for n, name in enumerate("abcde")
+}  # two in five are new
+
+
+def test_a_family_falls_apart_when_what_held_it_together_goes(store: SQLiteDocumentStore) -> None:
+    put(store, **CHAIN)
+    assert families_in(store) == {frozenset(CHAIN)} == expected_families(CHAIN)
+    store.delete(["c"])
+    assert families_in(store) == {frozenset({"a", "b"}), frozenset({"d", "e"})}
+    store.delete(["a", "d"])
+    assert families_in(store) == set()
+
+
+def test_a_copy_holds_it_together_when_the_first_goes(store: SQLiteDocumentStore) -> None:
+    put(store, **CHAIN)
+    put(store, again=CHAIN["c"])
+    store.delete(["c"])
+    assert families_in(store) == {frozenset({"a", "b", "d", "e", "again"})}
+
+
+def test_a_changed_text_leaves_its_family(store: SQLiteDocumentStore) -> None:
+    put(store, first=FIRST, copy=FIRST)
+    [number] = set(store.families.of_ids(["first", "copy"]).values())
+    assert store.families.page("copy", "", 10)[0] == number
+    put(store, copy=OTHER)
+    assert families_in(store) == set()
+    assert store.families.page("copy", "", 10) == (None, [])
+    put(store, copy=FIRST)
+    assert families_in(store) == {frozenset({"first", "copy"})}
+
+
+def test_a_family_keeps_its_number_while_others_come_and_go(store: SQLiteDocumentStore) -> None:
+    put(store, other=OTHER, first=FIRST, copy=FIRST)
+    number = store.families.of_ids(["first"])["first"]
+    put(store, edited=[*FIRST[:8], 100, 101], away=OTHER)
+    store.delete(["copy", "away"])
+    assert store.families.of_ids(["first", "edited", "other"]) == {
+        "first": number,
+        "edited": number,
+    }
+
+
+def test_documents_exchange_their_texts_in_one_call(store: SQLiteDocumentStore) -> None:
+    put(store, one=FIRST, other=OTHER, copy=FIRST)
+    store.put([entry_of("one", OTHER), entry_of("other", FIRST)])
+    assert families_in(store) == {frozenset({"other", "copy"})}
+    assert store.families.pending() == 0
+
+
+def test_a_family_is_listed_a_page_at_a_time(store: SQLiteDocumentStore) -> None:
+    put(store, b=FIRST, a=[*FIRST[:8], 100, 101], c=FIRST, other=OTHER)
+    number, members = store.families.page("b", "", 2)
+    assert [(one.id, one.copy) for one in members] == [("a", False), ("b", True)]
+    assert [one.id for one in store.families.page("a", "b", 9)[1]] == ["c"]
+    [family] = store.families.largest(10)
+    assert (family.number, family.documents, family.texts, family.first) == (number, 3, 2, "a")
+    assert store.families.totals() == (1, 3)
+    ids = store.families.vector_ids([family.number]).tolist()
+    assert {one.id for one in store.get(ids).values()} == {"a", "b", "c"}
+    assert store.families.page("unknown", "", 9) == (None, [])
+
+
+PARAGRAPHS = st.lists(st.integers(0, 11), min_size=1, max_size=8, unique=True).map(sorted)
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from("abcdefg"), st.none() | PARAGRAPHS), min_size=1, max_size=25
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(operations=OPERATIONS, reopened=st.booleans())
+def test_families_depend_on_what_is_stored_alone(
+    operations: list[tuple[str, list[int] | None]],
+    reopened: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("families") / "store.sqlite3"
+    documents: dict[str, list[int]] = {}
+
+    def opened() -> SQLiteDocumentStore:
+        return SQLiteDocumentStore(path, fingerprint="a" * 64, dimension=16)
+
+    store = opened()
+    for number, (name, paragraphs) in enumerate(operations):
+        if paragraphs is None:
+            store.delete([name])
+            documents.pop(name, None)
+        else:
+            store.put([entry_of(name, paragraphs)])
+            documents[name] = paragraphs
+        assert families_in(store) == expected_families(documents)
+        if reopened and number % 4 == 3:
+            store.close()
+            store = opened()
+    store.close()
+    assert rows_left_over(path) == 0
+
+
+def rows_left_over(path: Path) -> int:
+    """Count rows of texts that are not there."""
+    with closing(sqlite3.connect(path)) as connection:
+        return sum(
+            connection.execute(statement).fetchone()[0]
+            for statement in (
+                "SELECT count(*) FROM texts WHERE content_hash NOT IN "
+                "(SELECT content_hash FROM documents)",
+                "SELECT count(*) FROM text_bands WHERE text_id NOT IN (SELECT text_id FROM texts)",
+                "SELECT count(*) FROM text_links WHERE text_id NOT IN (SELECT text_id FROM texts)",
+                "SELECT count(*) FROM text_links WHERE other NOT IN (SELECT text_id FROM texts)",
+            )
+        )
+
+
+DOCUMENTS = {
+    **{f"{name}{n}": [100 * n + one for one in row] for name, row in CHAIN.items() for n in (1, 2)},
+    **{f"alone{n}": list(range(5_000 + 10 * n, 5_010 + 10 * n)) for n in range(80)},
+}
+
+
+def test_texts_that_were_there_before_are_found_later(open_store: OpenStore) -> None:
+    store = open_store(find_families=False)
+    put(store, **DOCUMENTS)
+    assert families_in(store) == set()
+    assert store.families.pending() == len(DOCUMENTS)
+    store.close()
+    store = open_store()
+    put(store, late=DOCUMENTS["a1"])
+    turns = iter(range(100))
+    store.families.find(SilentObserver(), lambda: next(turns) > 0)  # stopped after one round
+    assert 0 < store.families.pending() < len(DOCUMENTS)
+    store.families.find(SilentObserver())
+    assert store.families.pending() == 0
+    assert families_in(store) == expected_families({**DOCUMENTS, "late": DOCUMENTS["a1"]})
+
+
+def test_switched_off_it_still_forgets_what_is_deleted(open_store: OpenStore) -> None:
+    store = open_store()
+    put(store, **CHAIN)
+    store.close()
+    store = open_store(find_families=False)
+    store.delete(["c"])
+    put(store, f=CHAIN["a"])
+    assert families_in(store) == {frozenset({"a", "b", "f"}), frozenset({"d", "e"})}
+
+
+def test_signatures_of_another_rule_are_made_again(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    put(store, **CHAIN)
+    store.close()
+    monkeypatch.setattr("index.near_duplicates.tables.signing_rule", lambda: "another library")
+    reader = open_store(read_only=True)
+    assert families_in(reader) == {frozenset(CHAIN)}
+    reader.close()
+    store = open_store()
+    assert store.families.pending() == len(CHAIN)
+    assert families_in(store) == set()
+    store.families.find(SilentObserver())
+    assert families_in(store) == {frozenset(CHAIN)}
+
+
+def test_many_near_duplicates_cost_a_bounded_time(
+    store: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A form that was filled in five hundred times."""
+    compared: list[int] = []
+    resemblances = near_copies.resemblances
+
+    def counted(one: np.ndarray, others: list[np.ndarray]) -> np.ndarray:
+        compared.append(len(others))
+        return resemblances(one, others)
+
+    monkeypatch.setattr("index.near_duplicates.tables.resemblances", counted)
+    forms = [entry_of(f"form{n:03}", [*FIRST[:6], 1_000 + n]) for n in range(300)]
+    for start in range(0, len(forms), 50):
+        store.put(forms[start : start + 50])
+    assert max(compared) == 64
+    assert store.families.totals() == (1, 300)
+    with closing(sqlite3.connect(store.path)) as connection:
+        (links,) = connection.execute("SELECT count(*) FROM text_links").fetchone()
+    assert links <= 2 * 16 * 300
+    store.delete([f"form{n:03}" for n in range(16)])
+    assert store.families.totals() == (1, 284)

@@ -1,0 +1,136 @@
+"""The calibration of a data directory: measured on its own vectors, whole or refused."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from index.errors import CorpusError, StoreError
+from index.progress import SilentObserver
+from index.search import corpus_calibration
+from index.search.corpus_calibration import (
+    CALIBRATION_FILE,
+    CorpusCalibration,
+    measure_store,
+    read_corpus_calibration,
+    write_corpus_calibration,
+)
+from index.search.fusion import FusionRule
+from index.search.score_distribution import measure_random_pairs
+
+FINGERPRINT = "a" * 64
+RULE = FusionRule(0.5)
+
+
+@pytest.fixture
+def calibration(vectors: Callable[..., Any]) -> CorpusCalibration:
+    return CorpusCalibration(
+        FINGERPRINT, {"semantic": measure_random_pairs(vectors(120, seed=1), seed=5)}, 0.5
+    )
+
+
+def test_a_directory_without_one_has_none(tmp_path: Path) -> None:
+    assert read_corpus_calibration(tmp_path, FINGERPRINT, RULE) is None
+
+
+def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration) -> None:
+    write_corpus_calibration(tmp_path, calibration)
+    read = read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
+    assert read == calibration
+    assert read.version == calibration.version
+    assert [path.name for path in tmp_path.iterdir()] == [CALIBRATION_FILE]
+
+
+def test_one_of_another_checkpoint_is_refused(
+    tmp_path: Path, calibration: CorpusCalibration
+) -> None:
+    write_corpus_calibration(tmp_path, calibration)
+    with pytest.raises(StoreError, match="was made with checkpoint aaaaaaaaaaaa, not with bbbb"):
+        read_corpus_calibration(tmp_path, "b" * 64, RULE)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: {**content, "format": 9},
+        lambda content: {**content, "kinds": {"semantic": {}}},
+        lambda content: {**content, "version": "0"},
+        lambda content: {**content, "lexical_weight": 1.5},
+        lambda content: {**content, "lexical_weight": "much"},
+        lambda content: [content],
+    ],
+)
+def test_a_damaged_one_is_refused(
+    tmp_path: Path, calibration: CorpusCalibration, damage: Callable[[Any], Any]
+) -> None:
+    write_corpus_calibration(tmp_path, calibration)
+    path = tmp_path / CALIBRATION_FILE
+    path.write_text(json.dumps(damage(json.loads(path.read_text()))))
+    with pytest.raises(StoreError, match=r"calibration\.json: "):
+        read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": [0.5, 0.5], "rates": [1.0, 0.1]},
+        {"scores": [0.1, float("nan")], "rates": [1.0, 0.1]},
+        {"scores": [0.1, 0.5], "rates": [0.1, 1.0]},
+        {"scores": [0.1, 0.5], "rates": [1.0, 0.0]},
+        {"scores": [0.1], "rates": [1.0, 0.1]},
+        {"scores": [], "rates": []},
+    ],
+)
+def test_a_distribution_that_is_none_is_refused(
+    tmp_path: Path, calibration: CorpusCalibration, change: dict[str, Any]
+) -> None:
+    write_corpus_calibration(tmp_path, calibration)
+    path = tmp_path / CALIBRATION_FILE
+    content = json.loads(path.read_text())
+    content["kinds"]["semantic"].update(change)
+    path.write_text(json.dumps(content))
+    with pytest.raises(StoreError, match="is no calibration"):
+        read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
+
+
+def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / CALIBRATION_FILE).mkdir()
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
+
+
+def test_one_of_another_fusion_rule_is_refused(
+    tmp_path: Path, calibration: CorpusCalibration
+) -> None:
+    write_corpus_calibration(tmp_path, calibration)
+    with pytest.raises(StoreError, match=r"weight of the lexical score of 0\.5, not of 0\.4"):
+        read_corpus_calibration(tmp_path, FINGERPRINT, FusionRule(0.4))
+    without = replace(calibration, lexical_weight=None)  # vectors alone were measured
+    write_corpus_calibration(tmp_path, without)
+    assert read_corpus_calibration(tmp_path, FINGERPRINT, FusionRule(0.4)) == without
+
+
+def test_a_store_is_measured_in_every_mode(
+    open_store: Any, entry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    texts = [f"text {number % 7} of {number % 11} and {number % 13}" for number in range(130)]
+    store.put([entry(str(number), text) for number, text in enumerate(texts)])
+    _, stored = store.vectors(store.changes_since(0).added)
+    measured = measure_store(store, RULE, SilentObserver(), seed=2)
+    assert set(measured) == {"semantic", "lexical", "hybrid"}
+    assert measured["semantic"] == measure_random_pairs(stored, seed=2)
+    assert measured["lexical"].scores[0] == 0.0
+    alone = measure_store(store, FusionRule(1.0), SilentObserver(), seed=2)
+    assert alone["hybrid"] == measured["lexical"]
+    vectors = measure_store(store, FusionRule(0.0), SilentObserver(), seed=2)
+    assert vectors["hybrid"].scores == pytest.approx(measured["semantic"].scores, abs=2e-6)
+    monkeypatch.setattr(corpus_calibration, "MAX_DOCUMENTS", 110)
+    few = measure_store(store, RULE, SilentObserver(), seed=2)
+    assert {one.documents for one in few.values()} == {110}
+    store.delete([str(number) for number in range(129)])
+    with pytest.raises(CorpusError, match="1 documents are too few"):
+        measure_store(store, RULE, SilentObserver())

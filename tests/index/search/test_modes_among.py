@@ -1,0 +1,102 @@
+"""Every mode finds selected documents only, and k of them whenever there are k."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from encoder.blocks import Receipt
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.document import Document
+from index.search.fusion import FusionRule
+from index.search.search import Asked, Mode, search
+from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range
+from index.store.records import Entry
+
+DOCUMENTS = 1_200  # so many that the telling words alone find too few of a selection
+RULE = FusionRule(0.5)
+MODES: list[Mode] = ["semantic", "lexical", "hybrid"]
+# Selects what shares with the query only words that nearly every document has.
+COMMON = And((Range("/number", Bound(600, True), None), OneOf("/rare", (False,))))
+FILTERS: dict[str, tuple[Filter, int]] = {
+    "half": (OneOf("/even", (True,)), 600),
+    "not half": (Not(OneOf("/even", (True,))), 600),
+    "ten": (Range("/number", Bound(20, True), Bound(30, False)), 10),
+    "one": (OneOf("/number", (7,)), 1),
+    "none": (Exists("/nothing"), 0),
+    "all": (Not(Exists("/nothing")), DOCUMENTS),
+    "common": (COMMON, 590),
+}
+
+
+def vectors() -> Float32:
+    drawn = np.random.default_rng(1).normal(size=(DOCUMENTS + 1, 8)).astype(np.float32)
+    unit: Float32 = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return unit
+
+
+QUERY = Asked("heron marsh common reed", vectors()[-1])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
+    path = tmp_path_factory.mktemp("among") / "data"
+    opened = open_data_directory(path, fingerprint="a" * 64, dimension=8)
+    entries = []
+    for number, vector in enumerate(vectors()[:-1]):
+        rare = number < 600 or number % 60 == 0
+        text = "common " + ("heron marsh" if rare else "motor")
+        if number == 0:
+            text = "bolt nut"
+        metadata = {"number": number, "even": number % 2 == 0, "rare": rare}
+        document = Document(f"d{number}", text, "", metadata)
+        entries.append(Entry(document, vector, Receipt(1, 1, 1, 0)))
+    opened.index.apply(opened.store.put(entries))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("k", [1, 10, 400])
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("mode", MODES)
+def test_k_are_found_whenever_there_are_k(
+    data: DataDirectory, mode: Mode, name: str, k: int
+) -> None:
+    where, count = FILTERS[name]
+    among = data.store.select(where)
+    found, _ = search(data, QUERY, k, mode, RULE, among=among)
+    assert len(found) == min(k, count)
+    ids = np.array([one.vector_id for one in found], dtype=np.int64)
+    assert among.contains(ids).all()
+    assert len(set(ids.tolist())) == len(ids)
+    scores = [one.score for one in found]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_filter_changes_no_score_and_no_order(data: DataDirectory, mode: Mode) -> None:
+    among = data.store.select(FILTERS["half"][0])
+    whole, _ = search(data, QUERY, DOCUMENTS, mode, RULE)
+    kept, _ = search(data, QUERY, 20, mode, RULE, among=among)
+    selected = among.contains(np.array([one.vector_id for one in whole]))
+    expected = [one.score for one, inside in zip(whole, selected, strict=True) if inside]
+    assert [one.score for one in kept] == pytest.approx(expected[:20], abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stored_query_does_not_take_the_place_of_a_match(data: DataDirectory, mode: Mode) -> None:
+    stored = data.store.find(["d24"])["d24"]
+    asked = Asked(stored.document.text, vectors()[24], stored.vector_id)
+    found, _ = search(data, asked, 9, mode, RULE, among=data.store.select(FILTERS["ten"][0]))
+    assert len(found) == 9
+    assert stored.vector_id not in [one.vector_id for one in found]
+
+
+def test_a_text_without_a_known_word_reads_no_document(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data.store.lexical, "search_all", None)
+    asked = Asked("unheard", vectors()[-1])
+    among = data.store.select(FILTERS["half"][0])
+    assert search(data, asked, 5, "lexical", RULE, among=among)[0] == ()

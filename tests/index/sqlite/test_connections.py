@@ -1,0 +1,298 @@
+import resource
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from index.errors import DocumentError, FingerprintMismatchError, StoreError
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+from index.store.schema import SCHEMA_VERSION
+
+MakeEntry = Callable[..., Entry]
+OpenStore = Callable[..., SQLiteDocumentStore]
+
+
+def run_sql(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+@pytest.fixture
+def closed_store(open_store: OpenStore, entry: MakeEntry, tmp_path: Path) -> Path:
+    store = open_store()
+    store.put([entry(f"{number}", f"text {number} " * 500) for number in range(50)])
+    store.close()
+    return tmp_path / "store.sqlite3"
+
+
+def test_closing_leaves_one_file(closed_store: Path) -> None:
+    assert [path.name for path in closed_store.parent.iterdir()] == ["store.sqlite3"]
+
+
+def test_a_closed_store_says_so(open_store: OpenStore, entry: MakeEntry) -> None:
+    store = open_store()
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.put([entry("a")])
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.find(["a"])
+
+
+def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: MakeEntry) -> None:
+    store = open_store()
+    store.put([entry("a")])
+    with store._connections.reading() as connection:
+        store.close()
+        assert connection.execute("SELECT count(*) FROM documents").fetchone() == (1,)
+    with pytest.raises(sqlite3.ProgrammingError):
+        connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("content", [b"this is no database\n" * 500, b"x"])
+def test_a_file_that_is_not_sqlite_is_refused_and_left_alone(
+    open_store: OpenStore, tmp_path: Path, content: bytes, read_only: bool
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"notes\.txt: "):
+        open_store(path, read_only=read_only)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_the_database_of_something_else_is_refused_and_left_alone(
+    open_store: OpenStore, tmp_path: Path, read_only: bool
+) -> None:
+    path = tmp_path / "bookmarks.sqlite"
+    run_sql(path, "CREATE TABLE bookmarks (url TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"bookmarks\.sqlite: .*not a Longmatch document store"):
+        open_store(path, read_only=read_only)
+    assert path.read_bytes() == before
+
+
+def test_a_later_format_is_refused(open_store: OpenStore, closed_store: Path) -> None:
+    run_sql(closed_store, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    with pytest.raises(StoreError, match=f"has format {SCHEMA_VERSION + 1}; .* reads format"):
+        open_store()
+
+
+def test_vectors_of_another_checkpoint_are_refused(
+    open_store: OpenStore, closed_store: Path
+) -> None:
+    with pytest.raises(FingerprintMismatchError) as caught:
+        open_store(fingerprint="b" * 64)
+    assert (caught.value.found, caught.value.expected) == ("a" * 64, "b" * 64)
+    with pytest.raises(StoreError, match="dimension 16, not 32"):
+        open_store(dimension=32)
+
+
+def test_reading_only_makes_nothing(open_store: OpenStore, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"missing\.sqlite3: unable to open"):
+        open_store(tmp_path / "missing.sqlite3", read_only=True)
+    with pytest.raises(StoreError, match="cannot be made"):
+        open_store(tmp_path / "no" / "such" / "missing.sqlite3")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_in_place_of_the_file_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite3").mkdir()
+    with pytest.raises(StoreError, match=r"store\.sqlite3: unable to open"):
+        open_store()
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_store_that_became_empty_is_not_taken_for_a_new_one(
+    open_store: OpenStore, closed_store: Path, read_only: bool
+) -> None:
+    closed_store.write_bytes(b"")
+    with pytest.raises(StoreError, match="not a Longmatch document store"):
+        open_store(read_only=read_only)
+
+
+def test_a_store_whose_log_alone_is_left_is_not_taken_for_a_new_one(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    (tmp_path / "store.sqlite3-wal").write_bytes(b"something")
+    with pytest.raises(StoreError, match=r"missing, but its log store\.sqlite3-wal is there"):
+        open_store()
+
+
+def test_a_killed_creation_is_begun_again(open_store: OpenStore, tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite3.new").write_bytes(b"half")
+    assert open_store().sequence == 0
+
+
+def test_a_name_with_characters_of_a_uri_is_a_name(open_store: OpenStore, tmp_path: Path) -> None:
+    path = tmp_path / "50% of ü #1?mode=memory.sqlite3"
+    open_store(path)
+    assert path.stat().st_size > 0
+
+
+READ = """
+import sys
+from pathlib import Path
+from index.store.document_store import SQLiteDocumentStore
+store = SQLiteDocumentStore(
+    Path(sys.argv[1]), fingerprint="a" * 64, dimension=16, read_only=True
+)
+print(sorted(store.find(sys.argv[2:])), store.sequence)
+store.close()
+"""
+
+
+def test_another_process_reads_what_is_committed_while_this_one_writes(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    store = open_store()
+    store.put([entry("committed")])
+    with store._connections.writing() as connection:
+        connection.execute("DELETE FROM documents")
+        found = subprocess.run(
+            [sys.executable, "-W", "error", "-c", READ, str(store.path), "committed"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[3],
+        )
+    assert (found.stdout, found.stderr) == ("['committed'] 1\n", "")
+
+
+def test_a_store_opened_for_reading_does_not_write(
+    open_store: OpenStore, closed_store: Path, entry: MakeEntry
+) -> None:
+    store = open_store(read_only=True)
+    assert len(store) == 50
+    with pytest.raises(StoreError, match="opened for reading only"):
+        store.put([entry("new")])
+    with pytest.raises(StoreError, match="opened for reading only"):
+        store.delete(["0"])
+
+
+@pytest.mark.parametrize("damage", [b"\x00", b"\xff", b"garbage"])
+def test_damaged_pages_are_an_error_that_names_the_file(
+    open_store: OpenStore, closed_store: Path, damage: bytes
+) -> None:
+    size = closed_store.stat().st_size
+    with closed_store.open("r+b") as file:
+        file.seek(4096)  # the first page says what the file is; all others are overwritten
+        file.write((damage * size)[: size - 4096])
+    with pytest.raises(StoreError, match=r"store\.sqlite3: "):
+        everything(open_store())
+
+
+def test_a_file_that_was_cut_is_an_error_that_names_it(
+    open_store: OpenStore, closed_store: Path
+) -> None:
+    with closed_store.open("r+b") as file:
+        file.truncate(3 * 4096)
+    with pytest.raises(StoreError, match=r"store\.sqlite3: "):
+        everything(open_store())
+
+
+def everything(store: SQLiteDocumentStore) -> list[object]:
+    ids = store.changes_since(0).added.tolist()
+    summaries = store.get(ids)
+    return [summaries, store.find([s.id for s in summaries.values()]), store.vectors(ids)]
+
+
+@pytest.mark.parametrize("vector", [b"", b"\x00" * 64, b"\xff" * 64, b"\x00" * 60, b"\x00" * 68])
+def test_a_damaged_vector_is_an_error_that_names_the_file(
+    open_store: OpenStore, closed_store: Path, vector: bytes
+) -> None:
+    run_sql(closed_store, "UPDATE vectors SET vector = ? WHERE vector_id = 7", vector)
+    store = open_store()
+    with pytest.raises(StoreError, match=r"store\.sqlite3: the vector of vector id 7 is damaged"):
+        store.vectors([6, 7, 8])
+    assert store.vectors([6, 8])[0].tolist() == [6, 8]
+
+
+@pytest.mark.parametrize("column", ["metadata", "text"])
+def test_a_damaged_document_is_an_error_that_names_it(
+    open_store: OpenStore, closed_store: Path, column: str
+) -> None:
+    run_sql(closed_store, f"UPDATE documents SET {column} = '' WHERE id = '7'")
+    with pytest.raises(StoreError, match=r"store\.sqlite3: document '7' is damaged"):
+        open_store().find(["7"])
+
+
+def test_a_put_that_fails_half_way_leaves_nothing(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    store.put([entry("old", "old text")])
+    spoilt = entry("spoilt", "more text", year=1)
+    spoilt.document.metadata["year"] = object()  # type: ignore[index]
+
+    with pytest.raises(DocumentError):
+        store.put([entry("old", "new text"), entry("new", "text"), spoilt])
+
+    assert store.find(["old", "new", "spoilt"]).keys() == {"old"}
+    assert store.find(["old"])["old"].document.text == "old text"
+    assert store.changes_since(1).added.size == 0
+    assert store.put([entry("new", "text")]).sequence == 2
+
+
+@contextmanager
+def full_disk(largest_file: int) -> Iterator[None]:
+    """Let no file grow over `largest_file` bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_an_error_and_the_store_goes_on(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    store.put([entry("a", "first")])
+    with full_disk(400_000), pytest.raises(StoreError, match=r"store\.sqlite3: "):
+        store.put([entry("a", "second"), entry("large", "long text " * 100_000)])
+
+    assert store.find(["a", "large"])["a"].document.text == "first"
+    assert store.sequence == 1
+    assert store.put([entry("large", "long text " * 100_000)]).sequence == 2
+    assert store.find(["large"])["large"].document.text == "long text " * 100_000
+
+
+def test_threads_read_and_write_at_the_same_time(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    sequences: list[int] = []
+    torn: list[object] = []
+    writing = threading.Event()
+    writing.set()
+
+    def write(worker: int) -> None:
+        for number in range(20):
+            change = store.put([entry(f"{worker}-{number}-{twin}", f"{twin}") for twin in "ab"])
+            sequences.append(change.sequence)
+
+    def read() -> None:
+        while writing.is_set():
+            ids = store.changes_since(0).added
+            pairs = {one.id[:-1] for one in store.get(ids.tolist()).values()}
+            if len(ids) != 2 * len(pairs) or len(store.vectors(ids)[0]) != len(ids):
+                torn.append(ids)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    writers = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
+    for thread in readers + writers:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    writing.clear()
+    for thread in readers:
+        thread.join()
+
+    assert sorted(sequences) == list(range(1, 81))
+    assert (len(store), torn) == (160, [])

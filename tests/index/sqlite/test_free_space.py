@@ -1,0 +1,52 @@
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+
+MakeEntry = Callable[..., Entry]
+OpenStore = Callable[..., SQLiteDocumentStore]
+
+
+def fill_and_delete(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    names = [f"d{number}" for number in range(60)]
+    store.put([entry(name, f"{name} " + "word " * 20_000) for name in names])
+    store.delete(names[5:])
+
+
+def test_the_space_of_deleted_documents_goes_back_to_the_disk(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    store = open_store()
+    fill_and_delete(store, entry)
+    before = store.reclaim(0)
+    assert before.free_share > 0.8
+    assert before.free_bytes == before.free * before.page_size > 5_000_000
+
+    step = store.reclaim(100)
+    assert (step.free, step.pages) == (before.free - 100, before.pages - 100)
+    after = store.reclaim(1_000_000)
+    assert after.free == 0
+    assert sorted(store.find([f"d{number}" for number in range(60)])) == [
+        "d0", "d1", "d2", "d3", "d4"
+    ]  # fmt: skip
+    store.close()  # moves the log into the file
+
+    assert (tmp_path / "store.sqlite3").stat().st_size == after.pages * after.page_size
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_the_file_of_an_earlier_release_is_left_as_it_is(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    open_store().close()
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("VACUUM")
+    store = open_store()
+    fill_and_delete(store, entry)
+    before = store.reclaim(0)
+    assert store.reclaim(1_000) == before

@@ -1,0 +1,95 @@
+"""A changed row is an error that names it, and every other row is still read."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.errors import StoreError
+from index.sqlite.block_vectors import BlockVectors
+from index.store.checksums import blocks_checksum, summary_checksum, vector_checksum
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+
+MakeEntry = Callable[..., Entry]
+
+
+@pytest.fixture
+def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
+    blocks = BlockVectors(np.array([[0, 4]]), np.eye(8, dtype=np.float32)[:1])
+    entries = [entry("a", "one", "A"), entry("b", "two", "B"), entry("c", "three", "C")]
+    store.put([replace(one, blocks=blocks) for one in entries])
+    store.put([entry("b", "two", "B again")])  # a title of its own later
+    return store
+
+
+READS: dict[str, Callable[[SQLiteDocumentStore, int], object]] = {
+    "get": lambda store, one: store.get([one]),
+    "find": lambda store, one: store.find(["abc"[one - 1]]),
+    "vectors": lambda store, one: store.vectors([one]),
+    "block_vectors": lambda store, one: store.block_vectors([one]),
+}
+CHANGES = [
+    ("UPDATE documents SET title = 'Bee' WHERE vector_id = 2", {"get", "find"}),
+    ("UPDATE documents SET metadata = '{\"a\": 1}' WHERE vector_id = 2", {"get", "find"}),
+    ("UPDATE documents SET id = 'b2' WHERE vector_id = 2", {"get"}),
+    ("UPDATE documents SET text = 'twp' WHERE vector_id = 2", {"find"}),
+    ("UPDATE documents SET tokens_read = 1 WHERE vector_id = 2", {"find"}),
+    ("UPDATE documents SET indexed_at = 'now' WHERE vector_id = 2", {"find"}),
+    (
+        "UPDATE vectors SET vector = (SELECT vector FROM vectors WHERE vector_id = 1) "
+        "WHERE vector_id = 2",
+        {"vectors"},
+    ),
+    (
+        "UPDATE block_vectors SET offsets = x'0000000005000000' WHERE vector_id = 2",
+        {"block_vectors"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "noticed"), CHANGES)
+def test_a_changed_row_is_refused_where_it_is_read(
+    filled: SQLiteDocumentStore, change: str, noticed: set[str], tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
+        connection.execute(change)
+    for name, read in READS.items():
+        for other in (1, 3):
+            assert read(filled, other)
+        if name in noticed:
+            with pytest.raises(StoreError, match=r"damaged; longmatch doctor"):
+                read(filled, 2)
+        else:
+            read(filled, 2)
+
+
+def test_deleted_documents_take_their_checksums_along(
+    filled: SQLiteDocumentStore, tmp_path: Path
+) -> None:
+    filled.delete(["a", "b"])
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
+        rows = connection.execute("SELECT vector_id FROM checksums").fetchall()
+    assert rows == [(3,)]
+
+
+@given(st.binary(min_size=1, max_size=64), st.data())
+def test_any_flipped_bit_changes_a_checksum(vector: bytes, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, 8 * len(vector) - 1))
+    flipped = bytearray(vector)
+    flipped[place // 8] ^= 1 << place % 8
+    assert vector_checksum(7, bytes(flipped)) != vector_checksum(7, vector)
+    assert blocks_checksum(7, bytes(flipped), b"") != blocks_checksum(7, vector, b"")
+    assert blocks_checksum(7, b"", bytes(flipped)) != blocks_checksum(7, b"", vector)
+
+
+@given(st.text(), st.text(), st.text())
+def test_fields_do_not_run_into_each_other(one: str, two: str, more: str) -> None:
+    if more:
+        assert summary_checksum((1, one + more, two)) != summary_checksum((1, one, more + two))

@@ -1,0 +1,213 @@
+"""R10: one byte flipped anywhere in a data directory or a checkpoint.
+
+It is detected, or harmless: never a wrong answer, never a crash. `LONGMATCH_FLIPS` says how many
+bytes; 90 by default, which takes some seconds.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.adapter import vector_space
+from encoder.blocks import Receipt
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint, read_verified
+from encoder.errors import EncoderError
+from encoder.terms.term_table import Terms
+from index.adapt import CountedCorpus, fit_adapter, read_corpus_adapter, write_corpus_adapter
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.doctor.examine import Sampling, examine, examine_checkpoint
+from index.document import Document
+from index.errors import IndexingError
+from index.progress import SilentObserver
+from index.sqlite.block_vectors import BlockVectors
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+
+FLIPS = int(os.environ.get("LONGMATCH_FLIPS", "90"))
+SEED = int(os.environ.get("LONGMATCH_SEED", "7"))
+DOCUMENTS = 60
+WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "sonata", "granite"]
+UNSAMPLED = Sampling(0, None, SilentObserver())
+
+
+@dataclass(frozen=True)
+class Answers:
+    semantic: object
+    lexical: object
+    shown: object
+    explained: object
+
+
+def unit(count: int, width: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def text_of(number: int) -> str:
+    random = np.random.default_rng(number)
+    return " ".join(random.choice(WORDS, 60)) + f" only{number}."
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return load_checkpoint(DEFAULT_CHECKPOINT)
+
+
+@contextmanager
+def opened(data: Path, checkpoint: Checkpoint) -> Iterator[DataDirectory]:
+    space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
+    with closing(
+        open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
+    ) as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed data directory with all kinds of files; changed documents, removed ones."""
+    path = tmp_path_factory.mktemp("whole") / "data"
+    path.mkdir()
+    counted = [
+        Terms(np.arange(n % 5, n % 5 + 9, dtype=np.int64), np.ones(9, dtype=np.int64))
+        for n in range(12)
+    ]
+    write_corpus_adapter(path, fit_adapter(CountedCorpus(counted), checkpoint, SilentObserver()))
+    with opened(path, checkpoint) as directory:
+        store = directory.store
+        vectors = unit(2 * DOCUMENTS, store.dimension, 1)
+        for start in range(0, DOCUMENTS, 20):
+            store.put([entry(n, vectors[n]) for n in range(start, start + 20)])
+        directory.index.catch_up()
+        directory.index.publish()
+        store.put([entry(n, vectors[n + DOCUMENTS], " changed") for n in range(5)])
+        store.delete([f"d{n}" for n in range(10, 14)])
+        directory.index.catch_up()
+    return path
+
+
+def entry(number: int, vector: np.ndarray, more: str = "") -> Entry:
+    blocks = BlockVectors(np.array([[0, 50], [50, 99]]), unit(2, 384, number))
+    document = Document(f"d{number}", text_of(number) + more, f"Title {number}", {"n": number})
+    return Entry(document, vector, Receipt(40, 40, 2, 0), blocks)
+
+
+def answers(directory: DataDirectory) -> Answers:
+    """Everything that a service answers from, for queries of every kind."""
+    store = directory.store
+    found = directory.index.search(unit(12, store.dimension, 1), 8)
+    ids = sorted(set(found.ids.ravel().tolist()))
+    documents = store.find([f"d{n}" for n in range(DOCUMENTS)])
+    lexical = [store.lexical.read(text_of(n)) for n in range(6)]
+    return Answers(
+        (found.ids.tolist(), found.scores.tolist()),
+        [
+            (one.vector_ids.tolist(), one.scores.tolist())
+            for one in (store.lexical.search(query, 8) for query in lexical)
+        ],
+        (store.get(ids), documents),
+        {
+            key: (b.offsets.tolist(), b.vectors.tolist())
+            for key, b in store.block_vectors(ids).items()
+        },
+    )
+
+
+def flip(path: Path, random: np.random.Generator) -> str:
+    content = bytearray(path.read_bytes())
+    place, bit = int(random.integers(len(content))), int(random.integers(8))
+    content[place] ^= 1 << bit
+    path.write_bytes(content)
+    return f"bit {bit} of byte {place} of {path.name}"
+
+
+def outcome(data: Path, checkpoint: Checkpoint, expected: Answers) -> str:
+    """Open and ask, as a service does; say "detected", "same" or "wrong"."""
+    try:
+        with opened(data, checkpoint) as directory:
+            return "same" if answers(directory) == expected else "wrong"
+    except (IndexingError, EncoderError):
+        return "detected"
+
+
+def test_flipped_bytes_of_a_closed_directory(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    with opened(data, checkpoint) as directory:
+        expected = answers(directory)
+    files = [one.relative_to(data) for one in sorted(data.rglob("*")) if one.stat().st_size > 0]
+    files = [one for one in files if (data / one).is_file()]
+    random = np.random.default_rng(SEED)
+    seen = Counter[str]()
+    for turn in range(FLIPS):
+        copy = tmp_path / "copy"
+        shutil.copytree(data, copy)
+        where = flip(copy / files[turn % len(files)], random)
+        found = outcome(copy, checkpoint, expected)
+        assert found != "wrong", f"seed {SEED}, flip {turn}: {where}"
+        seen[f"{files[turn % len(files)].name}: {found}"] += 1
+        shutil.rmtree(copy)
+    assert seen["store.sqlite3: same"] == 0, "the seal covers every byte"
+    assert seen["store.sqlite3: detected"] > 0
+
+
+def test_flipped_bytes_of_a_store_that_was_killed(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    """Without the seal a wrong answer by words is possible; then the doctor finds the damage."""
+    with opened(data, checkpoint) as directory:
+        expected = answers(directory)
+    random = np.random.default_rng(SEED)
+    for turn in range(FLIPS // 2):
+        copy = tmp_path / "copy"
+        shutil.copytree(data, copy)
+        (copy / ".seal").unlink()
+        where = flip(copy / "store.sqlite3", random)
+        examined = examine(copy, checkpoint, UNSAMPLED)
+        found = outcome(copy, checkpoint, expected)
+        assert found != "wrong" or examined, f"seed {SEED}, flip {turn}: {where}"
+        assert found != "detected" or examined, f"seed {SEED}, flip {turn}: {where}"
+        shutil.rmtree(copy)
+
+
+def test_flipped_bytes_of_a_checkpoint(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    copy = tmp_path / "checkpoint"
+    shutil.copytree(DEFAULT_CHECKPOINT, copy)
+    random = np.random.default_rng(SEED)
+    for turn, name in enumerate(sorted(checkpoint.files)):
+        kept = (copy / name).read_bytes()
+        where = flip(copy / name, random)
+        with pytest.raises(EncoderError):
+            read_verified(copy, checkpoint.files, name)
+        try:
+            damaged = load_checkpoint(copy)
+        except EncoderError:
+            pass
+        else:
+            assert list(examine_checkpoint(damaged)), f"seed {SEED}, flip {turn}: {where}"
+        (copy / name).write_bytes(kept)
+
+
+def test_a_text_that_is_no_text_any_more(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    """Bytes that are not UTF-8 are damage, not a crash."""
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    (copy / ".seal").unlink()
+    content = (copy / "store.sqlite3").read_bytes()
+    (copy / "store.sqlite3").write_bytes(content.replace(b"Title 20", b"Title\xff20"))
+    findings = examine(copy, checkpoint, UNSAMPLED)
+    assert [one.what for one in findings] == ["store.sqlite3", "lexical index"]
+    assert "d20" in findings[0].problem
+    with opened(copy, checkpoint) as directory:
+        store: SQLiteDocumentStore = directory.store
+        with pytest.raises(IndexingError):
+            store.find(["d20"])
+        assert store.find(["d21"])

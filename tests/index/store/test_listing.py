@@ -1,0 +1,86 @@
+"""Pages of documents: each document once, whatever is written in between."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from index.errors import StoreError
+from index.store.document_store import SQLiteDocumentStore
+from index.store.listing import BEFORE_ALL
+from index.store.records import Entry
+
+MakeEntry = Callable[..., Entry]
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3)
+
+
+def pages(store: SQLiteDocumentStore, limit: int) -> Iterator[list[str]]:
+    after = BEFORE_ALL
+    while page := store.pages.listed(after, limit):
+        yield [one.id for one in page]
+        after = page[-1].id
+
+
+@given(names=st.sets(NAMES, min_size=1, max_size=12), limit=st.integers(1, 5), data=st.data())
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_document_that_stays_is_on_one_page(
+    store: SQLiteDocumentStore,
+    entry: MakeEntry,
+    names: set[str],
+    limit: int,
+    data: st.DataObject,
+) -> None:
+    store.delete([one for page in pages(store, 1_000) for one in page])
+    store.put([entry(name, f"text of {name}") for name in names])
+    staying, seen = set(names), []
+    for turn, page in enumerate(pages(store, limit)):
+        seen += page
+        assert len(page) <= limit
+        name = data.draw(NAMES)
+        if data.draw(st.booleans()):
+            store.delete([name])
+            staying.discard(name)
+        else:
+            store.put([entry(name, f"changed {turn}")])  # it has a new vector id then
+    assert staying <= set(seen)
+    assert len(set(seen)) == len(seen)
+    assert seen == sorted(seen, key=lambda one: one.encode())
+
+
+def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    store.put([entry("b", "text", "Title", year=2020), entry("a", "other")])
+    first, second = store.pages.listed(BEFORE_ALL, 5)
+    stored = store.find(["b"])["b"]
+    assert (first.id, second.id, second.title) == ("a", "b", "Title")
+    assert second.metadata == {"year": 2020}
+    assert (second.receipt, second.indexed_at) == (stored.receipt, stored.indexed_at)
+    assert [one.id for one in store.pages.listed("a", 5)] == ["b"]
+    assert [one.id for one in store.pages.listed("aa", 5)] == ["b"]
+    assert store.pages.listed("b", 5) == []
+
+
+def test_whole_documents_come_until_they_are_long_enough(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    store.put([entry(f"d{n}", "x" * 100, f"T{n}", n=n) for n in range(10)])
+    first = store.pages.whole(BEFORE_ALL, 250)
+    assert [one.id for one in first] == ["d0", "d1", "d2"]
+    assert first == [store.find([one.id])[one.id].document for one in first]
+    assert [one.id for one in store.pages.whole("d7", 10**9)] == ["d8", "d9"]
+    assert [one.id for one in store.pages.whole(BEFORE_ALL, 1)] == ["d0"]
+    assert store.pages.whole("d9", 10**9) == []
+
+
+def test_a_damaged_document_is_named(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    store.put([entry("a"), entry("b")])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE documents SET metadata = '{' WHERE id = 'b'")
+    with pytest.raises(StoreError, match="document 'b' is damaged"):
+        store.pages.listed(BEFORE_ALL, 5)
+    with pytest.raises(StoreError, match="document 'b' is damaged"):
+        store.pages.whole("a", 5)

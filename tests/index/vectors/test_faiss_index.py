@@ -1,0 +1,356 @@
+import resource
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import index.vectors.faiss_index as faiss_index
+from encoder.arrays import Float32
+from index.errors import SnapshotError
+from index.id_set import Selection
+from index.vectors.faiss_index import (
+    ONE_LIST_BELOW,
+    FaissIndex,
+    choose_nlist,
+    default_nprobe,
+    load_faiss_index,
+    train_faiss_index,
+)
+
+DIMENSION = 32
+
+
+def unit_vectors(count: int, seed: int) -> Float32:
+    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Float32:
+    return unit_vectors(ONE_LIST_BELOW, seed=1)
+
+
+@pytest.fixture(scope="module")
+def index(vectors: Float32) -> FaissIndex:
+    index = train_faiss_index(vectors, choose_nlist(len(vectors)))
+    index.add(np.arange(len(vectors)), vectors)
+    return index
+
+
+def recall(index: FaissIndex, vectors: Float32, nprobe: int | None) -> float:
+    """Recall@10 against exact search."""
+    queries = unit_vectors(200, seed=2)
+    exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :10]
+    found = index.search(queries, 10, nprobe=nprobe).ids
+    hits = [
+        len(set(one) & set(two)) for one, two in zip(exact.tolist(), found.tolist(), strict=True)
+    ]
+    return sum(hits) / exact.size
+
+
+@pytest.mark.parametrize(
+    ("count", "nlist"),
+    [
+        (0, 1),
+        (4_999, 1),
+        (5_000, 128),
+        (20_000, 512),
+        (24_336, 624),
+        (100_000, 1_264),
+        (1_000_000, 4_000),
+    ],
+)
+def test_lists_grow_with_the_vectors(count: int, nlist: int) -> None:
+    assert choose_nlist(count) == nlist
+
+
+@given(count=st.integers(0, 10**9))
+def test_lists_hold_enough_vectors_to_be_trained(count: int) -> None:
+    nlist = choose_nlist(count)
+    assert nlist == 1 or 39 * nlist <= count
+    assert nlist <= choose_nlist(count + 1)
+    assert 1 <= default_nprobe(nlist) <= nlist
+
+
+def test_the_share_of_lists_that_is_visited_falls() -> None:
+    assert [default_nprobe(nlist) for nlist in (1, 2, 4, 128, 4_000)] == [1, 2, 4, 22, 126]
+
+
+def test_cells_are_really_in_use(index: FaissIndex, vectors: Float32, tmp_path: Path) -> None:
+    index.save(tmp_path / "index.faiss")
+    assert faiss.read_index(str(tmp_path / "index.faiss")).nlist == index.nlist == 128
+    one = recall(index, vectors, nprobe=1)
+    usual = recall(index, vectors, nprobe=None)
+    assert 0.02 < one < usual < 1.0  # random vectors have no cells of their own to be found in
+    assert recall(index, vectors, nprobe=128) == 1.0
+    assert recall(index, vectors, nprobe=10_000) == 1.0
+
+
+def test_nprobe_holds_for_its_call_only(index: FaissIndex, vectors: Float32) -> None:
+    alone = {nprobe: recall(index, vectors, nprobe) for nprobe in (1, 4, 128)}
+    together: dict[int, set[float]] = {nprobe: set() for nprobe in alone}
+
+    def search(nprobe: int) -> None:
+        for _ in range(3):
+            together[nprobe].add(recall(index, vectors, nprobe))
+
+    threads = [threading.Thread(target=search, args=(nprobe,)) for nprobe in alone]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert together == {nprobe: {value} for nprobe, value in alone.items()}
+
+
+def test_a_search_changes_nothing_on_the_shared_index(index: FaissIndex) -> None:
+    before = index._index.nprobe
+    index.search(unit_vectors(1, seed=1), 3, nprobe=before + 3)
+    assert index._index.nprobe == before
+
+
+def test_searches_and_changes_wait_for_each_other(index: FaissIndex) -> None:
+    one, ids = unit_vectors(1, seed=8), np.array([9_999_999])
+    work: list[Callable[[], object]] = [
+        lambda: index.add(ids, one),
+        lambda: index.search(one, 1),
+        lambda: index.contains(ids),
+        lambda: index.remove(ids),
+    ]
+    for step in work:
+        with index._lock.writing():
+            waiting = threading.Thread(target=step, daemon=True)
+            waiting.start()
+            deadline = time.monotonic() + 30
+            while index._lock._waiting_readers + index._lock._waiting_writers == 0:
+                assert time.monotonic() < deadline
+        waiting.join()
+    for step in (work[0], work[3]):
+        with index._lock.reading():
+            waiting = threading.Thread(target=step, daemon=True)
+            waiting.start()
+            deadline = time.monotonic() + 30
+            while index._lock._waiting_writers == 0:
+                assert time.monotonic() < deadline
+        waiting.join()
+
+
+def test_training_twice_gives_the_same_index(vectors: Float32, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        index = train_faiss_index(vectors[:2_000], 32)
+        index.add(np.arange(2_000), vectors[:2_000])
+        index.save(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize(("count", "nlist"), [(10, 11), (0, 2), (10, 0), (10, -1)])
+def test_more_lists_than_vectors_cannot_be_trained(count: int, nlist: int) -> None:
+    with pytest.raises(ValueError, match=f"{count} vectors cannot be divided into {nlist} lists"):
+        train_faiss_index(unit_vectors(count, seed=1), nlist)
+
+
+def test_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    train_faiss_index(unit_vectors(40, seed=1), 20)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_many_are_removed_in_any_order_and_stay_away(vectors: Float32, tmp_path: Path) -> None:
+    index = train_faiss_index(vectors, 128)
+    index.add(np.arange(5_000), vectors)
+    gone = np.random.default_rng(3).permutation(5_000)[:4_000]
+
+    assert index.remove(gone) == 4_000
+    index.save(tmp_path / "index.faiss")
+    loaded = load_faiss_index(tmp_path / "index.faiss")
+
+    for one in (index, loaded):
+        assert len(one) == 1_000
+        assert not one.contains(gone).any()
+        found = one.search(vectors[gone[:200]], 1_000, nprobe=128).ids
+        assert not np.isin(found, gone).any()
+        assert np.sort(found[0]).tolist() == np.setdiff1d(np.arange(5_000), gone).tolist()
+
+
+def test_contains_answers_for_each_id(index: FaissIndex) -> None:
+    asked = np.array([0, 5_000, 4_999, -1, 0])
+    assert index.contains(asked).tolist() == [True, False, True, False, True]
+    assert index.contains(np.array([], dtype=np.int64)).tolist() == []
+
+
+def test_the_threads_of_the_caller_are_left_as_they_were(vectors: Float32) -> None:
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(3)
+    try:
+        index = train_faiss_index(vectors[:200], 4)
+        index.add(np.arange(3), vectors[:3])
+        index.search(vectors[:50], 3)
+        assert faiss.omp_get_max_threads() == 3
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def test_a_full_disk_is_an_error(index: FaissIndex, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            index.save(tmp_path / "index.faiss")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    index.save(tmp_path / "again.faiss")
+    assert len(load_faiss_index(tmp_path / "again.faiss")) == len(index)
+
+
+def other_kind(path: Path) -> None:
+    flat = faiss.IndexFlatIP(DIMENSION)
+    flat.add(unit_vectors(10, seed=1))
+    faiss.write_index(flat, str(path))
+
+
+def without_hash_table(path: Path) -> None:
+    lists = faiss.IndexIVFFlat(
+        faiss.IndexFlatIP(DIMENSION), DIMENSION, 2, faiss.METRIC_INNER_PRODUCT
+    )
+    lists.train(unit_vectors(100, seed=1))
+    faiss.write_index(lists, str(path))
+
+
+def euclidean(path: Path) -> None:
+    lists = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIMENSION), DIMENSION, 2)
+    lists.set_direct_map_type(faiss.DirectMap.Hashtable)
+    lists.train(unit_vectors(100, seed=1))
+    faiss.write_index(lists, str(path))
+
+
+@pytest.mark.parametrize("write", [other_kind, without_hash_table, euclidean])
+def test_an_index_of_another_kind_is_refused(write: object, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    assert callable(write)
+    write(path)
+    with pytest.raises(SnapshotError, match=r"index\.faiss: this is not an index that Longmatch"):
+        load_faiss_index(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"IwFl", b"no index at all" * 100, b"\xff" * 4096])
+def test_a_file_that_is_no_index_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    path.write_bytes(content)
+    with pytest.raises(SnapshotError, match=r"index\.faiss: cannot be read"):
+        load_faiss_index(path)
+
+
+def test_a_missing_or_cut_file_is_refused(index: FaissIndex, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    with pytest.raises(SnapshotError, match=r"index\.faiss: cannot be read"):
+        load_faiss_index(path)
+    index.save(path)
+    whole = path.read_bytes()
+    for size in np.linspace(1, len(whole) - 1, 40, dtype=int):
+        path.write_bytes(whole[:size])
+        with pytest.raises(SnapshotError, match=r"index\.faiss: "):
+            load_faiss_index(path)
+
+
+def test_a_damaged_length_is_refused_before_memory_is_asked_for(tmp_path: Path) -> None:
+    index = train_faiss_index(unit_vectors(10, seed=1), 1)
+    index.add(np.arange(10), unit_vectors(10, seed=1))
+    path = tmp_path / "index.faiss"
+    index.save(path)
+    whole = path.read_bytes()
+    before = faiss.get_deserialization_vector_byte_limit()
+    # The number of values of the quantizer's one vector, as a 64-bit count.
+    place = whole.index((DIMENSION * 4).to_bytes(8, "little"), whole.index(b"IxFI"))
+    path.write_bytes(whole[:place] + (10**11).to_bytes(8, "little") + whole[place + 8 :])
+    with pytest.raises(SnapshotError, match="limit"):
+        load_faiss_index(path)
+    assert faiss.get_deserialization_vector_byte_limit() == before
+
+
+def test_what_was_removed_is_gone_from_the_lists(vectors: Float32, tmp_path: Path) -> None:
+    index = train_faiss_index(vectors[:2_000], 32)
+    index.add(np.arange(2_000), vectors[:2_000])
+    assert index.list_sizes().sum() == 2_000
+    index.save(tmp_path / "full")
+    index.remove(np.arange(500, 2_000))
+    assert index.list_sizes().shape == (32,)
+    assert index.list_sizes().sum() == len(index) == 500
+    index.save(tmp_path / "emptied")
+    # 4 bytes a value and 8 an id; no tombstone is left behind.
+    saved = [(tmp_path / name).stat().st_size for name in ("full", "emptied")]
+    assert saved[0] - saved[1] >= 1_500 * (DIMENSION * 4 + 8)
+
+
+@pytest.mark.parametrize("most", [100, 700, 1_000_000])
+def test_exact_scores_are_those_of_every_list(
+    index: FaissIndex, vectors: Float32, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("index.vectors.faiss_index.EXACT_SLICE", most)
+    for query in unit_vectors(10, seed=3):
+        scores, sequence = index.exact_scores(query, 10)
+        assert sequence == index.sequence
+        np.testing.assert_allclose(scores, np.sort(vectors @ query)[:-11:-1], atol=1e-6)
+
+
+def test_exact_scores_of_fewer_vectors_than_asked_for() -> None:
+    index = train_faiss_index(np.empty((0, DIMENSION), dtype=np.float32), 1)
+    query = unit_vectors(1, seed=1)
+    assert index.exact_scores(query[0], 2)[0].tolist() == [-np.inf, -np.inf]
+    index.change(np.array([4]), query, np.array([9]), 7)
+    scores, sequence = index.exact_scores(query[0], 2)
+    assert scores.tolist() == [pytest.approx(1.0), -np.inf]
+    assert sequence == 7
+
+
+def test_a_change_that_is_refused_changes_nothing() -> None:
+    index = train_faiss_index(np.empty((0, DIMENSION), dtype=np.float32), 1)
+    index.change(np.array([1, 2]), unit_vectors(2, seed=1), np.array([], dtype=np.int64), 5)
+    with pytest.raises(ValueError, match="2 is already there"):
+        index.change(np.array([2]), unit_vectors(1, seed=2), np.array([1]), 6)
+    assert (len(index), index.sequence) == (2, 5)
+    assert index.search(unit_vectors(1, seed=1), 1).sequence == 5
+
+
+@pytest.mark.parametrize("bitmap_up_to", [0, 2**24])
+@pytest.mark.parametrize("exact_up_to", [0, 2_000])
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.5])
+def test_filtered_recall_is_at_least_that_without_a_filter(
+    index: FaissIndex,
+    vectors: Float32,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+    inverted: bool,
+    exact_up_to: int,
+    bitmap_up_to: int,
+) -> None:
+    """However the selection is written, and whether lists are visited or not."""
+    monkeypatch.setattr(faiss_index, "EXACT_UP_TO", exact_up_to)
+    monkeypatch.setattr(faiss_index, "BITMAP_UP_TO", bitmap_up_to)
+    kept = np.sort(np.random.default_rng(3).permutation(len(vectors))[: int(share * len(vectors))])
+    listed = np.setdiff1d(np.arange(len(vectors)), kept) if inverted else kept
+    selection = Selection(len(vectors), listed, inverted)
+    queries = unit_vectors(50, seed=2)
+    found = index.search(queries, 10, among=selection)
+    exact = np.sort(queries @ vectors[kept].T, axis=1)[:, ::-1][:, :10]
+    count = exact.shape[1]  # fewer where fewer are selected
+    assert np.isin(found.ids[:, :count], kept).all()
+    assert (found.ids[:, count:] == -1).all()
+    hits = (found.scores[:, :count] >= exact[:, -1:] - 1e-6).mean()
+    assert hits >= recall(index, vectors, None) - 0.02
+
+
+def test_few_selected_vectors_are_compared_without_visiting_lists(
+    index: FaissIndex, vectors: Float32
+) -> None:
+    faiss.cvar.indexIVF_stats.reset()
+    index.search(vectors[:1], 10, among=Selection(len(vectors), np.arange(100)))
+    assert faiss.cvar.indexIVF_stats.nlist == 0
+    index.search(vectors[:1], 10, among=Selection(len(vectors), np.arange(0, 5_000, 2)))
+    assert faiss.cvar.indexIVF_stats.nlist == 2 * default_nprobe(index.nlist)

@@ -1,0 +1,229 @@
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import index.vectors.live_index
+from encoder.arrays import Float32
+from index.errors import StoreError
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Change, Entry
+from index.vectors.drift import needs_training
+from index.vectors.faiss_index import FaissIndex, choose_nlist
+from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.snapshot import verify_current_snapshot
+from index.vectors.vector_index import NO_VECTOR
+
+MakeEntry = Callable[..., Entry]
+OpenStore = Callable[..., SQLiteDocumentStore]
+MakeVectors = Callable[..., Float32]
+Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
+Fill = Callable[[SQLiteDocumentStore, Float32], Change]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "snapshots"
+
+
+@pytest.mark.parametrize(
+    ("nlist", "count", "needed"),
+    [
+        (1, 0, False),
+        (1, 4_999, False),
+        (1, 5_000, True),
+        (128, 5_000, False),
+        (128, 4_999, True),
+        (128, 19_000, False),
+        (128, 20_000, True),
+        (512, 5_000, True),
+        (511, 5_000, False),
+    ],
+)
+def test_an_index_is_trained_again_when_it_is_far_off(nlist: int, count: int, needed: bool) -> None:
+    assert needs_training(nlist, count) is needed
+    assert not needs_training(choose_nlist(count), count)
+
+
+def test_a_new_store_has_an_empty_index(
+    store: SQLiteDocumentStore, root: Path, assert_equals_store: Check
+) -> None:
+    live = open_live_index(store, root)
+    found = live.search(np.eye(2, store.dimension, dtype=np.float32), 3)
+    assert (found.ids == NO_VECTOR).all()
+    assert_equals_store(live, store)
+
+
+def test_changes_are_found_at_once(
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+) -> None:
+    live = open_live_index(store, root)
+    live.apply(store.put([entry("a", "one"), entry("b", "two")]))
+    assert_equals_store(live, store)
+    live.apply(store.put([entry("a", "three")]))
+    assert_equals_store(live, store)
+    live.apply(store.delete(["b"]))
+    assert_equals_store(live, store)
+    assert live.dimension == store.dimension
+
+
+def test_changes_may_arrive_in_any_order_and_twice(
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+) -> None:
+    live = open_live_index(store, root)
+    changes = [
+        store.put([entry("a", "one"), entry("b", "two")]),
+        store.put([entry("a", "three")]),
+        store.delete(["a", "b"]),
+        store.put([entry("b", "four")]),
+    ]
+    for change in [changes[2], changes[0], changes[3], changes[1], changes[3], *changes]:
+        live.apply(change)
+        assert live.sequence >= change.sequence
+    assert_equals_store(live, store)
+
+
+def change_and_check(live: LiveIndex, store: SQLiteDocumentStore, entries: Sequence[Entry]) -> None:
+    """What is applied is found by the next search, what is deleted is not."""
+    for one in entries:
+        change = store.put([one])
+        live.apply(change)
+        assert live.search(one.vector[None], 1).ids[0, 0] == change.added[0]
+        gone = store.delete([one.document.id])
+        live.apply(gone)
+        assert not np.isin(live.search(one.vector[None], 30).ids, gone.removed).any()
+
+
+def test_threads_change_search_rebuild_and_publish_at_the_same_time(
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    vectors: MakeVectors,
+    assert_equals_store: Check,
+    fill: Fill,
+) -> None:
+    live = open_live_index(store, root)
+    stable = vectors(20, seed=1)
+    stable_ids = fill(store, stable).added
+    live.catch_up()
+    working = threading.Event()
+    working.set()
+
+    def search() -> None:
+        while working.is_set():
+            np.testing.assert_array_equal(live.search(stable, 1).ids[:, 0], stable_ids)
+
+    def renew() -> None:
+        while working.is_set():
+            live.rebuild()
+            live.publish()
+
+    with ThreadPoolExecutor(7) as threads:
+        others = [threads.submit(work) for work in (search, search, renew)]
+        changers = [
+            threads.submit(
+                change_and_check,
+                live,
+                store,
+                [entry(f"{worker}-{number % 4}", f"{worker} {number}") for number in range(8)],
+            )
+            for worker in range(4)
+        ]
+        wait(changers)
+        working.clear()
+    for done in changers + others:
+        done.result()
+
+    assert_equals_store(live, store)
+    assert_equals_store(open_live_index(store, root), store)
+
+
+def test_a_change_during_a_rebuild_is_in_the_new_index(
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_equals_store: Check,
+) -> None:
+    live = open_live_index(store, root)
+    live.apply(store.put([entry("stays", "one"), entry("goes", "two")]))
+    catch_up = index.vectors.live_index._catch_up
+
+    def catch_up_and_change(*arguments: Any) -> int:
+        reached = catch_up(*arguments)
+        monkeypatch.setattr(index.live_index, "_catch_up", catch_up)  # once only
+        live.apply(store.put([entry("comes", "three")]))
+        live.apply(store.delete(["goes"]))
+        return reached
+
+    monkeypatch.setattr(index.live_index, "_catch_up", catch_up_and_change)
+    live.rebuild()
+
+    assert_equals_store(live, store)
+    assert_equals_store(open_live_index(store, root), store)
+
+
+def test_nothing_changes_the_index_while_it_is_written(
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = open_live_index(store, root)
+    live.apply(store.put([entry("a", "one")]))
+    save = FaissIndex.save
+    late: list[threading.Thread] = []
+
+    def save_beside_a_change(index: FaissIndex, path: Path) -> None:
+        change = store.put([entry("b", "two")])
+        late.append(threading.Thread(target=live.apply, args=(change,)))
+        late[0].start()
+        late[0].join(0.05)  # a moment to go wrong in
+        save(index, path)
+
+    monkeypatch.setattr(FaissIndex, "save", save_beside_a_change)
+    live.publish()
+    late[0].join()
+
+    published = verify_current_snapshot(root)
+    assert (published.sequence, published.vectors) == (1, 1)
+    assert (live.sequence, len(live)) == (2, 2)
+
+
+def test_a_search_does_not_wait_for_a_publish_or_a_rebuild(
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, vectors: MakeVectors
+) -> None:
+    live = open_live_index(store, root)
+    live.apply(store.put([entry("a", "one")]))
+    # What publish and rebuild hold, from the first byte to the last.
+    with live._publishing, live._updates, live._served.index._lock.reading():
+        searching = threading.Thread(target=live.search, args=(vectors(1, seed=1), 1), daemon=True)
+        searching.start()
+        searching.join(30)
+        assert not searching.is_alive()
+
+
+def test_a_store_that_fails_half_way_is_caught_up_with_later(
+    open_store: OpenStore,
+    root: Path,
+    vectors: MakeVectors,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_equals_store: Check,
+    fill: Fill,
+) -> None:
+    store = open_store()
+    live = open_live_index(store, root)
+    monkeypatch.setattr(index.live_index, "ADD_CHUNK", 10)
+    change = fill(store, vectors(35, seed=1))
+    with store._connections.writing() as connection:
+        connection.execute("UPDATE vectors SET vector = zeroblob(3) WHERE vector_id = 25")
+
+    with pytest.raises(StoreError, match="the vector of vector id 25 is damaged"):
+        live.apply(change)
+    assert live.sequence == 0
+    with store._connections.writing() as connection:
+        connection.execute("DELETE FROM documents WHERE vector_id = 25")
+    live.apply(change)
+
+    assert_equals_store(live, store)

@@ -1,0 +1,239 @@
+"""A new generation is proven before it is searched, and the old one stays where it is not."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from index.errors import RetrainingStoppedError, SnapshotError, StoreError
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Change, Entry
+from index.vectors.drift import Training
+from index.vectors.faiss_index import ONE_LIST_BELOW, load_faiss_index
+from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.recall import nprobe_bounds
+from index.vectors.snapshot import verify_current_snapshot
+
+MakeEntry = Callable[..., Entry]
+OpenStore = Callable[..., SQLiteDocumentStore]
+MakeVectors = Callable[..., Float32]
+Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
+Fill = Callable[[SQLiteDocumentStore, Float32], Change]
+
+IMPOSSIBLE = 1.0  # random vectors have neighbours in every list
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "snapshots"
+
+
+@pytest.fixture
+def live(store: SQLiteDocumentStore, root: Path, vectors: MakeVectors, fill: Fill) -> LiveIndex:
+    """An index of one list, which finds all neighbours, of more vectors than suit it."""
+    live = open_live_index(store, root)
+    live.apply(fill(store, vectors(ONE_LIST_BELOW, seed=1)))
+    return live
+
+
+def test_the_lists_are_really_in_use(
+    live: LiveIndex, store: SQLiteDocumentStore, root: Path, vectors: MakeVectors
+) -> None:
+    """R18: of random vectors one list holds only some neighbours, and the file says how many."""
+    result = live.retrain(0.5)
+    assert (result.swapped, result.nlist) == (True, 128)
+    assert result.old_recall == 1.0
+    assert 0.5 <= result.recall < 1.0
+    assert (live.nlist, live.nprobe, live.generation) == (128, result.nprobe, 2)
+    assert live.training == Training(1, ONE_LIST_BELOW)
+
+    manifest = verify_current_snapshot(root)
+    loaded = load_faiss_index(root / f"{live.generation:010}" / "index.faiss")
+    assert loaded.nlist == manifest.nlist == 128
+    assert (loaded.list_sizes() > 0).sum() > 100
+
+    queries = vectors(100, seed=9)
+    exact = np.argsort(-(queries @ vectors(ONE_LIST_BELOW, seed=1).T), axis=1)[:, :10] + 1
+    recalls = []
+    for nprobe in (1, live.nprobe, 128):
+        found = live.search(queries, 10, nprobe=nprobe).ids
+        hits = [len(set(a) & set(b)) for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
+        recalls.append(sum(hits) / 1_000)
+    assert 0.02 < recalls[0] < 0.5 < recalls[1] < 1.0
+    assert recalls[2] == 1.0
+
+
+def test_a_generation_that_finds_less_is_refused(
+    live: LiveIndex, store: SQLiteDocumentStore, root: Path, assert_equals_store: Check
+) -> None:
+    before = sorted(root.iterdir())
+    result = live.retrain(IMPOSSIBLE)
+    assert not result.swapped
+    assert result.recall < result.old_recall == 1.0
+    assert result.nprobe == nprobe_bounds(result.nlist)[1]
+    assert (live.nlist, live.generation, live.training) == (1, 1, Training(0, 0))
+    assert sorted(root.iterdir()) == before
+    assert_equals_store(live, store)
+
+
+def test_one_that_misses_the_target_but_finds_no_less_is_taken(live: LiveIndex) -> None:
+    assert live.retrain(0.5).swapped
+    least, most = nprobe_bounds(128)
+    assert live.set_nprobe(least, generation=live.generation)
+    again = live.retrain(IMPOSSIBLE)
+    assert again.swapped
+    assert again.old_recall <= again.recall < IMPOSSIBLE
+    assert live.nprobe == most
+
+
+def test_changes_and_searches_go_on_meanwhile(
+    live: LiveIndex,
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    assert_equals_store: Check,
+) -> None:
+    generations = []
+
+    def change_and_search() -> bool:
+        number = len(generations)
+        live.apply(store.put([entry(f"new {number}", f"{number}"), entry("d7", f"again {number}")]))
+        change = store.delete([f"d{number + 10}"])
+        live.apply(change)
+        found = live.search(entry("x", f"{number}").vector[None], 1)
+        assert found.scores[0, 0] == pytest.approx(1.0, abs=1e-5)
+        assert found.sequence == change.sequence == live.sequence
+        generations.append(found.generation)
+        return False
+
+    assert live.retrain(0.5, change_and_search).swapped
+    assert set(generations) == {1}
+    assert len(generations) == 5
+    assert live.search(entry("x").vector[None], 1).generation == live.generation == 2
+    assert_equals_store(live, store)
+    assert_equals_store(open_live_index(store, root), store)
+
+
+def test_it_can_be_given_up(live: LiveIndex, root: Path) -> None:
+    with pytest.raises(RetrainingStoppedError):
+        live.retrain(0.5, lambda: True)
+    assert (live.nlist, live.generation) == (1, 1)
+    assert live.retrain(0.5).swapped
+
+
+def test_there_are_never_two_at_once(live: LiveIndex) -> None:
+    inside: list[str] = []
+    other: list[threading.Thread] = []
+
+    def second() -> None:
+        live.retrain(0.5, lambda: bool(inside.append("second")))
+
+    def while_the_first_works() -> bool:
+        if not other:
+            other.append(threading.Thread(target=second))
+            other[0].start()
+        inside.append("first")
+        return False
+
+    live.retrain(0.5, while_the_first_works)
+    other[0].join()
+    assert inside == sorted(inside)
+
+
+def test_one_that_cannot_be_published_is_not_taken(live: LiveIndex, root: Path) -> None:
+    for path in (root / f"{number:010}" for number in (1, 2)):
+        if path.exists():
+            (path / "index.faiss").unlink()
+            (path / "manifest.json").unlink()
+            path.rmdir()
+    (root / "CURRENT").unlink()
+    root.rmdir()
+    root.write_text("a file where the directory should be")
+    with pytest.raises(SnapshotError):
+        live.retrain(0.5)
+    assert (live.nlist, live.generation) == (1, 1)
+
+
+def test_reading_only_trains_nothing(open_store: OpenStore, root: Path) -> None:
+    open_store()
+    live = open_live_index(open_store(read_only=True), root, read_only=True)
+    with pytest.raises(StoreError, match="opened for reading only"):
+        live.retrain(0.5)
+
+
+def test_nprobe_is_set_for_one_generation_and_within_bounds(live: LiveIndex) -> None:
+    live.retrain(0.5)
+    least, most = nprobe_bounds(128)
+    assert live.set_nprobe(most, generation=2)
+    assert live.nprobe == most
+    for nprobe, generation in [(least, 1), (least, 3), (most + 1, 2), (least - 1, 2)]:
+        assert not live.set_nprobe(nprobe, generation=generation)
+    assert live.nprobe == most
+
+
+def test_a_restart_knows_nprobe_and_training(
+    live: LiveIndex, store: SQLiteDocumentStore, root: Path, entry: MakeEntry
+) -> None:
+    assert live.retrain(0.98).swapped
+    live.apply(store.put([entry(f"new {number}", f"{number}") for number in range(50)]))
+    live.apply(store.delete([f"d{number}" for number in range(30)]))
+    assert live.unpublished() == 80
+    live.publish()
+    assert live.unpublished() == 0
+
+    again = open_live_index(store, root)
+    assert (again.nprobe, again.training) == (live.nprobe, Training(1, ONE_LIST_BELOW))
+    assert again.nprobe > nprobe_bounds(128)[0]
+    drift = again.measure_drift()
+    assert (drift.added, drift.removed) == (50 / ONE_LIST_BELOW, 30 / ONE_LIST_BELOW)
+    assert drift == live.measure_drift()
+
+
+def test_a_snapshot_of_an_earlier_release_is_read(
+    live: LiveIndex, store: SQLiteDocumentStore, root: Path
+) -> None:
+    live.retrain(0.9)
+    path = root / f"{live.generation:010}" / "manifest.json"
+    fields = json.loads(path.read_text())
+    for name in ("trained_sequence", "trained_vectors", "nprobe"):
+        del fields[name]
+    path.write_text(json.dumps(fields))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    (root / "CURRENT").write_text(f"{live.generation:010} {digest}\n")
+
+    again = open_live_index(store, root)
+    assert (again.generation, again.nlist) == (2, 128)
+    assert again.nprobe == nprobe_bounds(128)[0]
+    assert again.training == Training(1, ONE_LIST_BELOW)
+
+
+def test_an_upsert_is_never_seen_by_half(
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry
+) -> None:
+    """A search finds the old text or the new one, and the sequence that it names says which."""
+    live = open_live_index(store, root)
+    versions = [entry("a", f"version {number}") for number in range(60)]
+    first = store.put([versions[0]])
+    live.apply(first)
+    wrong: list[object] = []
+    ended = threading.Event()
+
+    def search() -> None:
+        while not ended.is_set():
+            found = live.search(versions[0].vector[None], 5)
+            ids = [one for one in found.ids[0].tolist() if one >= 0]
+            if len(ids) != 1 or ids[0] - first.added[0] != found.sequence - first.sequence:
+                wrong.append((ids, found.sequence))
+
+    searching = threading.Thread(target=search)
+    searching.start()
+    for version in versions[1:]:
+        live.apply(store.put([version]))
+    ended.set()
+    searching.join()
+    assert wrong == []

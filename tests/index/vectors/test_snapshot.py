@@ -1,0 +1,206 @@
+import hashlib
+import json
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from index.errors import SnapshotError
+from index.vectors.faiss_index import FaissIndex, train_faiss_index
+from index.vectors.snapshot import (
+    Manifest,
+    SavedIndex,
+    publish_snapshot,
+    read_current_snapshot,
+    verify_current_snapshot,
+)
+
+FINGERPRINT = "c" * 64
+DIMENSION = 16
+
+
+@pytest.fixture
+def index(vectors: Callable[..., Float32]) -> FaissIndex:
+    index = train_faiss_index(vectors(100, seed=1), 4)
+    index.add(np.arange(0, 1_000, 10), vectors(100, seed=1))
+    return index
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "snapshots"
+
+
+def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
+    def save(path: Path) -> SavedIndex:
+        index.save(path)
+        return SavedIndex(sequence=sequence, nlist=index.nlist, vectors=len(index))
+
+    return publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
+
+
+def read(root: Path) -> tuple[Manifest, FaissIndex]:
+    return read_current_snapshot(root, fingerprint=FINGERPRINT, dimension=DIMENSION)
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
+def test_what_is_published_is_read_back(
+    root: Path, index: FaissIndex, vectors: Callable[..., Float32]
+) -> None:
+    published = publish(root, index)
+
+    manifest, loaded = read(root)
+
+    assert manifest == published == verify_current_snapshot(root)
+    assert (manifest.generation, manifest.sequence, manifest.format) == (1, 7, 1)
+    assert (manifest.dimension, manifest.nlist, manifest.vectors) == (DIMENSION, 4, 100)
+    file = root / "0000000001" / "index.faiss"
+    assert manifest.size == file.stat().st_size
+    assert manifest.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    queries = vectors(5, seed=2)
+    assert loaded.search(queries, 9).ids.tolist() == index.search(queries, 9).ids.tolist()
+
+
+def test_the_newest_two_generations_are_kept(root: Path, index: FaissIndex) -> None:
+    for sequence in range(4):
+        publish(root, index, sequence)
+    assert names(root) == ["0000000003", "0000000004", "CURRENT"]
+    assert (read(root)[0].generation, read(root)[0].sequence) == (4, 3)
+
+
+def test_leftovers_of_killed_publishes_are_removed(root: Path, index: FaissIndex) -> None:
+    publish(root, index)
+    (root / ".publishing-0000000002").mkdir()
+    (root / ".publishing-0000000002" / "index.faiss").write_bytes(b"half")
+    (root / ".publishing-CURRENT").write_text("half")
+    shutil.copytree(root / "0000000001", root / "0000000005")  # renamed, but never made current
+    (root / "notes of the user").write_text("stay")
+
+    assert read(root)[0].generation == 1
+    assert publish(root, index).generation == 6
+    assert names(root) == ["0000000005", "0000000006", "CURRENT", "notes of the user"]
+    assert read(root)[0].generation == 6
+
+
+def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: FaissIndex) -> None:
+    publish(root, index, sequence=1)
+    before = (root / "CURRENT").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for _ in range(3):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
+        try:
+            with pytest.raises(SnapshotError, match="snapshots: no snapshot could be published"):
+                publish(root, index, sequence=2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(root) == ["0000000001", "CURRENT"]
+    assert (root / "CURRENT").read_bytes() == before
+    assert read(root)[0].sequence == 1
+
+
+def test_a_publish_that_cannot_become_current_takes_nothing_away(
+    root: Path, index: FaissIndex
+) -> None:
+    publish(root, index, sequence=1)
+    blocked = root / ".publishing-CURRENT"  # where the new pointer is written first
+    for _ in range(3):
+        blocked.mkdir()
+        with pytest.raises(SnapshotError, match="no snapshot could be published"):
+            publish(root, index, sequence=2)
+        assert read(root)[0].sequence == 1
+    assert names(root) == ["0000000001", "CURRENT"]
+    assert publish(root, index, sequence=3).sequence == read(root)[0].sequence == 3
+
+
+def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: FaissIndex) -> None:
+    root.write_text("a file")
+    with pytest.raises(SnapshotError, match="snapshots: no snapshot could be published"):
+        publish(root, index)
+    with pytest.raises(SnapshotError, match="CURRENT: cannot be read"):
+        read(root)
+    assert root.read_text() == "a file"
+
+
+def test_without_a_snapshot_reading_is_an_error(root: Path) -> None:
+    with pytest.raises(SnapshotError, match="CURRENT: cannot be read"):
+        read(root)
+
+
+@pytest.mark.parametrize(
+    "missing", ["CURRENT", "0000000001/manifest.json", "0000000001/index.faiss"]
+)
+def test_a_missing_file_is_an_error(root: Path, index: FaissIndex, missing: str) -> None:
+    publish(root, index)
+    (root / missing).unlink()
+    with pytest.raises(SnapshotError, match=r"cannot be read: .*No such file"):
+        read(root)
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "0000000001/manifest.json", "0000000001/index.faiss"])
+def test_any_changed_byte_is_found(root: Path, index: FaissIndex, name: str) -> None:
+    publish(root, index)
+    path = root / name
+    whole = path.read_bytes()
+    random = np.random.default_rng(5)
+    for place in random.integers(0, len(whole), size=min(len(whole), 150)):
+        flip = bytes([whole[place] ^ (1 << random.integers(0, 8))])
+        path.write_bytes(whole[:place] + flip + whole[place + 1 :])
+        with pytest.raises(SnapshotError):
+            read(root)
+    for size in random.integers(0, len(whole), size=20):
+        path.write_bytes(whole[:size])
+        with pytest.raises(SnapshotError):
+            read(root)
+    path.write_bytes(whole + b"x")
+    with pytest.raises(SnapshotError):
+        read(root)
+    path.write_bytes(whole)
+    assert len(read(root)[1]) == 100
+
+
+def rewrite_manifest(root: Path, **changes: Any) -> None:
+    """Change a manifest and vouch for it, as another version of the software would."""
+    path = root / "0000000001" / "manifest.json"
+    fields = json.loads(path.read_text())
+    fields.update(changes)
+    text = json.dumps({name: value for name, value in fields.items() if value is not None})
+    path.write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (root / "CURRENT").write_text(f"0000000001 {digest}\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"format": 2}, "manifest.json: has format 2; this version of Longmatch reads format 1"),
+        ({"format": None}, "manifest.json: is not a manifest"),
+        ({"nlist": None}, "manifest.json: is not a manifest"),
+        ({"surprise": 1}, "manifest.json: is not a manifest"),
+        ({"generation": 2}, "manifest.json: belongs to generation 2"),
+        ({"sha256": "0" * 64}, "index.faiss: the file has changed"),
+        ({"fingerprint": "d" * 64}, "index.faiss: made with another checkpoint, dddddddddddd"),
+        ({"nlist": 5}, "index.faiss: does not hold what its manifest says"),
+        ({"vectors": 99}, "index.faiss: does not hold what its manifest says"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(
+    root: Path, index: FaissIndex, changes: dict[str, Any], complaint: str
+) -> None:
+    publish(root, index)
+    rewrite_manifest(root, **changes)
+    with pytest.raises(SnapshotError, match=complaint):
+        read(root)
+
+
+def test_a_snapshot_of_another_dimension_is_refused(root: Path, index: FaissIndex) -> None:
+    publish(root, index)
+    with pytest.raises(SnapshotError, match="does not hold what its manifest says"):
+        read_current_snapshot(root, fingerprint=FINGERPRINT, dimension=32)

@@ -1,0 +1,270 @@
+"""Cuts every write of an operation, one after the other, and looks at what is left.
+
+    python tests/reliability/cut_writes.py OPERATION FAILURE FOLDER
+
+Runs the operation again and again in a child process, which fails at its n-th write, fsync,
+rename, unlink or mkdir, n = 1, 2, … until it comes to its end. "killed" ends the process before
+that call, "torn" in the middle of a write or just after any other call; a name of errno and
+"MemoryError" are raised by the call. After each of them the data must hold what was acknowledged.
+Prints how many points there were. What SQLite writes itself is not cut: SQLite's own tests do.
+"""
+
+import builtins
+import errno
+import io
+import os
+import shutil
+import sys
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoder.blocks import Receipt
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from index.directory.backup import restore_backup, verify_backup, write_backup
+from index.directory.content_swap import ARRIVING, swap_in
+from index.directory.data_directory import CONTENT, DataDirectory, locked, open_data_directory
+from index.document import Document
+from index.errors import IndexingError
+from index.store.records import Entry
+
+FINGERPRINT, DIMENSION = "a" * 64, 16
+COUNTED = ("fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "sendfile")
+COMPLETED, FAILED, UNFORESEEN, KILLED = 0, 1, 3, 9
+OLD, NEW = 40, 60  # documents
+
+
+class Cutter:
+    """Counts the calls that change the disk, and lets the n-th of them fail."""
+
+    def __init__(self, point: int, failure: str) -> None:
+        self.left, self.failure = point, failure
+
+    def __call__(self, torn: Callable[[], object] | None = None) -> None:
+        self.left -= 1
+        if self.left != 0:
+            return
+        if self.failure == "killed":
+            os._exit(KILLED)
+        if self.failure == "torn":
+            if torn is not None:
+                torn()
+            os._exit(KILLED)
+        if self.failure == "MemoryError":
+            raise MemoryError
+        number = getattr(errno, self.failure)
+        raise OSError(number, os.strerror(number))
+
+
+class CutFile:
+    """A file whose writes are counted."""
+
+    def __init__(self, file: Any, cut: Cutter) -> None:
+        self._file, self._cut = file, cut
+
+    def write(self, data: Any) -> Any:
+        def torn() -> None:
+            self._file.write(data[: len(data) // 2])
+            self._file.flush()
+
+        self._cut(torn)
+        return self._file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> "CutFile":
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self._file.close()
+
+
+def cut_everything(cut: Cutter) -> None:
+    """Replace the calls of this process that change the disk."""
+    for name in COUNTED:
+        setattr(os, name, counted(getattr(os, name), cut))
+    opening = io.open
+
+    def open_counted(file: Any, mode: str = "r", *rest: Any, **named: Any) -> Any:
+        if not set(mode) & set("wxa"):
+            return opening(file, mode, *rest, **named)
+        cut()
+        return CutFile(opening(file, mode, *rest, **named), cut)
+
+    io.open = builtins.open = tarfile.bltn_open = open_counted  # type: ignore[assignment]
+
+
+def counted(call: Callable[..., Any], cut: Cutter) -> Callable[..., Any]:
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        cut(lambda: call(*arguments, **named))
+        return call(*arguments, **named)
+
+    return wrapped
+
+
+def opened(path: Path) -> closing[DataDirectory]:
+    return closing(open_data_directory(path, fingerprint=FINGERPRINT, dimension=DIMENSION))
+
+
+def entries(numbers: range) -> list[Entry]:
+    vectors = np.random.default_rng(1).normal(size=(numbers.stop, DIMENSION)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    receipt = Receipt(1, 1, 1, 0)
+    return [Entry(Document(f"d{n}", f"text of {n}"), vectors[n], receipt) for n in numbers]
+
+
+def fill(path: Path, count: int) -> None:
+    with opened(path) as directory:
+        directory.index.apply(directory.store.put(entries(range(count))))
+        directory.index.publish()
+
+
+def holds(path: Path, count: int) -> None:
+    """Check that a directory holds these documents, and that its index finds each of them."""
+    with opened(path) as directory:
+        store, index = directory.store, directory.index
+        assert store.find([f"d{n}" for n in range(NEW)]).keys() == {f"d{n}" for n in range(count)}
+        ids, vectors = store.vectors(store.changes_since(0).added)
+        assert index.search(vectors, 1, nprobe=index.nlist).ids[:, 0].tolist() == ids.tolist()
+        assert len(index) == count
+
+
+class Publish:
+    """Put documents, publish the index, close."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+        self.data = folder / "data"
+        self.told = folder / "acknowledged"
+        fill(self.data, OLD)
+
+    def run(self) -> None:
+        told = os.open(self.told, os.O_CREAT | os.O_WRONLY)
+        with opened(self.data) as directory:
+            change = directory.store.put(entries(range(NEW)))
+            os.write(told, b"1")
+            directory.index.apply(change)
+            directory.index.publish()
+
+    def check(self) -> None:
+        acknowledged = self.told.exists() and self.told.read_bytes() == b"1"
+        holds(self.data, NEW if acknowledged else OLD)
+
+
+class Backup:
+    """Write a backup; what lies at its name is whole, and a second attempt succeeds."""
+
+    name = "backup"
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+        self.folder, self.checkpoint = folder, checkpoint
+        self.target = folder / "backups" / self.name
+        fill(folder / "data", OLD)
+
+    def run(self) -> None:
+        write_backup(self.folder / "data", self.target, self.checkpoint)
+
+    def check(self) -> None:
+        if not self.target.exists():
+            self.run()
+        assert verify_backup(self.target).documents == OLD
+        holds(self.folder / "data", OLD)
+
+
+class BackupArchive(Backup):
+    """The same, as one file."""
+
+    name = "backup.tar"
+
+
+class Restore(Backup):
+    """Restore a backup: an empty directory is left, or the whole of it."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+        super().__init__(folder, checkpoint)
+        super().run()
+        self.data = folder / "restored"
+
+    def run(self) -> None:
+        restore_backup(self.target, self.data, self.checkpoint)
+
+    def check(self) -> None:
+        try:
+            self.run()
+        except IndexingError as error:
+            if "is not empty" not in str(error):  # the restored one is there
+                raise
+        holds(self.data, OLD)
+
+
+class Swap:
+    """Swap a new content in: all of the old one is there, or all of the new one."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+        self.data = folder / "data"
+        fill(self.data, OLD)
+        fill(self.data / ARRIVING, NEW)
+        (self.data / ARRIVING / "lock").unlink()
+
+    def run(self) -> None:
+        with locked(self.data):
+            swap_in(self.data, CONTENT)
+
+    def check(self) -> None:
+        arrived = not (self.data / ARRIVING).exists()
+        holds(self.data, NEW if arrived else OLD)
+        assert not [one for one in self.data.glob(".*") if one.name not in (ARRIVING, ".seal")]
+
+
+OPERATIONS = {
+    "publish": Publish,
+    "backup": Backup,
+    "archive": BackupArchive,
+    "restore": Restore,
+    "swap": Swap,
+}
+
+
+def attempt(run: Callable[[], None], cut: Cutter) -> int:
+    """Run in this child process; return its exit status."""
+    cut_everything(cut)
+    try:
+        run()
+    except (IndexingError, OSError, MemoryError):
+        return FAILED
+    except BaseException as error:
+        sys.stderr.write(f"{error!r}\n")
+        return UNFORESEEN
+    return COMPLETED
+
+
+def main(name: str, failure: str, folder: Path) -> None:
+    opened_checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
+    checkpoint = replace(opened_checkpoint, name="ours", fingerprint=FINGERPRINT)
+    for point in range(1, 10_000):
+        place = folder / "place"
+        shutil.rmtree(place, ignore_errors=True)
+        operation = OPERATIONS[name](place, checkpoint)
+        child = os.fork()
+        if child == 0:
+            cut = Cutter(point, failure)
+            status = attempt(operation.run, cut)
+            os._exit(status if cut.left <= 0 or status != COMPLETED else COMPLETED + 100)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status != UNFORESEEN, f"point {point}"
+        try:
+            operation.check()
+        except BaseException as error:
+            raise AssertionError(f"{name}, {failure} at point {point}") from error
+        if status == COMPLETED + 100:  # it came to its end before the point
+            sys.stdout.write(f"{point - 1}\n")
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,104 @@
+"""A run of the loop on a tiny model, in a process of its own where a test wants to kill it.
+
+python tiny_run.py DIRECTORY STEP: trains in DIRECTORY and kills itself after STEP.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from encoder.models.smith import Smith, SmithConfig
+from training.batch import DocumentArrays, collate, encode
+from training.loop import TrainingPlan, train
+from training.losses import BlockHead
+from training.objectives import (
+    ModelTask,
+    Objective,
+    Temperature,
+    VectorTask,
+    contrastive_task,
+    masked_blocks_task,
+)
+from training.progress import SilentTrainingObserver
+from training.recipe import parse_training_recipe
+from training.run_files import Progress
+
+RECIPE = {
+    "name": "tiny",
+    "steps": 30,
+    "documents": 8,
+    "chunk": 4,
+    "max_blocks": 8,
+    "accumulation": 2,
+    "validation_interval": 7,
+    "checkpoint_interval": 5,
+    "optimiser": {"document_rate": 0.003, "warm_up": 3, "decay": "cosine"},
+    "objective": [{"kind": "halves", "temperature": "learned"}, {"kind": "sp", "weight": 0.5}],
+}
+
+
+class Killer(SilentTrainingObserver):
+    """Kills the process after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, step: int, figures: Mapping[str, float]) -> None:
+        if step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(directory: Path, kill_after: int = 0) -> tuple[Smith, Progress]:
+    """Train in a directory, or go on there; dropout on, two objectives, one temperature learned."""
+    torch.manual_seed(5)
+    config = SmithConfig(
+        vocabulary_size=50,
+        block_length=8,
+        max_blocks=8,
+        hidden_size=16,
+        intermediate_size=32,
+        attention_heads=2,
+        sentence_layers=1,
+        document_layers=1,
+        dimension=12,
+        combine="attention",
+        dropout=0.1,
+    )
+    model = Smith(config)
+    temperature, head = Temperature("learned"), BlockHead(config)
+    random = np.random.default_rng(1)
+    corpus = [DocumentArrays(random.normal(size=(8, 16))) for _ in range(20)]
+
+    def halves(generator: torch.Generator) -> VectorTask:
+        rows = torch.randperm(20, generator=generator)[:8].tolist()
+        first = [DocumentArrays(corpus[row].block_vectors[:4]) for row in rows]
+        second = [DocumentArrays(corpus[row].block_vectors[4:]) for row in rows]
+        return contrastive_task(collate(first + second), torch.eye(8).bool(), temperature)
+
+    def blocks(generator: torch.Generator) -> ModelTask:
+        rows = torch.randperm(20, generator=generator)[:8].tolist()
+        return masked_blocks_task(collate([corpus[row] for row in rows]), 2, head, generator)
+
+    def validate(model: Smith) -> float:
+        vectors = encode(model, collate(corpus[:2]))
+        return -float(vectors[0] @ vectors[1])
+
+    plan = TrainingPlan(
+        recipe=parse_training_recipe(RECIPE),
+        objectives=[
+            Objective("halves", 1.0, halves, temperature),
+            Objective("sp", 0.5, blocks, head),
+        ],
+        validate=validate,
+        data_fingerprint="tiny",
+    )
+    return model, train(model, plan, directory, Killer(kill_after))
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,295 @@
+"""What is decided before a body is read: room, deadlines, rates, uploads that never end."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.app import create_app
+from service.api.http.admission import OPEN_PATHS, is_open
+from service.engine import Engine
+from service.metrics import create_metrics
+from service.workers.scheduler import EncodeScheduler
+
+JSON = {"content-type": "application/json"}
+PAGE = {"text": "Ants carry leaves to the colony every day. " * 3}
+BOOK = {"text": "Ants carry leaves to the colony every day. " * 500}
+DEADLINE = "X-Request-Timeout-Ms"
+
+
+def problem(response: httpx.Response, status: int, name: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    content: dict[str, Any] = response.json()
+    assert content["type"] == f"/problems/{name}"
+    return content
+
+
+def counted(engine: Engine, name: str, **labels: str) -> float:
+    return engine.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+async def never() -> AsyncIterator[bytes]:
+    pytest.fail("the body was read")
+    yield b""
+
+
+def with_encoder(client: Any, encoder: Any, **settings: Any) -> tuple[Any, Engine]:
+    """Return a client of the same engine with another encoder."""
+    engine: Engine = client.app.state.engine
+    scheduler = EncodeScheduler(
+        encoder, max_queue_tokens=4096, metrics=create_metrics(), **settings
+    )
+    changed = replace(engine, scheduler=scheduler)
+    return type(client)(create_app(engine.settings, changed)), changed
+
+
+@pytest.mark.parametrize("path", ["/match", "/index", "/compare"])
+def test_a_full_service_refuses_before_the_body_is_read(
+    client: Any, engine: Engine, path: str
+) -> None:
+    with engine.scheduler.reserve(4096):
+        headers = JSON | {"content-length": "40000"}
+        started = time.perf_counter()
+        response = client.post(path, content=never(), headers=headers)
+        assert time.perf_counter() - started < 1
+        problem(response, 503, "overloaded")
+        assert int(response.headers["retry-after"]) >= 1
+
+
+def test_single_and_batch_have_one_limit(client: Any, engine: Engine) -> None:
+    with engine.scheduler.reserve(4000):
+        for body in (BOOK, {"queries": [BOOK]}, {"queries": [PAGE] * 30}):
+            problem(client.post("/match", json=body), 503, "overloaded")
+        documents = [{"id": str(number), **PAGE} for number in range(20)]
+        problem(client.post("/index", json={"documents": documents}), 503, "overloaded")
+
+
+def test_what_is_refused_by_the_time_of_the_queue_says_so(
+    client: Any, stepped_encoder: Any
+) -> None:
+    served, engine = with_encoder(client, stepped_encoder(), max_queue_seconds=2.0)
+    engine.scheduler.expect(100.0)
+    with engine.scheduler.reserve(190):
+        assert served.post("/match", json={"id": "none"}).status_code == 404
+    with engine.scheduler.reserve(1000):
+        response = served.post("/match", json=PAGE)
+        problem(response, 503, "overloaded")
+        assert response.headers["retry-after"] == "8"  # 10 s of work, and 2 may be ahead
+        # books have a lane of their own: nothing is ahead of one
+        book = engine.scheduler._queue._seconds_ahead("long")
+        assert book == 0
+    assert counted(engine, "longmatch_admission_rejected_total", reason="queue_seconds") == 1
+    engine.scheduler.close()
+
+
+def test_a_body_on_its_way_takes_room_and_gives_it_back(client: Any, engine: Engine) -> None:
+    seen: list[int] = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        for part in (b'{"text": "', b"ants " * 100, b"bees " * 100, b'"}'):
+            yield part
+            seen.append(engine.scheduler.queued_tokens)
+
+    response = client.post("/match", content=parts(), headers=JSON)
+    assert response.status_code == 200
+    # The parts are sent as fast as they are read: what is seen is behind by one at most.
+    assert seen == sorted(seen)
+    assert max(seen) >= 500 // 4
+    assert engine.scheduler.queued_tokens == 0
+
+
+def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engine) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'{"text": "'
+        for _ in range(1000):
+            yield b"ants " * 100
+
+    with engine.scheduler.reserve(3000):
+        problem(client.post("/match", content=endless(), headers=JSON), 503, "overloaded")
+    assert engine.scheduler.queued_tokens == 0
+
+
+def test_a_body_that_does_not_come_is_given_up_and_nobody_waits_for_it(
+    make_client: Any,
+) -> None:
+    client = make_client(upload_seconds=1.5)
+    engine: Engine = client.app.state.engine
+    ahead: list[float] = []
+
+    async def stops() -> AsyncIterator[bytes]:
+        yield b'{"text": "'
+        await asyncio.sleep(1.2)
+        ahead.append(engine.scheduler._queue._ahead["short"])
+        ahead.append(engine.scheduler.queued_tokens)
+        await asyncio.sleep(20)
+
+    headers = JSON | {"content-length": "4000"}
+    started = time.monotonic()
+    response = client.post("/match", content=stops(), headers=headers)
+    problem(response, 408, "upload-too-slow")
+    assert response.headers["connection"] == "close"
+    assert time.monotonic() - started < 5
+    assert ahead == [0, 10 // 4 + 1]  # room for what came, not for what was announced
+    assert engine.scheduler.queued_tokens == 0
+
+
+def test_nothing_is_computed_for_a_request_whose_deadline_passed_in_the_queue(
+    client: Any, stepped_encoder: Any, connected: Any
+) -> None:
+    encoder = stepped_encoder(opened=False)
+    served, engine = with_encoder(client, encoder)
+    engine_tokens = engine.tokenizer
+
+    async def run() -> list[httpx.Response]:
+        async with connected(served.app) as http:
+            first = asyncio.create_task(http.post("/match", json={"text": "Bees."}))
+            await asyncio.to_thread(encoder.wait_for_call)
+            late = [
+                asyncio.create_task(http.post("/match", json=PAGE, headers={DEADLINE: "200"}))
+                for _ in range(5)
+            ]
+            answers = await asyncio.gather(*late)
+            encoder.let()
+            await first
+            return answers
+
+    for response in asyncio.run(asyncio.wait_for(run(), 30)):
+        problem(response, 504, "deadline-passed")
+    engine.scheduler.close()
+    assert encoder.calls == [[tuple(engine_tokens("Bees.").blocks[0])]]
+    assert counted(engine, "longmatch_deadline_dropped_total") == 5
+    assert engine.scheduler.queued_tokens == 0
+
+
+def test_a_worker_drops_what_is_late_before_the_door_notices(
+    client: Any, stepped_encoder: Any, make_document: Any
+) -> None:
+    encoder = stepped_encoder(opened=False)
+    _, engine = with_encoder(client, encoder)
+    scheduler = engine.scheduler
+
+    async def run() -> list[Any]:
+        with (
+            scheduler.reserve(1) as place,
+            scheduler.reserve(2, deadline=time.monotonic() + 0.05) as late,
+        ):
+            first = asyncio.create_task(scheduler.encode([make_document([1])], place))
+            await asyncio.to_thread(encoder.wait_for_call)
+            second = asyncio.create_task(scheduler.encode([make_document([2], [2])], late))
+            await asyncio.sleep(0.1)
+            encoder.let()
+            return await asyncio.gather(first, second, return_exceptions=True)
+
+    first, second = asyncio.run(asyncio.wait_for(run(), 20))
+    assert len(first) == 1
+    assert type(second).__name__ == "DeadlinePassedError"
+    assert encoder.calls == [[(1,)]]
+    scheduler.close()
+
+
+def test_who_could_not_be_answered_in_time_is_refused_at_once(
+    client: Any, stepped_encoder: Any
+) -> None:
+    served, engine = with_encoder(client, stepped_encoder())
+    engine.scheduler.expect(100.0)
+    with engine.scheduler.reserve(1000):
+        response = served.post("/match", json=PAGE, headers={DEADLINE: "9000"})
+        problem(response, 503, "overloaded")
+        assert counted(engine, "longmatch_admission_rejected_total", reason="deadline") == 1
+    engine.scheduler.close()
+
+
+def test_a_deadline_that_is_far_changes_nothing(filled: Any, engine: Engine) -> None:
+    assert filled.post("/match", json=PAGE, headers={DEADLINE: "60000"}).status_code == 200
+    assert counted(engine, "longmatch_deadline_dropped_total") == 0
+
+
+@pytest.mark.parametrize("given", ["0", "-5", "1.5", "soon", "", "9" * 30, "86400001", "١"])
+def test_a_deadline_that_makes_no_sense_is_named(library: Any, given: str) -> None:
+    headers = [(b"content-type", b"application/json"), (DEADLINE.encode(), given.encode())]
+    content = problem(library.post("/match", json=PAGE, headers=headers), 422, "invalid-input")
+    (error,) = content["errors"]
+    assert error["parameter"] == DEADLINE
+    assert error["limit"] == 86_400_000
+    assert "pointer" not in error
+
+
+def test_a_client_over_its_rate_is_told_when_to_come_back(make_client: Any) -> None:
+    client = make_client(rate_limit_tokens_per_minute=100)
+    engine: Engine = client.app.state.engine
+    body = {"text": "ants " * 40}  # 210 bytes: 53 tokens
+    first = client.post("/match", json=body)
+    assert first.status_code == 200
+    assert first.headers["ratelimit-policy"] == '"tokens";q=100;w=60'
+    assert first.headers["ratelimit"] == '"tokens";r=47;t=32'
+    assert client.post("/match", json=body, headers={"X-API-Key": "other"}).status_code == 200
+    refused = client.post("/match", content=never(), headers=JSON | {"content-length": "212"})
+    content = problem(refused, 429, "rate-limited")
+    assert int(refused.headers["retry-after"]) == content["retry_after"] >= 1
+    assert refused.headers["ratelimit"].startswith('"tokens";r=4')
+    assert content["limit"] == 100
+    assert client.get("/readyz").status_code == 200
+    assert counted(engine, "longmatch_rate_limited_total") == 1
+    assert engine.scheduler.queued_tokens == 0
+    assert engine.admission.active == 0
+
+
+def test_without_a_rate_nobody_counts(library: Any) -> None:
+    response = library.post("/match", json=PAGE)
+    assert "ratelimit" not in response.headers
+
+
+def test_lines_of_ndjson_take_no_room_from_requests(client: Any, engine: Engine) -> None:
+    with engine.scheduler.reserve(4096):
+        headers = {"content-type": "application/x-ndjson", "content-length": "40000"}
+        response = client.post("/match", content=b"x" * 40_000, headers=headers)
+        assert response.status_code != 503
+
+
+def test_probes_and_documentation_are_always_open_and_nothing_else(client: Any) -> None:
+    for path, methods in client.app.openapi()["paths"].items():
+        tags = {tag for operation in methods.values() for tag in operation["tags"]}
+        assert is_open(path) is ("operations" in tags), path
+    assert "documents" not in OPEN_PATHS
+
+
+def test_every_operation_behind_the_door_says_what_it_may_answer(client: Any) -> None:
+    for path, methods in client.app.openapi()["paths"].items():
+        for operation in methods.values():
+            named = {parameter["name"] for parameter in operation.get("parameters", [])}
+            assert ({DEADLINE, "X-API-Key"} <= named) is not is_open(path)
+            assert ({"408", "429", "503", "504"} <= set(operation["responses"])) is not is_open(
+                path
+            )
+
+
+def test_texts_of_every_length_at_once_stay_within_the_bound(
+    client: Any, engine: Engine, connected: Any
+) -> None:
+    most: list[int] = []
+
+    async def run() -> list[int]:
+        async with connected(client.app) as http:
+
+            async def send(words: int) -> int:
+                most.append(engine.scheduler.queued_tokens)
+                text = json.dumps({"text": "ants " * words})
+                answer = await http.post("/match", content=text, headers=JSON)
+                most.append(engine.scheduler.queued_tokens)
+                return answer.status_code
+
+            sizes = [1, 10, 100, 700, 3_000] * 12
+            return await asyncio.gather(*(send(words) for words in sizes))
+
+    statuses = asyncio.run(run())
+    assert set(statuses) <= {200, 503}
+    assert statuses.count(200) >= 5
+    assert max(most) <= 4096
+    assert engine.scheduler.queued_tokens == 0
+    assert client.post("/match", json=PAGE).status_code == 200

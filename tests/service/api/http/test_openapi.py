@@ -1,0 +1,211 @@
+"""The OpenAPI document: examples everywhere, and nothing that the served page cannot read."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from index.search.corpus_calibration import CorpusCalibration
+from index.search.score_distribution import RandomPairs, Threshold
+from index.search.search import Mode
+from service.api.app import create_app
+from service.api.http.problems import PROBLEM_TYPES
+from service.api.schemas.common import IndexRequest
+from service.api.schemas.compare import CompareRequest
+from service.api.schemas.match import MatchRequest
+from service.matching.calibration import Judge
+from service.settings import Settings
+
+BODIES = {"/match": MatchRequest, "/compare": CompareRequest, "/index": IndexRequest}
+
+TEXT = "Bees live in hives. Each hive has a queen. Workers carry nectar and pollen home."
+COMPARED = {"left": {"text": TEXT}, "right": {"id": "bees"}}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings()).openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def nodes(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        for value in node.values():
+            yield from nodes(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from nodes(value)
+
+
+def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> None:
+    assert {(method, path) for path, method, _ in operations(document)} == {
+        ("post", "/match"),
+        ("post", "/compare"),
+        ("post", "/index"),
+        ("get", "/documents"),
+        ("get", "/jobs"),
+        ("get", "/jobs/{id}"),
+        ("post", "/jobs/{id}/cancel"),
+        ("get", "/documents/{id}"),
+        ("get", "/documents/{id}/similar"),
+        ("get", "/documents/{id}/family"),
+        ("delete", "/documents/{id}"),
+        ("get", "/livez"),
+        ("get", "/readyz"),
+        ("get", "/metrics"),
+        ("get", "/version"),
+        ("get", "/problems/{name}"),
+    }
+
+
+def test_every_operation_has_examples_of_question_and_answer(document: dict[str, Any]) -> None:
+    for path, method, operation in operations(document):
+        assert operation["summary"], (method, path)
+        assert operation["description"], (method, path)
+        good = {code for code in operation["responses"] if code.startswith("2")}
+        assert good, (method, path)
+        for code in good - {"204"}:
+            for content in operation["responses"][code]["content"].values():
+                assert content["examples"], (method, path)
+        if "requestBody" in operation:
+            for content in operation["requestBody"]["content"].values():
+                assert content["examples"], (method, path)
+        for parameter in operation.get("parameters", []):
+            assert "examples" in parameter or parameter["schema"]["type"] == "boolean"
+
+
+def test_every_error_is_a_problem_with_an_example(document: dict[str, Any]) -> None:
+    seen = set()
+    for path, method, operation in operations(document):
+        errors = {code: r for code, r in operation["responses"].items() if int(code) >= 400}
+        assert "500" in errors, (method, path)
+        for code, response in errors.items():
+            assert response["content"].keys() == {"application/problem+json"}, (method, path)
+            content = response["content"]["application/problem+json"]
+            assert content["schema"] == {"$ref": "#/components/schemas/Problem"}
+            for name, example in content["examples"].items():
+                assert PROBLEM_TYPES[name].status == example["value"]["status"] == int(code)
+                seen.add(name)
+    assert seen == set(PROBLEM_TYPES) - {"method-not-allowed"}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> None:
+    content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+    for example in content["examples"].values():
+        BODIES[path].model_validate(example["value"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("post", "/match"),
+        ("post", "/compare"),
+        ("post", "/index"),
+        ("get", "/documents"),
+        ("get", "/documents/{id}"),
+        ("get", "/documents/{id}/similar"),
+        ("get", "/documents/{id}/family"),
+        ("get", "/jobs"),
+        ("get", "/jobs/{id}"),
+        ("get", "/version"),
+    ],
+)
+def test_the_example_answers_have_the_fields_of_a_real_one(
+    document: dict[str, Any], filled: Any, method: str, path: str
+) -> None:
+    content = document["paths"][path][method]["responses"]["200"]["content"]["application/json"]
+    example = content["examples"]["answer"]["value"]
+    real = {
+        "/match": lambda: filled.post(
+            "/match", json={"text": TEXT, "mode": "hybrid", "explain": True}
+        ),
+        "/compare": lambda: filled.post("/compare", json=COMPARED),
+        "/index": lambda: filled.post("/index", json={"documents": [{"id": "a", "text": "b"}]}),
+        "/documents": lambda: filled.get("/documents?limit=1"),
+        "/documents/{id}/similar": lambda: filled.get("/documents/bees/similar"),
+        "/documents/{id}/family": lambda: with_a_copy(filled).get("/documents/bees/family"),
+        "/documents/{id}": lambda: filled.get("/documents/bees"),
+        "/jobs": lambda: filled.get(upload(filled)[:5]),
+        "/jobs/{id}": lambda: filled.get(upload(filled)),
+        "/version": lambda: measured(filled).get("/version"),
+    }[path]().json()
+    assert shape(example) == shape(real, example)
+
+
+def with_a_copy(client: Any) -> Any:
+    """Return a client of the same engine, which now has another document of the text of bees."""
+    text = client.get("/documents/bees?text=true").json()["text"]
+    client.post("/index", json={"documents": [{"id": "bees-2", "text": text}]})
+    return client
+
+
+def upload(client: Any) -> str:
+    """Return where a job is that has ended, with a line that is refused."""
+    lines = {"content-type": "application/x-ndjson"}
+    location = client.post("/index", content=b"{}", headers=lines).headers["location"]
+    while client.get(location).json()["state"] != "done":
+        time.sleep(0.01)
+    return str(location)
+
+
+def measured(client: Any) -> Any:
+    """Return a client of the same engine, as if its data directory had been calibrated."""
+    threshold = Threshold(0.01, 0.5, 0.4, 0.6)
+    pairs = RandomPairs(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
+    engine = client.app.state.engine
+    judge = Judge(None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs)), "1")
+    return type(client)(create_app(engine.settings, replace(engine, judge=judge)))
+
+
+def shape(value: Any, example: Any = None) -> Any:
+    """Return the field names of an answer, all the way down but for metadata.
+
+    Null is left out where the example has no such field: FastAPI takes nulls out of examples.
+    """
+    if isinstance(value, dict):
+        known = example if isinstance(example, dict) else {}
+        return {
+            name: shape(part, known.get(name))
+            for name, part in value.items()
+            if name != "metadata" and not (example and part is None and name not in known)
+        }
+    if not isinstance(value, list):
+        return None
+    first = example[0] if isinstance(example, list) and example else None
+    return [shape(part, first) for part in value[:1]]
+
+
+def test_the_document_keeps_to_openapi_3_0(document: dict[str, Any]) -> None:
+    assert document["openapi"] == "3.0.3"
+    for schema in nodes(document["components"]["schemas"]):
+        assert schema.get("type") != "null"
+        assert not isinstance(schema.get("type"), list)
+        for later in ("const", "prefixItems", "$defs", "ge", "le"):
+            assert not isinstance(schema.get(later), str | int | float | list | bool)
+        assert not isinstance(schema.get("exclusiveMinimum"), int | float) or isinstance(
+            schema["exclusiveMinimum"], bool
+        )
+
+
+def test_limits_that_are_not_settings_are_in_the_document(document: dict[str, Any]) -> None:
+    fields = document["components"]["schemas"]["MatchRequest"]["properties"]
+    assert fields["top_k"]["minimum"] == 1
+    assert (fields["min_score"]["minimum"], fields["min_score"]["maximum"]) == (-1, 1)
+    assert fields["id"]["maxLength"] == 512
+    assert document["components"]["schemas"]["MatchRequest"]["additionalProperties"] is False
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    for node in nodes(document):
+        if "$ref" in node:
+            name = node["$ref"].removeprefix("#/components/schemas/")
+            assert name in document["components"]["schemas"]

@@ -1,0 +1,263 @@
+"""The thread that keeps the index good, on a data directory with synthetic vectors."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.blocks import Receipt
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.document import Document
+from index.sqlite.task_state import REFUSED_TRAINING
+from index.store.records import Entry
+from index.vectors.drift import read_refused
+from index.vectors.faiss_index import ONE_LIST_BELOW
+from service.background.maintenance import PUBLISH_FROM, Maintenance
+from service.metrics import Metrics, create_metrics
+from service.settings import Settings
+from service.startup import close_engine, open_engine
+
+DIMENSION = 48  # so many that random vectors have neighbours in every list
+Make = Callable[..., Maintenance]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDirectory]:
+    opened = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return create_metrics()
+
+
+@pytest.fixture
+def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
+    made: list[Maintenance] = []
+
+    def make(**changed: float) -> Maintenance:
+        made.append(Maintenance(data, metrics, Settings(**{"target_recall": 0.3, **changed})))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
+    drawn = np.random.default_rng(first).normal(size=(count, DIMENSION)).astype(np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    receipt = Receipt(1, 1, 1, 0)
+    documents = [Document(f"d{first + n}", f"d{first + n} {text}") for n in range(count)]
+    pairs = zip(documents, drawn, strict=True)
+    data.index.apply(data.store.put([Entry(one, row, receipt) for one, row in pairs]))
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"longmatch_{name}", labels)
+
+
+def test_a_collection_that_grew_gets_lists(
+    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    maintenance = make()
+    maintenance.work()
+    assert value(metrics, "index_retrainings_total", outcome="swapped") is None
+    assert value(metrics, "recall_at_10", source="shadow") == 1.0  # one list is exact
+
+    put(data, 0, ONE_LIST_BELOW)
+    maintenance.work()
+    assert data.index.nlist == 128
+    assert value(metrics, "index_retrainings_total", outcome="swapped") == 1
+    assert value(metrics, "index_lists") == 128
+    assert value(metrics, "nprobe") == data.index.nprobe
+    assert value(metrics, "index_generation") == data.index.generation == 2
+    assert 0.3 <= value(metrics, "recall_at_10", source="held_out") < 1.0
+    assert value(metrics, "index_changed_ratio", kind="added") == 0.0
+    assert 1.0 < value(metrics, "index_list_imbalance") < 3.0
+    assert value(metrics, "index_empty_lists_ratio") < 0.4
+    assert value(metrics, "index_unpublished_changes") == 0
+    assert "training the index again: too few or too many lists" in caplog.text
+
+    maintenance.work()
+    assert data.index.generation == 2  # nothing to do
+
+
+def test_what_is_refused_is_reported_and_not_tried_again_at_once(
+    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    maintenance = make(target_recall=1.0)
+    for _ in range(3):
+        maintenance.work()
+    assert value(metrics, "index_retrainings_total", outcome="refused") == 1
+    assert "the new index generation was refused" in caplog.text
+    assert data.index.nlist == 1
+    assert value(metrics, "recall_at_10", source="held_out") < 1.0
+    assert value(metrics, "recall_at_10", source="shadow") == 1.0
+    assert data.index.unpublished() == 0  # published all the same
+
+
+def test_a_restart_does_not_try_again_what_was_refused(
+    data: DataDirectory, metrics: Metrics, tmp_path: Path
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    settings = Settings(target_recall=1.0)
+
+    def refusals() -> float | None:
+        return value(metrics, "index_retrainings_total", outcome="refused")
+
+    Maintenance(data, metrics, settings).work()
+    assert refusals() == 1
+    for _ in range(2):
+        data.close()
+        data = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
+        assert data.index.nlist == 1  # nor does the opening
+        Maintenance(data, metrics, settings).work()
+    assert refusals() == 1
+    put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that it is worth another attempt
+    Maintenance(data, metrics, settings).work()
+    assert refusals() == 2
+    Maintenance(data, metrics, Settings(target_recall=0.3)).work()  # or another target
+    assert data.index.nlist > 1
+    data.close()
+
+
+@pytest.mark.parametrize("kept", [None, 3, {"training": {"sequence": 1}}, {"training": None}])
+def test_a_note_that_is_no_refusal_is_none(data: DataDirectory, kept: object) -> None:
+    data.store.upkeep.write(REFUSED_TRAINING, kept)
+    assert read_refused(data.store.upkeep) is None
+
+
+def test_changes_are_published_before_a_restart_would_feel_them(
+    make: Make, data: DataDirectory, metrics: Metrics
+) -> None:
+    maintenance = make()
+    put(data, 0, PUBLISH_FROM - 1)
+    maintenance.work()
+    assert data.index.generation == 1
+    assert value(metrics, "index_unpublished_changes") == PUBLISH_FROM - 1
+    put(data, PUBLISH_FROM, 1)
+    maintenance.work()
+    assert data.index.generation == 2
+    assert value(metrics, "index_unpublished_changes") == 0
+
+
+def test_disk_space_of_deleted_documents_is_given_back(
+    make: Make, data: DataDirectory, metrics: Metrics
+) -> None:
+    put(data, 0, 100, text="word " * 20_000)
+    change = data.store.delete([f"d{number}" for number in range(5, 100)])
+    data.index.apply(change)
+    before = data.store.reclaim(0)
+    assert before.free_share > 0.8
+
+    make().work()
+    after = data.store.reclaim(0)
+    assert after.free_share <= 0.1
+    assert after.pages < before.pages / 4
+    assert value(metrics, "store_free_bytes") == after.free_bytes
+    assert data.index.list_sizes().sum() == len(data.index) == 5
+
+
+def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Metrics) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    before = set(threading.enumerate())
+    maintenance = make(maintenance_seconds=0.01)
+    maintenance.start()
+    deadline = time.monotonic() + 30
+    while data.index.nlist == 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    maintenance.close()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_training_is_given_up_when_the_service_stops(
+    make: Make, data: DataDirectory, metrics: Metrics
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    maintenance = make()
+    maintenance.stop()
+    maintenance._keep_lists()  # the round that was running when it was told to stop
+    assert data.index.nlist == 1
+    assert metrics.registry.get_sample_value("longmatch_index_retrainings_total") is None
+    maintenance.work()
+    assert data.index.nlist == 1
+
+
+def test_a_failure_is_logged_and_the_other_work_is_done(
+    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(data, 0, ONE_LIST_BELOW)
+    snapshots = data.path / "snapshots"
+    snapshots.rename(data.path / "elsewhere")
+    snapshots.write_text("a file where the directory should be")
+    make().work()
+    assert value(metrics, "index_retrainings_total", outcome="failed") == 1
+    assert "no snapshot could be published" in caplog.text
+    assert value(metrics, "store_free_bytes") is not None
+    assert len(data.index) == ONE_LIST_BELOW
+
+
+def test_an_engine_has_the_threads_and_ends_them(make_settings: Callable[..., Settings]) -> None:
+    before = set(threading.enumerate())
+    engine = open_engine(make_settings(maintenance_seconds=3_600.0))
+    begun = set(threading.enumerate()) - before
+    assert {"maintenance", "recall"} <= {thread.name for thread in begun}
+    started = time.monotonic()
+    close_engine(engine)
+    assert time.monotonic() - started < 30
+    left = set(threading.enumerate()) - before
+    assert not {"maintenance", "recall"} & {thread.name for thread in left}
+
+
+def test_near_duplicates_of_an_earlier_release_are_found(tmp_path: Path, metrics: Metrics) -> None:
+    def opened(*, find_families: bool) -> DataDirectory:
+        return open_data_directory(
+            tmp_path / "earlier",
+            fingerprint="a" * 64,
+            dimension=DIMENSION,
+            find_families=find_families,
+        )
+
+    before = opened(find_families=False)
+    put(before, 0, 3)
+    vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
+    before.store.put([Entry(Document("copy", "d1 "), vector, Receipt(1, 1, 1, 0))])
+    Maintenance(before, metrics, Settings()).work()
+    assert before.store.families.pending() == 4
+    before.close()
+    data = opened(find_families=True)
+    Maintenance(data, metrics, Settings()).work()
+    assert data.store.families.pending() == 0
+    assert data.store.families.of_ids(["d0", "d1", "d2", "copy"]).keys() == {"d1", "copy"}
+    assert value(metrics, "family_documents") == 2
+    data.close()
+
+
+def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory) -> None:
+    maintenance = make()
+    vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
+    for document in (
+        Document("battle", "the fight was part of the great war", "A battle"),
+        Document("river", "water all the way", "A river"),
+        Document("war", "it was long", "Great War"),
+    ):
+        data.store.put([Entry(document, vector, Receipt(1, 1, 1, 0))])
+    named = data.store.lexical.read("unheard", title="Great War")
+    assert len(data.store.lexical.search(named, 10).vector_ids) == 1
+    maintenance.work()
+    named = data.store.lexical.read("unheard", title="Great War")
+    assert len(data.store.lexical.search(named, 10).vector_ids) == 2
+    changes = data.store.lexical.changes
+    maintenance.work()
+    assert data.store.lexical.changes == changes
+    assert data.store.changed_since_recount() == 0

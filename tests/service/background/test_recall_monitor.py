@@ -1,0 +1,161 @@
+"""Real queries searched exactly too, and an nprobe that follows."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from encoder.blocks import Receipt
+from index.document import Document
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.recall import nprobe_bounds
+from service.background.recall_monitor import QUEUED, RecallWatch
+from service.encode import PointedText
+from service.engine import Engine
+from service.indexing import index_documents
+from service.matching.match import Wanted, match
+from service.matching.retrieve import Search
+from service.metrics import Metrics, create_metrics
+from service.settings import Settings
+
+DIMENSION = 16
+
+
+def unit_vectors(count: int, seed: int) -> Float32:
+    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
+    """Random vectors in 128 lists, of which the default visits 22."""
+    folder: Path = tmp_path_factory.mktemp("live")
+    store = SQLiteDocumentStore(folder / "store.sqlite3", fingerprint="a" * 64, dimension=DIMENSION)
+    receipt = Receipt(1, 1, 1, 0)
+    vectors = unit_vectors(ONE_LIST_BELOW, seed=1)
+    store.put([Entry(Document(f"d{n}", f"d{n}"), row, receipt) for n, row in enumerate(vectors)])
+    yield open_live_index(store, folder / "snapshots")
+    store.close()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return create_metrics()
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(f"longmatch_{name}", labels) or 0.0
+
+
+def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallWatch:
+    return RecallWatch(live, metrics, Settings(**{"recall_sample_share": 1.0, **changed}))
+
+
+def offer_until(watch: RecallWatch, reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    seed = 100
+    while not reached():
+        assert time.monotonic() < deadline
+        for query in unit_vectors(10, seed):
+            watch.offer(query, stored=False)
+        seed += 1
+        time.sleep(0.005)
+
+
+def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics: Metrics) -> None:
+    least, most = nprobe_bounds(128)
+    live.set_nprobe(least, generation=live.generation)
+    strict = watching(live, metrics, target_recall=1.0)
+    strict.start()
+    offer_until(strict, lambda: live.nprobe > least + 10)
+    strict.close()
+    assert least < live.nprobe <= most
+    assert value(metrics, "nprobe") == live.nprobe
+    assert 0.5 < value(metrics, "recall_at_10", source="shadow") <= 1.0
+
+    high = live.nprobe
+    lax = watching(live, metrics, target_recall=0.5)
+    lax.start()
+    offer_until(lax, lambda: live.nprobe < high)
+    lax.close()
+    assert least <= live.nprobe < high
+    assert value(metrics, "recall_samples_total", outcome="measured") >= 100
+
+
+def test_the_gauge_is_the_recall_against_brute_force(live: LiveIndex, metrics: Metrics) -> None:
+    live.set_nprobe(nprobe_bounds(128)[0], generation=live.generation)
+    stored = unit_vectors(ONE_LIST_BELOW, seed=1)
+    watch = watching(live, metrics)
+    queries = unit_vectors(20, seed=5)
+    recalls = [watch._recall(query, False) for query in queries]
+    exact = np.argsort(-(queries @ stored.T), axis=1)[:, :10] + 1
+    found = live.search(queries, 10).ids
+    hits = [len(set(a) & set(b)) for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
+    assert recalls == [pytest.approx(number / 10) for number in hits]
+    assert min(hits) < 10
+    # A stored document finds itself; that is not counted.
+    itself = watch._recall(stored[7], True)
+    others = np.argsort(-(stored[7] @ stored.T))[1:11] + 1
+    nearest = live.search(stored[7:8], 11).ids[0]
+    assert itself == pytest.approx(len(set(others.tolist()) & set(nearest.tolist())) / 10)
+
+
+def test_what_is_too_much_is_dropped_and_nobody_waits(live: LiveIndex, metrics: Metrics) -> None:
+    watch = watching(live, metrics)  # its thread does not run: as busy as can be
+    query = unit_vectors(1, seed=2)[0]
+    started = time.monotonic()
+    for _ in range(QUEUED + 5):
+        watch.offer(query, stored=False)
+    assert time.monotonic() - started < 1
+    assert value(metrics, "recall_samples_total", outcome="dropped") == 5
+    watch.close()
+
+
+def test_only_the_share_is_chosen(live: LiveIndex, metrics: Metrics) -> None:
+    query = unit_vectors(1, seed=2)[0]
+    none = watching(live, metrics, recall_sample_share=0.0)
+    for _ in range(1_000):
+        none.offer(query, stored=False)
+    assert none._chosen.qsize() == 0
+    some = watching(live, metrics, recall_sample_share=0.01)
+    for _ in range(1_000):
+        some.offer(query, stored=False)
+    assert 0 < some._chosen.qsize() < QUEUED
+
+
+def test_a_bad_query_does_not_end_it(
+    live: LiveIndex, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = set(threading.enumerate())
+    watch = watching(live, metrics)
+    watch.start()
+    watch.offer(np.full(DIMENSION, np.nan, dtype=np.float32), stored=False)
+    offer_until(watch, lambda: value(metrics, "recall_samples_total", outcome="measured") > 0)
+    watch.close()
+    assert "could not be measured" in caplog.text
+    assert set(threading.enumerate()) <= before
+
+
+def test_matches_by_vector_are_offered_and_name_what_was_searched(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered: list[bool] = []
+    monkeypatch.setattr(
+        RecallWatch, "offer", lambda self, vector, *, stored: offered.append(stored)
+    )
+    asyncio.run(index_documents(engine, [Document("a", "Ants live."), Document("b", "Bees live.")]))
+    for mode, times in [("semantic", 1), ("hybrid", 2), ("lexical", 2)]:
+        wanted = Wanted(search=Search(top_k=1, mode=mode))  # type: ignore[arg-type]
+        [answer] = asyncio.run(match(engine, [PointedText("#/text", "Ants live.")], wanted))
+        assert offered == [False] * times
+        assert answer.generation == engine.data.index.generation
+        assert answer.sequence == engine.data.store.sequence == 1

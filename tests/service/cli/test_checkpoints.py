@@ -1,0 +1,106 @@
+"""`longmatch export` and its quality gate, on the tiny checkpoint."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import encoder.export.quality
+from encoder.checkpoint import QUALITY, Checkpoint, load_checkpoint
+from service.cli.main import main
+
+WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbour", "snow"]
+
+
+@pytest.fixture
+def made(tiny_weights: Checkpoint, tmp_path: Path) -> Path:
+    """A checkpoint with weights and no graphs."""
+    names = ("config.json", "tokenizer.json", "weights.safetensors")
+    folder = tmp_path / "made"
+    folder.mkdir()
+    for name in names:
+        shutil.copy(tiny_weights.directory / name, folder / name)
+    manifest = json.loads((tiny_weights.directory / "manifest.json").read_text())
+    manifest["files"] = {n: d for n, d in manifest["files"].items() if n in names}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> list[str]:
+    """A corpus of twenty documents and judgements of two of them, as options."""
+    rng = np.random.default_rng(0)
+    lines = [{"id": f"d{n}", "text": " ".join(rng.choice(WORDS, 60))} for n in range(20)]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "q.tsv").write_text("d1 0 d2 1\nd3 0 d4 1\n")
+    (tmp_path / "ids.txt").write_text("d3\n")
+    return ["--corpus", str(tmp_path / "c.jsonl"), "--qrels", str(tmp_path / "q.tsv")]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "400")
+    try:
+        main()
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
+    return 0
+
+
+def test_an_export_that_passes_says_what_it_keeps(
+    made: Path,
+    judged: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = load_checkpoint(made).fingerprint
+    ids = Path(judged[1]).with_name("ids.txt")
+    options = [*judged, "--ids", ids, "--gate-documents", 15]
+    assert run(monkeypatch, "export", made, "--precision", "fp16", *options) == 0
+    assert "of the neighbours of fp32 on 15 of 20 documents of c.jsonl" in capsys.readouterr().err
+    checkpoint = load_checkpoint(made)
+    report = json.loads((made / QUALITY).read_text())["fp16"]
+    assert (report["documents"], report["queries"], report["ndcg_loss"]) == (15, 1, 0.0)
+    assert report["neighbours"] >= 0.98
+    assert QUALITY in checkpoint.files
+    assert checkpoint.fingerprint == before
+
+
+def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
+    made: Path,
+    judged: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = sorted(path.name for path in made.rglob("*"))
+    monkeypatch.setattr(encoder.quality, "MINIMUM_NEIGHBOURS", 1.01)
+    assert run(monkeypatch, "export", made, "--precision", "fp16", *judged) == 2
+    err = capsys.readouterr().err
+    assert "error: fp16/block_encoder.onnx" in err
+    assert "under 101%" in err
+    assert sorted(path.name for path in made.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--qrels", "q.tsv"], "take --corpus"),
+        (["--corpus", "c.jsonl", "--ids", "i.txt"], "--ids takes --qrels"),
+        (["--gate-documents", "3"], "12"),
+        (["--corpus", "nowhere.jsonl"], "nowhere.jsonl"),
+    ],
+)
+def test_wrong_usage_is_one_clear_line(
+    made: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    message: str,
+) -> None:
+    assert run(monkeypatch, "export", made, "--precision", "fp16", *options) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "Traceback" not in err

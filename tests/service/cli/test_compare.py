@@ -1,0 +1,65 @@
+"""`longmatch compare`: files and stored documents, for a person and for a program."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli.main import app
+from service.errors import DocumentNotFoundError
+
+TEXT = " ".join(
+    f"Colony {n} sends {n + 2} foragers to the oak in front of nest {n + 1}." for n in range(12)
+)
+
+
+def run(*arguments: str | Path) -> str:
+    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    left, right = tmp_path / "left.txt", tmp_path / "right.md"
+    left.write_text(TEXT, encoding="utf-8")
+    right.write_text(f"# Of rivers\n\nRivers carve valleys.\n\n{TEXT[:400]}\n", encoding="utf-8")
+    return left, right
+
+
+def test_files_are_compared(tiny_checkpoint: Path, files: tuple[Path, Path]) -> None:
+    told = run("compare", *files, "--checkpoint", tiny_checkpoint)
+    assert told.startswith("near-copy (score ")
+    assert "of the left text" in told
+    assert "Colony 0 sends 2 foragers" in told
+
+
+def test_json_and_a_page(tiny_checkpoint: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    told = run("compare", *files, "--checkpoint", tiny_checkpoint, "--json", "--html", page)
+    answer = json.loads(told)
+    assert answer["relation"] == "near-copy"
+    place = answer["passages"][0]["left"]
+    assert TEXT[place["start"] : place["end"]] == place["text"]
+    assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+
+
+def test_stored_documents_are_compared(
+    tiny_checkpoint: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    run("index", files[0].parent, "--data", data, "--checkpoint", tiny_checkpoint)
+    where = ("--data", data, "--checkpoint", tiny_checkpoint, "--json")
+    same = json.loads(run("compare", "id:left.txt", files[0], *where))
+    assert same["relation"] == "identical"
+    assert same["left_coverage"] == same["right_coverage"] == 1.0
+    with pytest.raises(DocumentNotFoundError, match="nobody"):
+        run("compare", "id:nobody", files[0], *where)
+
+
+def test_a_page_for_no_folder_is_refused_before_the_work(files: tuple[Path, Path]) -> None:
+    page = files[0].parent / "missing" / "report.html"
+    result = CliRunner().invoke(app, ["compare", *map(str, files), "--html", str(page)])
+    assert result.exit_code == 2
+    assert "Invalid value for --html" in result.output

@@ -1,0 +1,294 @@
+"""snapshot, restore, doctor and reencode as a user types them, on tiny checkpoints."""
+
+import json
+import resource
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
+from index.store.schema import read_space
+from service.cli.main import main
+
+WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def longmatch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_checkpoint: Path
+) -> Run:
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+    monkeypatch.delenv("LONGMATCH_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def run(*arguments: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
+        try:
+            main()
+            status = 0
+        except SystemExit as stopped:
+            status = int(stopped.code or 0)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Answer(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    with path.open("w") as file:
+        for number in range(24):
+            text = f"{WORDS[number % 3]} number {number}. It is long, and it ends here."
+            metadata = {"year": 1990 + number % 5, "sign": -1, "tags": ["a", {"b": number / 2}]}
+            document = {"id": f"d{number}", "text": text, "metadata": metadata}
+            file.write(json.dumps(document) + "\n")
+    return path
+
+
+@pytest.fixture
+def data(longmatch: Run, corpus: Path, tmp_path: Path) -> Path:
+    assert longmatch("index", corpus, "--data", tmp_path / "data").status == 0
+    return tmp_path / "data"
+
+
+def query(data: Path) -> Path:
+    file = data.parent / "query.txt"
+    file.write_text(WORDS[1])
+    return file
+
+
+def matches(longmatch: Run, data: Path, *options: object) -> object:
+    answer = longmatch("match", query(data), "--data", data, "--json", *options)
+    assert answer.status == 0, answer.err
+    return json.loads(answer.out)["matches"]
+
+
+def sql(data: Path, *statements: str) -> None:
+    """Damage a store and take the seal away, as if it had happened while it was open."""
+    (data / ".seal").unlink(missing_ok=True)
+    with closing(sqlite3.connect(data / "store.sqlite3")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> None:
+    answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
+    assert (answer.status, "24 documents" in answer.err) == (0, True)
+    answer = longmatch("restore", tmp_path / "backup.tar", tmp_path / "new")
+    assert (answer.status, "24 documents" in answer.err) == (0, True)
+    assert matches(longmatch, tmp_path / "new") == matches(longmatch, data)
+    assert longmatch("doctor", tmp_path / "new").status == 0
+
+    answer = longmatch("restore", tmp_path / "corpus.jsonl", tmp_path / "other")
+    assert (answer.status, "is not a whole backup" in answer.err) == (2, True)
+    answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
+    assert (answer.status, "never replaces" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_a_snapshot_on_a_full_disk_leaves_nothing_and_says_why(
+    longmatch: Run, data: Path, tmp_path: Path, name: str
+) -> None:
+    target = tmp_path / name
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in range(0, 2_000_000, 20_000):  # of any file; what is over it is refused
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            answer = longmatch("snapshot", data, "-o", target)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        if answer.status == 0:
+            break
+        assert answer.status == 2
+        assert "Traceback" not in answer.err
+        assert str(tmp_path) in answer.err
+        assert {one.name for one in tmp_path.iterdir()} == {"corpus.jsonl", "data"}
+    assert size > 20_000
+    assert longmatch("restore", target, tmp_path / "new").status == 0
+    assert longmatch("doctor", tmp_path / "new").status == 0
+    assert longmatch("doctor", data).status == 0
+
+
+def test_restore_with_another_checkpoint_names_both(
+    longmatch: Run, data: Path, tmp_path: Path, tiny_terms: Path
+) -> None:
+    longmatch("snapshot", data, "-o", tmp_path / "backup")
+    answer = longmatch("restore", tmp_path / "backup", tmp_path / "new", "--checkpoint", tiny_terms)
+    assert answer.status == 2
+    assert "checkpoint tiny (" in answer.err
+    assert "not with tiny-terms (" in answer.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_doctor_finds_nothing_in_what_is_sound(longmatch: Run, data: Path) -> None:
+    answer = longmatch("doctor", data)
+    assert (answer.status, "all is sound" in answer.err) == (0, True)
+    assert longmatch("doctor", data / "nothing").status == 2
+    directory = open_data_directory(data, **vars_of(data))
+    try:
+        assert longmatch("doctor", data).status == 0  # beside a server
+        answer = longmatch("doctor", data, "--repair")
+        assert answer.status == 0
+    finally:
+        directory.close()
+
+
+def vars_of(data: Path) -> dict[str, object]:
+    space = read_space(data / "store.sqlite3")
+    return {"fingerprint": space.fingerprint, "dimension": space.dimension}
+
+
+ONE_VECTOR = "store.sqlite3: 1 vector (1) is"
+SECOND = "(SELECT vector FROM vectors WHERE vector_id = 2)"
+DAMAGES = {
+    "an index file": ("index", None),
+    "no index": ("index", None),
+    "another vector": (ONE_VECTOR, f"UPDATE vectors SET vector = {SECOND} WHERE vector_id = 1"),
+    "another vector, no checksums": (
+        "another vector, vector id 1 for one",
+        f"UPDATE vectors SET vector = {SECOND} WHERE vector_id = 1; DELETE FROM checksums",
+    ),
+    "half a vector": (ONE_VECTOR, "UPDATE vectors SET vector = x'00' WHERE vector_id = 1"),
+    "a lost vector": (ONE_VECTOR, "DELETE FROM vectors WHERE vector_id = 1"),
+    "block vectors": (
+        "the block vectors of 2 documents",
+        "UPDATE block_vectors SET vectors = x'0000' WHERE vector_id < 3",
+    ),
+    "a lost word": ("lexical index", "UPDATE terms SET term = 'other' WHERE term = 'granite'"),
+    "a frequency": ("lexical index", "UPDATE terms SET documents = 9 WHERE term = 'granite'"),
+    "words of a document": (
+        "lexical index",
+        "UPDATE document_terms SET terms = x'010000000100' WHERE vector_id = 1",
+    ),
+    "postings": ("lexical index", "INSERT INTO postings (rowid, term_ids) VALUES (99, '1 2')"),
+    "the number of documents": ("lexical index", "UPDATE term_statistics SET documents = 3"),
+    "a value that filters lack": (
+        "1 rows are missing and 0 should not be there",
+        "DELETE FROM metadata_values WHERE vector_id = 3 AND field = '/year'",
+    ),
+    "a value of no document": (
+        "vector id 999 first, are not those of their metadata: 0 rows are missing and 1 should",
+        "INSERT INTO metadata_values VALUES ('/year', 2, 1990, 999)",
+    ),
+    "another value": (
+        "1 rows are missing and 1 should not be there",
+        "UPDATE metadata_values SET value = -2 WHERE vector_id = 3 AND field = '/sign'",
+    ),
+    "no checksums": ("24 documents have no checksums", "DELETE FROM checksums"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damage: str) -> None:
+    expected = matches(longmatch, data)
+    said, statement = DAMAGES[damage]
+    if damage == "no index":
+        shutil.rmtree(data / "snapshots")
+    elif damage == "an index file":
+        path = next((data / "snapshots").glob("*/index.faiss"))
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+    else:
+        assert statement is not None
+        sql(data, *statement.split(";"))
+    answer = longmatch("doctor", data, "--sample", "24")
+    assert answer.status == 1
+    assert said in answer.err
+    assert "--repair does what can be done" in answer.err
+    repaired = longmatch("doctor", data, "--repair", "--sample", "24")
+    assert (repaired.status, "all is sound" in repaired.err) == (0, True), repaired.err
+    assert longmatch("doctor", data, "--sample", "24").status == 0
+    assert matches(longmatch, data) == expected
+
+
+def test_doctor_says_what_cannot_be_made_again(longmatch: Run, data: Path) -> None:
+    sql(data, "UPDATE documents SET text = 'forged' WHERE id = 'd3'")
+    answer = longmatch("doctor", data, "--repair")
+    assert answer.status == 1
+    assert "1 document (d3) is damaged in text" in answer.err
+    assert "not repairable: restore a backup" in answer.err
+    (data / ADAPTER_FILE).write_bytes(b"no adapter")
+    answer = longmatch("doctor", data)
+    assert (answer.status, "adapter.npz" in answer.err) == (1, True)
+
+
+def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> None:
+    (data / CALIBRATION_FILE).write_text("{}")
+    assert longmatch("doctor", data).status == 1
+    assert longmatch("doctor", data, "--repair").status == 0
+    assert not (data / CALIBRATION_FILE).exists()
+
+
+def test_a_closed_store_that_has_changed_is_not_opened(longmatch: Run, data: Path) -> None:
+    seal = (data / ".seal").read_text()
+    sql(data, "UPDATE meta SET created = 'never'")
+    (data / ".seal").write_text(seal)
+    answer = longmatch("match", query(data), "--data", data)
+    assert (answer.status, "has changed since it was closed" in answer.err) == (2, True)
+    answer = longmatch("doctor", data)
+    assert (answer.status, "seal it again" in answer.err) == (1, True)
+    assert longmatch("doctor", data, "--repair").status == 0
+    assert matches(longmatch, data)
+
+
+def test_reencode_moves_to_another_checkpoint(
+    longmatch: Run, data: Path, tiny_terms: Path, corpus: Path, tmp_path: Path
+) -> None:
+    assert longmatch("reencode", data).status == 2
+    old = matches(longmatch, data)
+    server = open_data_directory(data, **vars_of(data))
+    try:
+        answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+        assert answer.status == 2
+        assert "every document is encoded, and the old vectors still serve" in answer.err
+        assert matches(longmatch, data) == old
+        server.index.apply(server.store.delete(["d5"]))  # what goes meanwhile
+    finally:
+        server.close()
+    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+    assert (answer.status, "23 documents, of checkpoint tiny-terms now" in answer.err) == (0, True)
+    assert {path.name for path in data.iterdir()} == {"store.sqlite3", "snapshots", "lock", ".seal"}
+    answer = longmatch("match", query(data), "--data", data)
+    assert (answer.status, "was made with checkpoint" in answer.err) == (2, True)
+    assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
+
+    fresh = tmp_path / "fresh"
+    assert longmatch("index", corpus, "--data", fresh, "--checkpoint", tiny_terms).status == 0
+    options = ("--checkpoint", tiny_terms, "--top-k", 24, "--mode", "semantic")
+    expected = [one for one in matches(longmatch, fresh, *options) if one["id"] != "d5"]
+    assert matches(longmatch, data, *options) == expected
+    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+    assert (answer.status, "already: nothing is to be done" in answer.err) == (2, True)
+
+
+def test_reencode_fits_an_adapter_anew(
+    longmatch: Run, corpus: Path, tmp_path: Path, tiny_terms: Path
+) -> None:
+    data = tmp_path / "adapted"
+    assert longmatch("index", corpus, "--adapt", "--data", data).status == 0
+    before = read_space(data / "store.sqlite3")
+    assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
+    assert (data / ADAPTER_FILE).exists()
+    assert read_space(data / "store.sqlite3") != before
+    assert len(matches(longmatch, data, "--checkpoint", tiny_terms)) == 10
+    longmatch("snapshot", data, "-o", tmp_path / "backup", "--checkpoint", tiny_terms)
+    new = tmp_path / "new"
+    assert longmatch("restore", tmp_path / "backup", new, "--checkpoint", tiny_terms).status == 0
+    assert (new / ADAPTER_FILE).read_bytes() == (data / ADAPTER_FILE).read_bytes()

@@ -1,0 +1,187 @@
+"""`longmatch evaluate` with anchors, pairs, splits and pictures, on the tiny checkpoint."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.cli.main import main
+
+
+def test_modes_are_measured_beside_the_vectors(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+) -> None:
+    topics = ("river", "music", "stone")
+    texts = {f"{topic}{n}": f"{topic} number w{n}. " * 20 for topic in topics for n in range(3)}
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in texts.items()))
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("".join(f"{t}0\t0\t{t}{n}\t1\n" for t in topics for n in (1, 2)))
+    pairs = tmp_path / "pairs.jsonl"
+    labelled = [("river0", "river1", 1), ("music0", "music2", 1), ("river0", "music1", 0)]
+    pairs.write_text(
+        "".join(json.dumps({"source": s, "target": t, "label": n}) + "\n" for s, t, n in labelled)
+    )
+    arguments = ["evaluate", str(corpus), str(qrels), "--pairs", str(pairs), "--json"]
+    arguments += ["--checkpoint", str(tiny_checkpoint), "--reference", "lexical"]
+    arguments += ["--mode", "hybrid"]
+    monkeypatch.setattr(sys, "argv", ["longmatch", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    report = json.loads(capsys.readouterr().out)
+    for question in ("retrieval", "pairs"):
+        assert set(report[question]["systems"]) == {"semantic", "lexical", "hybrid"}
+    lexical = report["retrieval"]["systems"]["lexical"]
+    assert json.dumps(lexical).count("1.0") > 0  # words alone put every relevant document first
+
+
+Run = Callable[..., tuple[int, str, str]]
+TOPICS = {
+    "river": "The river carries water through the valley.",
+    "music": "The orchestra plays a violin concert.",
+    "stone": "Granite and basalt form under great heat.",
+}
+
+
+@pytest.fixture
+def evaluate(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tiny_checkpoint: Path,
+    data: Path,
+) -> Run:
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(data)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["longmatch", "evaluate", "corpus.jsonl", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        caught = capsys.readouterr()
+        return int(stopped.value.code or 0), caught.out, caught.err
+
+    return run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three topics of four documents each; a fifth word marks each document."""
+    names = [f"{topic}{n}" for topic in TOPICS for n in range(4)]
+    lines = [
+        json.dumps({"id": name, "text": f"{TOPICS[name[:-1]]} Part {name[-1]} of it. " * 5})
+        for name in names
+    ]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    same = [(a, b) for a in names for b in names if a != b and a[:-1] == b[:-1]]
+    (tmp_path / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in same))
+    (tmp_path / "splits.tsv").write_text(
+        "".join(f"{name}\t{'test' if name[-1] == '3' else 'train'}\n" for name in names)
+    )
+    write_pairs(tmp_path / "pairs.jsonl", [("river0", "river1", 1), ("river0", "music1", 0)])
+    write_pairs(tmp_path / "valid.jsonl", [("stone0", "stone1", 1), ("stone0", "music2", 0)])
+    return tmp_path
+
+
+def write_pairs(path: Path, pairs: list[tuple[str, str, int]]) -> None:
+    lines = [json.dumps({"source": a, "target": b, "label": label}) for a, b, label in pairs]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def report_of(answer: tuple[int, str, str]) -> dict[str, Any]:
+    assert answer[0] == 0, answer[2]
+    report: dict[str, Any] = json.loads(answer[1])
+    return report
+
+
+def test_all_anchors_on_queries_and_pairs(evaluate: Run, data: Path) -> None:
+    arguments = ["qrels.tsv", "--split", "splits.tsv", "--anchors", "all", "--blocks", "kept"]
+    arguments += ["--pairs", "pairs.jsonl", "--valid-pairs", "valid.jsonl", "--plots", "pictures"]
+    report = report_of(evaluate(*arguments, "--json"))
+    names = ["semantic", "lexical", "hybrid"]
+    names += ["bm25", "tfidf", "lsa", "mean", "first512", "chunks"]
+    assert sorted(report["retrieval"]["systems"]) == sorted(names)
+    assert sorted(report["pairs"]["systems"]) == sorted(names)
+    assert (report["queries"], report["retrieval"]["queries"]) == (3, 3)
+    assert report["retrieval"]["reference"] == report["pairs"]["reference"] == "tfidf"
+    assert report["retrieval"]["systems"]["tfidf"]["nDCG@10"]["value"] == pytest.approx(1.0)
+    assert report["pairs"]["systems"]["bm25"]["accuracy"]["value"] == 1.0
+    assert "p" in report["retrieval"]["systems"]["semantic"]["against"]["nDCG@10"]
+    assert sorted(path.name for path in (data / "pictures").iterdir()) == [
+        "pairs-by-length.svg",
+        "retrieval-by-length.svg",
+        "retrieval-by-tokens-read.svg",
+    ]
+    status, out, _ = evaluate(*arguments)
+    assert status == 0
+    for shown in (*names, "recall@100", "F1", "AUC", "thresholds chosen on validation pairs"):
+        assert shown in out
+
+
+def test_kept_blocks_give_what_reading_anew_gives(evaluate: Run) -> None:
+    anew = report_of(evaluate("qrels.tsv", "--json"))
+    for _ in range(2):
+        kept = report_of(evaluate("qrels.tsv", "--blocks", "kept", "--json"))
+        assert kept["tokens_read"] == anew["tokens_read"]
+        assert kept["nDCG@10"] == pytest.approx(anew["nDCG@10"], abs=0.02)
+
+
+def test_pairs_alone_and_another_reference(evaluate: Run) -> None:
+    arguments = ["--pairs", "pairs.jsonl", "--anchors", "bm25,tfidf", "--reference", "bm25"]
+    report = report_of(evaluate(*arguments, "--json"))
+    assert "retrieval" not in report
+    assert report["pairs"]["threshold_chosen_on"] == "the same pairs"
+    assert "against" not in report["pairs"]["systems"]["bm25"]
+    assert "accuracy_upper_bound" in report["pairs"]["systems"]["semantic"]["against"]
+
+
+def test_anchors_of_queries_that_are_no_documents(evaluate: Run, data: Path) -> None:
+    (data / "queries.jsonl").write_text('{"id": "q", "text": "A violin concert it is."}\n')
+    (data / "q.tsv").write_text("q\t0\tmusic0\t1\nq\t0\tmusic3\t1\n")
+    arguments = ["q.tsv", "--queries", "queries.jsonl", "--anchors", "bm25,tfidf,lsa", "--json"]
+    report = report_of(evaluate(*arguments, "--pairs", "pairs.jsonl", "--blocks", "kept"))
+    for name in ("bm25", "tfidf", "lsa"):
+        assert report["retrieval"]["systems"][name]["recall@10"]["value"] == 1.0
+    assert report["pairs"]["pairs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give judgements, or --pairs, or both"),
+        (["qrels.tsv", "--valid-pairs", "valid.jsonl"], "--valid-pairs: needs --pairs"),
+        (["--pairs", "pairs.jsonl", "--queries", "corpus.jsonl"], "--queries: needs judgements"),
+        (["qrels.tsv", "--anchors", "bm42"], "there is no 'bm42'"),
+        (["qrels.tsv", "--anchors", "mean,bm25"], "--anchors mean: needs --blocks"),
+        (
+            ["qrels.tsv", "--anchors", "mean", "--blocks", "k", "--queries", "corpus.jsonl"],
+            "queries must be documents of the corpus",
+        ),
+        (["qrels.tsv", "--reference", "lsa"], "there is no 'lsa' in this run"),
+        (["qrels.tsv", "--ids", "a", "--split", "splits.tsv"], "--ids and --split"),
+        (["qrels.tsv", "--split", "splits.tsv", "--part", "valid"], "in the part 'valid'"),
+        (["--pairs", "strange.jsonl"], "strange.jsonl:1: the corpus has no document 'sea0'"),
+    ],
+)
+def test_wrong_usage_is_one_clear_line(
+    evaluate: Run, data: Path, arguments: list[str], message: str
+) -> None:
+    write_pairs(data / "strange.jsonl", [("river0", "sea0", 1)])
+    status, _, err = evaluate(*arguments)
+    assert status == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_queries_of_another_corpus_are_an_error(evaluate: Run, data: Path) -> None:
+    (data / "q.tsv").write_text("x\t0\ty\t1\n")
+    status, _, err = evaluate("q.tsv")
+    assert status == 2
+    assert "no query" in err

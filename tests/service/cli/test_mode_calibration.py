@@ -1,0 +1,115 @@
+"""False positive rates and probabilities of each mode keep what they say, over HTTP."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder.calibration import Calibration, FittedMap, KindCalibration, Logistic, MapError
+from index.progress import SilentObserver
+from index.search.corpus_calibration import (
+    CorpusCalibration,
+    measure_store,
+    write_corpus_calibration,
+)
+from index.search.search import DEFAULT_MODE
+from service.matching.calibration import open_judge
+
+MODES = ("semantic", "lexical", "hybrid")
+STORED, FRESH = 110, 50
+MAP = FittedMap(Logistic(1.0, -4.0), {"platt": MapError(0.4, 0.02, 0.03, 0.01)})
+
+
+def draw_texts(count: int, seed: int) -> list[str]:
+    """Draw texts of eight topics, with words that all of them share and some that few do."""
+    random = np.random.default_rng(seed)
+    texts = []
+    for topic in random.integers(8, size=count):
+        common = [f"common{n}" for n in random.integers(30, size=12)]
+        own = [f"topic{topic}word{n}" for n in random.integers(20, size=8)]
+        rare = [f"rare{n}" for n in random.integers(300, size=3)]
+        texts.append(" ".join(random.permutation([*common, *own, *rare])) + ".")
+    return texts
+
+
+@pytest.fixture(scope="module")
+def calibrated(make_shared_client: Callable[[], Any]) -> Any:
+    """Return a client of an application with random documents, calibrated in every mode."""
+    client = make_shared_client()
+    documents = [{"id": f"d{n}", "text": text} for n, text in enumerate(draw_texts(STORED, 1))]
+    for start in range(0, STORED, 10):
+        body = {"documents": documents[start : start + 10]}
+        assert client.post("/index", json=body).status_code == 200
+    engine = client.app.state.engine
+    kinds = measure_store(engine.data.store, engine.fusion, SilentObserver())
+    calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical)
+    write_corpus_calibration(engine.data.path, calibration)
+    judge = open_judge(engine.checkpoint, engine.data.path)
+    client.app.state.engine = replace(engine, judge=judge)
+    return client
+
+
+def rates_of(client: Any, queries: list[dict[str, str]], mode: str) -> np.ndarray:
+    """Return the false positive rate of every document for every query."""
+    found = []
+    for start in range(0, len(queries), 10):
+        body = {"queries": queries[start : start + 10], "mode": mode, "top_k": STORED}
+        for result in client.post("/match", json=body).json()["results"]:
+            found += [match["false_positive_rate"] for match in result["matches"]]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rates_of_random_pairs_are_what_they_say(calibrated: Any, mode: str) -> None:
+    stored = rates_of(calibrated, [{"id": f"d{n}"} for n in range(STORED)], mode)
+    pairs = STORED * (STORED - 1)  # lexical mode leaves out those that share no word
+    for rate in (0.1, 0.03, 0.01):
+        share = (stored <= rate).sum() / pairs
+        assert share == pytest.approx(rate, rel=0.06, abs=4 / pairs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_they_hold_for_texts_that_are_not_stored(calibrated: Any, mode: str) -> None:
+    fresh = rates_of(calibrated, [{"text": text} for text in draw_texts(FRESH, 2)], mode)
+    for rate, least, most in ((0.1, 0.07, 0.13), (0.01, 0.005, 0.02)):
+        assert least < (fresh <= rate).sum() / (FRESH * STORED) < most
+
+
+def test_the_default_mode_has_a_probability_and_keeps_its_bounds(calibrated: Any) -> None:
+    engine = calibrated.app.state.engine
+    maps = Calibration(engine.checkpoint.fingerprint, {"hybrid": KindCalibration(MAP, MAP, ())})
+    client = type(calibrated)(calibrated.app)
+    client.app.state.engine = replace(engine, judge=replace(engine.judge, checkpoint=maps))
+    try:
+        every = client.post("/match", json={"id": "d1"}).json()["matches"]
+        named = client.post("/match", json={"id": "d1", "mode": DEFAULT_MODE}).json()["matches"]
+        assert (DEFAULT_MODE, every) == ("hybrid", named)
+        for field, measure in (
+            ("min_probability", "probability"),
+            ("max_false_positive_rate", "false_positive_rate"),
+        ):
+            bound = every[2][measure]
+            some = client.post("/match", json={"id": "d1", field: bound}).json()["matches"]
+            assert [one["id"] for one in some] == [one["id"] for one in every[:3]]
+        semantic = {"id": "d1", "mode": "semantic", "min_probability": 0.5}
+        assert client.post("/match", json=semantic).status_code == 422
+    finally:
+        client.app.state.engine = engine
+
+
+def test_a_text_without_indexed_words_is_judged_by_its_vector(calibrated: Any) -> None:
+    body = {"text": "Zyzzyva quokka!", "top_k": 5}
+    found = calibrated.post("/match", json=body).json()["matches"]
+    semantic = calibrated.post("/match", json={**body, "mode": "semantic"}).json()["matches"]
+    assert len(found) == 5
+    for one, other in zip(found, semantic, strict=True):
+        assert one["false_positive_rate"] == pytest.approx(other["false_positive_rate"], rel=1e-3)
+
+
+def test_the_version_names_every_mode(calibrated: Any, tmp_path: Path) -> None:
+    kinds = calibrated.get("/version").json()["calibration"]["kinds"]
+    assert set(kinds) == set(MODES)
+    assert all(kind["documents"] == STORED for kind in kinds.values())

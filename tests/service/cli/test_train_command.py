@@ -1,0 +1,254 @@
+"""`longmatch train` as a user types it, on the tiny checkpoint and tiny corpora."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.checkpoint import TERMS as TERMS_FILE
+from encoder.checkpoint import load_checkpoint
+
+COMMAND = [sys.executable, "-c", "from service.cli.main import main; main()"]
+ROOT = Path(__file__).parents[3]
+WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
+RECIPE = """
+name = "tiny"
+steps = 6
+documents = 12
+chunk = 8
+max_blocks = 8
+validation_interval = 2
+checkpoint_interval = 2
+patience = 5
+[optimiser]
+document_rate = 1e-3
+"""
+UNLABELLED = """
+[[objective]]
+kind = "distil"
+[[objective]]
+kind = "halves"
+hard_negatives = 1
+[[objective]]
+kind = "drop"
+[[objective]]
+kind = "sp"
+masked_blocks = 1
+"""
+LINKS = """
+[[objective]]
+kind = "links"
+hard_negatives = 1
+temperature = "learned"
+[[objective]]
+kind = "supcon"
+"""
+TERMS = """
+[terms]
+dimension = 12
+residual_dimension = 8
+buckets = 32
+span = 4
+residual = 8
+"""
+PAIRS = '[[objective]]\nkind = "pairs"\n'
+WORDS_TOO = """
+[[objective]]
+kind = "wp"
+[sentence_level]
+trained = "last"
+layers = 1
+blocks = 2
+"""
+
+
+def environment(checkpoint: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
+    return kept | {
+        "LONGMATCH_CHECKPOINT": str(checkpoint),
+        "COLUMNS": "200",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+@pytest.fixture
+def longmatch(tiny_checkpoint: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, *map(str, arguments)]
+        variables = environment(tiny_checkpoint)
+        answer = subprocess.run(
+            command, env=variables, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert "Traceback" not in answer.stderr
+        return answer
+
+    return run
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    random = np.random.default_rng(4)
+    with (folder / "corpus.jsonl").open("w") as file:
+        for number in range(40):
+            topics = random.choice(WORDS, size=3)
+            text = " ".join(f"The {word} is there." for word in random.choice(topics, size=12))
+            file.write(json.dumps({"id": f"d{number}", "text": f"{text} Own{number}."}) + "\n")
+    return folder
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Callable[[str], Path]:
+    def write(objectives: str) -> Path:
+        path = tmp_path / "recipe.toml"
+        path.write_text(RECIPE + objectives)
+        return path
+
+    return write
+
+
+def add_splits_links_and_pairs(folder: Path) -> None:
+    parts = ["train", "train", "train", "valid"]
+    (folder / "splits.tsv").write_text("".join(f"d{n}\t{parts[n % 4]}\n" for n in range(40)))
+    links = ((n, (n + step) % 40) for n in range(40) for step in (4, 8))
+    (folder / "qrels.tsv").write_text("".join(f"d{a}\t0\td{b}\t1\n" for a, b in links))
+    pairs = "".join(
+        json.dumps({"source": f"d{n}", "target": f"d{(n + 4) % 40}", "label": n // 4 % 2}) + "\n"
+        for n in range(40)
+    )
+    (folder / "pairs.jsonl").write_text(pairs)
+
+
+@pytest.mark.parametrize("terms", ["", TERMS], ids=["blocks", "terms"])
+def test_killed_and_resumed_gives_the_same_curve(
+    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    tiny_checkpoint: Path,
+    corpus: Path,
+    recipe: Callable[[str], Path],
+    tmp_path: Path,
+    terms: str,
+) -> None:
+    file = recipe(UNLABELLED + terms)
+    file.write_text(file.read_text().replace("steps = 6", "steps = 60"))
+    exported = ["--precision", "fp32"]
+    whole = longmatch("train", file, "--corpus", corpus, "-o", tmp_path / "whole", *exported)
+    assert whole.returncode == 0, whole.stderr
+
+    arguments = ["train", file, "--corpus", corpus, "-o", tmp_path / "killed", *exported]
+    command = [*COMMAND, *map(str, arguments)]
+    job = subprocess.Popen(command, env=environment(tiny_checkpoint), cwd=ROOT)
+    while not (tmp_path / "killed.work" / "run" / "state.safetensors").exists():
+        assert job.poll() is None
+        time.sleep(0.005)
+    job.kill()
+    job.wait()
+    assert not (tmp_path / "killed").exists()
+    again = longmatch(*arguments)
+    assert again.returncode == 0, again.stderr
+    assert "going on after step" in again.stderr
+    curves = [tmp_path / name / "training" / "curve.jsonl" for name in ("whole", "killed")]
+    assert curves[0].read_text() == curves[1].read_text()
+    fingerprints = {load_checkpoint(tmp_path / name).fingerprint for name in ("whole", "killed")}
+    assert len(fingerprints) == 1
+    assert fingerprints != {load_checkpoint(tiny_checkpoint).fingerprint}
+    trained = load_checkpoint(tmp_path / "killed")
+    assert trained.dimension == (44 if terms else 32)
+    assert (TERMS_FILE in trained.files) == bool(terms)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "figure"),
+    [(LINKS, "nDCG@10"), (PAIRS, "nDCG@10"), (WORDS_TOO, "nDCG@10")],
+    ids=["links", "pairs", "words"],
+)
+def test_train_then_serve(
+    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    corpus: Path,
+    recipe: Callable[[str], Path],
+    tmp_path: Path,
+    objectives: str,
+    figure: str,
+) -> None:
+    add_splits_links_and_pairs(corpus)
+    arguments = ("train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
+    answer = longmatch(*arguments, "--precision", "fp32")
+    assert answer.returncode == 0, answer.stderr
+    assert "30 train, 10 valid" in answer.stderr
+    report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
+    assert report["figure"].startswith(figure)
+    assert report["best"] >= report["before"]
+    assert (report["steps"], report["stopped"]) == (6, "steps")
+    assert (tmp_path / "t" / "training" / "curve.svg").read_text().startswith("<?xml")
+    vectors = tmp_path / "v.npz"
+    embedded = longmatch("embed", corpus, "-o", vectors, "--checkpoint", tmp_path / "t")
+    assert embedded.returncode == 0, embedded.stderr
+
+
+def test_own_pairs_alone(
+    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    corpus: Path,
+    recipe: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    pairs = tmp_path / "mine.jsonl"
+    rows = ((a, b) for a in range(40) for b in range(a))
+    pairs.write_text(
+        "".join(
+            json.dumps({"source": f"d{a}", "target": f"d{b}", "label": (a + b) % 2}) + "\n"
+            for a, b in rows
+        )
+    )
+    answer = longmatch(
+        "train", recipe(PAIRS), "--corpus", corpus, "--pairs", pairs, "-o", tmp_path / "t",
+        "--steps", 2, "--precision", "fp32",
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
+    assert report["figure"].startswith("AUC")
+    assert report["steps"] == 2
+
+
+def test_the_time_is_up(
+    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    corpus: Path,
+    recipe: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    arguments = ("train", recipe(UNLABELLED), "--corpus", corpus, "-o", tmp_path / "t")
+    arguments += ("--precision", "fp32")
+    assert longmatch(*arguments, "--minutes", 0).returncode == 0
+    report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
+    assert (report["stopped"], report["steps"]) == ("time", 1)
+    again = longmatch(*arguments)
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("objectives", "message"),
+    [
+        (LINKS, "learns from links"),
+        (PAIRS, "learns from pairs"),
+        ('[[objective]]\nkind = "distil"\nteacher = "magic"\n', "teacher must be"),
+        ('[[objective]]\nkind = "magic"\n', "kind must be"),
+    ],
+)
+def test_what_cannot_be_followed_is_said(
+    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    corpus: Path,
+    recipe: Callable[[str], Path],
+    tmp_path: Path,
+    objectives: str,
+    message: str,
+) -> None:
+    answer = longmatch("train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
+    assert answer.returncode == 2
+    assert message in answer.stderr
+    assert not (tmp_path / "t").exists()

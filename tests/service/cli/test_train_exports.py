@@ -1,0 +1,112 @@
+"""What `longmatch train` exports: a term channel that serves, and graphs that pass the gate."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import encoder.export.quality
+from encoder.checkpoint import QUALITY, load_checkpoint
+from index.embed import read_embedded_corpus
+from service.cli.main import main
+
+WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
+RECIPE = """
+name = "tiny"
+steps = 2
+documents = 12
+max_blocks = 8
+validation_interval = 1
+checkpoint_interval = 1
+[[objective]]
+kind = "halves"
+"""
+TERMS = """
+[terms]
+dimension = 12
+residual_dimension = 8
+buckets = 32
+span = 4
+residual = 8
+"""
+Train = Callable[..., int]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    random = np.random.default_rng(4)
+    path = tmp_path / "corpus.jsonl"
+    with path.open("w") as file:
+        for number in range(30):
+            topics = random.choice(WORDS, size=3)
+            text = " ".join(f"The {word} is there." for word in random.choice(topics, size=12))
+            file.write(json.dumps({"id": f"d{number}", "text": f"{text} Own{number}."}) + "\n")
+    return path
+
+
+@pytest.fixture
+def longmatch(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
+        monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+        monkeypatch.setenv("COLUMNS", "400")
+        try:
+            main()
+        except SystemExit as stopped:
+            return int(stopped.code or 0)
+        return 0
+
+    return run
+
+
+def test_a_term_channel_is_served_and_trained_further(
+    longmatch: Train, corpus: Path, tmp_path: Path
+) -> None:
+    (recipe := tmp_path / "recipe.toml").write_text(RECIPE + TERMS)
+    first, further = tmp_path / "first", tmp_path / "further"
+    run = ("train", recipe, "--corpus", corpus, "--precision", "fp32")
+    assert longmatch(*run, "-o", first) == 0
+    assert longmatch(*run, "-o", further, "--checkpoint", first) == 0
+    assert load_checkpoint(further).model == load_checkpoint(first).model
+    assert load_checkpoint(further).fingerprint != load_checkpoint(first).fingerprint
+    vectors = tmp_path / "v.npz"
+    embed = ("embed", corpus, "-o", vectors, "--precision", "fp32")
+    assert longmatch(*embed, "--checkpoint", further) == 0
+    anew = read_embedded_corpus(vectors)
+    assert anew.vectors.shape == (30, 44)
+    # Encoded once by the start, and read by every document level over the same sentence level.
+    assert longmatch(*embed, "--blocks", tmp_path / "kept") == 0
+    assert read_embedded_corpus(vectors).vectors.shape == (30, 32)
+    assert longmatch(*embed, "--blocks", tmp_path / "kept", "--checkpoint", further) == 0
+    kept = read_embedded_corpus(vectors)
+    assert kept.ids == anew.ids
+    assert np.allclose(kept.vectors, anew.vectors, atol=2e-3)  # kept in half precision
+    assert np.array_equal(kept.tokens_read, anew.tokens_read)
+
+
+def test_graphs_that_lose_too_much_are_refused_and_the_training_is_kept(
+    longmatch: Train,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
+    run = ("train", recipe, "--corpus", corpus, "-o", tmp_path / "t", "--gate-documents", 14)
+    with monkeypatch.context() as patched:
+        patched.setattr(encoder.quality, "MINIMUM_NEIGHBOURS", 1.01)
+        assert longmatch(*run, "--precision", "fp16") == 2
+    said = capsys.readouterr().err
+    assert "of the 10 nearest neighbours of fp32 are kept, under 101%" in said
+    assert "the same command with --precision fp32 ends with a checkpoint" in said
+    assert not (tmp_path / "t").exists()
+    assert longmatch(*run, "--precision", "fp16") == 0
+    said = capsys.readouterr().err
+    assert "going on after step 2 of 2" in said
+    assert "fp16: keeps" in said
+    quality = json.loads((tmp_path / "t" / QUALITY).read_text())
+    assert quality["fp16"]["documents"] == 14
+    assert quality["fp16"]["neighbours"] >= 0.98

@@ -1,0 +1,56 @@
+"""The bound on requests in the house, and how the house is emptied."""
+
+import asyncio
+
+import pytest
+
+from service.errors import OverloadedError, ShuttingDownError
+from service.limits.admission import Admission
+
+
+def test_no_more_than_the_limit_are_in_and_leaving_makes_room() -> None:
+    admission = Admission(2)
+    with admission.admit(), admission.admit():
+        assert admission.active == 2
+        with pytest.raises(OverloadedError) as caught, admission.admit():
+            pytest.fail("admitted one too many")
+        assert caught.value.reason == "active_requests"
+    with admission.admit():
+        assert admission.active == 1
+
+
+def test_a_request_that_fails_leaves_too() -> None:
+    admission = Admission(1)
+    with pytest.raises(KeyError), admission.admit():
+        raise KeyError
+    assert admission.active == 0
+
+
+def test_draining_waits_for_who_is_in_and_refuses_who_comes() -> None:
+    admission = Admission(5)
+
+    async def run() -> None:
+        leave = asyncio.Event()
+
+        async def request() -> None:
+            with admission.admit():
+                await leave.wait()
+
+        inside = asyncio.create_task(request())
+        await asyncio.sleep(0)
+        draining = asyncio.create_task(admission.drain(60))
+        await asyncio.sleep(0)
+        with pytest.raises(ShuttingDownError), admission.admit():
+            pytest.fail("admitted while draining")
+        assert not draining.done()
+        leave.set()
+        await inside
+        assert await draining
+
+    asyncio.run(run())
+
+
+def test_draining_gives_up_in_time() -> None:
+    admission = Admission(5)
+    with admission.admit():
+        assert not asyncio.run(admission.drain(0))

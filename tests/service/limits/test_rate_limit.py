@@ -1,0 +1,126 @@
+"""Rates: one contract for counting in this process and in Redis."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter, client_name
+from service.limits.redis_client import RedisLink
+from service.metrics import create_metrics
+
+MakeLimiter = Callable[[int], RateLimiter]
+
+
+@pytest.fixture(params=["local", "redis"])
+def make_limiter(request: pytest.FixtureRequest) -> Iterator[MakeLimiter]:
+    if request.param == "local":
+        yield LocalRateLimiter
+        return
+    link = RedisLink(request.getfixturevalue("redis_server").url, create_metrics())
+    yield lambda limit: RedisRateLimiter(link, limit)
+    link.close()
+
+
+def test_a_minutes_tokens_may_be_asked_for_and_no_more(make_limiter: MakeLimiter) -> None:
+    limiter = make_limiter(600)
+    for left in (400, 200, 0):
+        verdict = limiter.spend("a", 200)
+        assert verdict.admitted
+        assert verdict.limit == 600
+        assert left <= verdict.remaining <= left + 20  # it fills while the test runs
+        assert verdict.retry_after == 0
+    refused = limiter.spend("a", 200)
+    assert not refused.admitted
+    assert 15 <= refused.retry_after <= 20
+    assert 55 <= refused.reset_seconds <= 60
+
+
+def test_a_refusal_costs_nothing(make_limiter: MakeLimiter) -> None:
+    limiter = make_limiter(600)
+    limiter.spend("a", 500)
+    assert not limiter.spend("a", 300).admitted
+    assert limiter.spend("a", 100).admitted
+
+
+def test_clients_do_not_pay_for_one_another(make_limiter: MakeLimiter) -> None:
+    limiter = make_limiter(100)
+    assert limiter.spend("a", 100).admitted
+    assert limiter.spend("b", 100).admitted
+
+
+def test_a_request_of_more_than_a_minute_is_admitted_once_and_owed(
+    make_limiter: MakeLimiter,
+) -> None:
+    limiter = make_limiter(100)
+    verdict = limiter.spend("a", 250)
+    assert verdict.admitted
+    assert verdict.remaining == 0
+    assert verdict.reset_seconds == 150
+    assert 85 <= limiter.spend("a", 1).retry_after <= 91
+
+
+def test_threads_spend_no_token_twice(make_limiter: MakeLimiter) -> None:
+    limiter = make_limiter(100)
+    admitted: list[bool] = []
+
+    def ask() -> None:
+        for _ in range(10):
+            admitted.append(limiter.spend("a", 5).admitted)
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 20 <= sum(admitted) <= 21
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 300)), max_size=40))
+def test_over_any_time_no_more_than_the_bucket_and_what_filled_it(
+    requests: list[tuple[float, int]],
+) -> None:
+    now = 0.0
+    limiter = LocalRateLimiter(120, clock=lambda: now)
+    spent = 0
+    for pause, tokens in requests:
+        now += pause
+        verdict = limiter.spend("a", tokens)
+        if verdict.admitted:
+            # one that is larger than the bucket is let in when it is full
+            assert spent + min(tokens, 120) <= 120 + 2 * now + 1e-3
+            spent += tokens
+        else:
+            now += verdict.retry_after
+            assert limiter.spend("a", tokens).admitted
+            spent += tokens
+
+
+def test_servers_share_what_redis_counts(redis_server: Any) -> None:
+    links = [RedisLink(redis_server.url, create_metrics()) for _ in range(2)]
+    one, other = (RedisRateLimiter(link, 100) for link in links)
+    assert one.spend("a", 60).admitted
+    assert not other.spend("a", 60).admitted
+    for link in links:
+        link.close()
+
+
+def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
+    link = RedisLink(redis_server.url, create_metrics())
+    limiter = RedisRateLimiter(link, 100)
+    redis_server.kill()
+    assert limiter.spend("a", 60).admitted
+    assert not limiter.spend("a", 60).admitted
+    assert not link.available
+    link.close()
+
+
+def test_a_client_is_its_key_or_its_address_and_no_key_is_kept() -> None:
+    assert client_name("", "10.0.0.1") == "address:10.0.0.1"
+    named = client_name("secret", "10.0.0.1")
+    assert named == client_name("secret", "10.0.0.2")
+    assert named != client_name("other", "10.0.0.1")
+    assert "secret" not in named

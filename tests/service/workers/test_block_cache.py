@@ -1,0 +1,125 @@
+"""Block vectors are remembered: an edited document encodes only what changed, bit for bit."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.engine import Engine
+
+SENTENCES = [f"Ant number {number} carries leaf {number * 7} home." for number in range(60)]
+
+
+def counted(engine: Engine, name: str) -> float:
+    return engine.metrics.registry.get_sample_value(f"longmatch_{name}") or 0.0
+
+
+def put(client: Any, document_id: str, text: str) -> Any:
+    documents = [{"id": document_id, "text": text}]
+    response = client.post("/index", json={"documents": documents})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def stored(engine: Engine, document_id: str) -> tuple[bytes, bytes]:
+    """Return the bytes of the document vector and of the block vectors."""
+    found = engine.data.store.find([document_id])[document_id].vector_id
+    _, (vector,) = engine.data.store.vectors([found])
+    blocks = engine.data.store.block_vectors([found])[found]
+    return vector.tobytes(), np.asarray(blocks.vectors).tobytes()
+
+
+def remembered(engine: Engine, blocks: int) -> None:
+    """Wait until so many block vectors were kept; that is done behind the answer."""
+    memory = engine.block_cache
+    assert memory is not None
+    deadline = time.monotonic() + 10
+    while memory.written < blocks:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture(params=["lru", "redis"])
+def caching(request: pytest.FixtureRequest, make_client: Any) -> Any:
+    if request.param == "lru":
+        return make_client()
+    return make_client(redis_url=request.getfixturevalue("redis_server").url)
+
+
+def test_an_edited_document_encodes_only_its_changed_blocks(caching: Any) -> None:
+    engine: Engine = caching.app.state.engine
+    put(caching, "a", " ".join(SENTENCES))
+    whole = counted(engine, "encoded_blocks_total")
+    assert whole >= 50
+    remembered(engine, int(whole))
+    edited = [*SENTENCES[:30], "Bees dance.", *SENTENCES[31:]]
+    put(caching, "b", " ".join(edited))
+    again = counted(engine, "encoded_blocks_total") - whole
+    assert 1 <= again <= 5
+    assert counted(engine, "block_cache_hits_total") >= whole - 5
+
+
+def test_remembered_and_computed_vectors_have_the_same_bits(caching: Any, make_client: Any) -> None:
+    engine: Engine = caching.app.state.engine
+    text = " ".join(SENTENCES)
+    put(caching, "a", text)
+    blocks = counted(engine, "encoded_blocks_total")
+    remembered(engine, int(blocks))
+    put(caching, "b", text)
+    assert counted(engine, "encoded_blocks_total") == blocks  # not one was computed
+    assert stored(engine, "a") == stored(engine, "b")
+
+
+def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
+    client = make_client(block_cache_bytes=0)
+    engine: Engine = client.app.state.engine
+    assert engine.block_cache is None
+    put(client, "a", SENTENCES[0])
+    blocks = counted(engine, "encoded_blocks_total")
+    put(client, "b", SENTENCES[0])
+    assert counted(engine, "encoded_blocks_total") == 2 * blocks
+
+
+def test_without_a_thread_to_be_had_vectors_are_forgotten_and_given(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Engine = client.app.state.engine
+    memory = engine.block_cache
+    assert memory is not None
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "_remember_soon", no_thread)
+        for number in range(40):  # more than may wait: not one of them keeps its place
+            put(client, str(number), f"{number}. {SENTENCES[0]}")
+    assert memory.written == 0
+    put(client, "last", SENTENCES[1])
+    remembered(engine, 1)
+
+
+def test_another_precision_has_vectors_of_its_own(
+    make_client: Any, redis_server: Any, tmp_path: Any
+) -> None:
+    for precision in ("fp32", "int8"):
+        client = make_client(
+            redis_url=redis_server.url, precision=precision, data=tmp_path / precision
+        )
+        engine: Engine = client.app.state.engine
+        put(client, "a", SENTENCES[0])
+        assert counted(engine, "block_cache_hits_total") == 0
+        remembered(engine, int(counted(engine, "encoded_blocks_total")))
+
+
+def test_a_server_finds_what_another_computed(
+    make_client: Any, redis_server: Any, tmp_path: Any
+) -> None:
+    one = make_client(redis_url=redis_server.url)
+    put(one, "a", " ".join(SENTENCES))
+    remembered(one.app.state.engine, int(counted(one.app.state.engine, "encoded_blocks_total")))
+    other = make_client(redis_url=redis_server.url, data=tmp_path / "other")
+    put(other, "a", " ".join(SENTENCES))
+    assert counted(other.app.state.engine, "encoded_blocks_total") == 0
+    assert stored(one.app.state.engine, "a") == stored(other.app.state.engine, "a")

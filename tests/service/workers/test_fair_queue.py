@@ -1,0 +1,171 @@
+"""Fair turns: by tokens between lanes, by tokens between requests, and nobody starves."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.workers.fair_queue import LONG_TOKENS, FairTurns, LaneName, lane_of
+
+
+@dataclass(eq=False)
+class Request:
+    """A request with blocks of these tokens."""
+
+    blocks: list[int]
+    lane: LaneName = "short"
+    turn: int = 0
+    ended_at: int = 0  # tokens that the encoder had done when it ended
+    served: int = 0
+    came_at: int = 0
+    tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokens = sum(self.blocks)
+
+    def next_tokens(self) -> int:
+        return self.blocks[0]
+
+
+class Encoder:
+    """Takes turns, and counts tokens."""
+
+    def __init__(self) -> None:
+        self.turns: FairTurns[Request] = FairTurns()
+        self.done = 0
+
+    def add(self, *requests: Request) -> None:
+        for request in requests:
+            request.came_at = self.done
+            self.turns.add(request)
+
+    def step(self) -> Request | None:
+        request = self.turns.next()
+        if request is None:
+            return None
+        tokens = request.blocks[0]
+        self.turns.take(tokens, again=len(request.blocks) > 1)
+        request.blocks.pop(0)
+        self.done += tokens
+        request.served += tokens
+        if not request.turn:
+            request.ended_at = self.done
+        return request
+
+    def run(self, tokens: int) -> None:
+        end = self.done + tokens
+        while self.done < end and self.step() is not None:
+            pass
+
+
+def book() -> Request:
+    return Request([126] * 240, "long")
+
+
+def page() -> Request:
+    return Request([100, 100, 100])
+
+
+def test_requests_of_more_than_a_few_pages_are_long() -> None:
+    assert lane_of(LONG_TOKENS) == "short"
+    assert lane_of(LONG_TOKENS + 1) == "long"
+
+
+def test_a_book_gets_two_thirds_however_many_pages_come() -> None:
+    encoder, one = Encoder(), book()
+    encoder.add(one)
+    pages = []
+    while not one.ended_at:
+        pages.append(page())
+        encoder.add(pages[-1])
+        encoder.run(100)  # three times what the encoder can do keeps coming
+    assert one.ended_at <= 1.55 * 126 * 240
+
+
+def test_a_page_is_quick_however_many_books_there_are() -> None:
+    encoder = Encoder()
+    encoder.add(*(book() for _ in range(50)))
+    encoder.run(10_000)
+    for _ in range(20):
+        one = page()
+        encoder.add(one)
+        while not one.ended_at:
+            encoder.step()
+        assert one.ended_at - one.came_at <= 3 * 300 + 3 * 126
+
+
+def test_large_requests_of_a_lane_are_overtaken_only_for_a_while() -> None:
+    encoder, large = Encoder(), Request([100] * 40)
+    encoder.add(large)
+    while not large.ended_at:
+        encoder.add(page())  # as much as the encoder can do, so that the queue never ends
+        encoder.run(300)
+    assert large.ended_at <= 2 * 4_000 + 600
+
+
+def test_a_lane_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
+    encoder, one, other = Encoder(), book(), Request([100] * 400)
+    encoder.add(one)
+    encoder.run(20_000)
+    encoder.add(other)
+    encoder.run(6_000)
+    assert other.served == pytest.approx(2_000, abs=300)
+
+
+def test_the_background_gets_a_sixteenth_and_all_that_nobody_wants() -> None:
+    encoder, later = Encoder(), Request([10] * 10_000, "background")
+    one = Request([10] * 1_600)
+    encoder.add(later, one)
+    encoder.run(16_000)
+    assert later.served == pytest.approx(1_000, abs=20)
+    encoder.run(1_000)
+    encoder.run(20_000)
+    assert one.ended_at
+    assert later.served > 20_000
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["short", "long", "background"]),
+            st.lists(st.integers(1, 126), min_size=1, max_size=30),
+            st.integers(0, 500),
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_all_work_is_done_and_lanes_that_have_work_get_their_share(
+    arrivals: list[tuple[LaneName, list[int], int]],
+) -> None:
+    encoder = Encoder()
+    requests = []
+    for lane, blocks, pause in arrivals:
+        requests.append(Request(list(blocks), lane))
+        encoder.add(requests[-1])
+        encoder.run(pause)
+    while encoder.step() is not None:
+        pass
+    assert encoder.done == sum(sum(blocks) for _, blocks, _ in arrivals)
+    assert all(request.ended_at for request in requests)
+    for request, (lane, _, _) in zip(requests, arrivals, strict=True):
+        # No lane waits for more than the others' equal parts, and no request for more than all of
+        # its own lane: the bound of fair queuing, and a block of each for the grain.
+        mine = sum(sum(b) for name, b, _ in arrivals if name == lane)
+        factor = {"short": 4, "long": 2, "background": 47}[lane]
+        assert request.ended_at - request.came_at <= factor * (mine + 126) + 2 * 126
+
+
+def test_who_left_has_no_turn() -> None:
+    encoder, gone, there = Encoder(), page(), page()
+    encoder.add(gone, there)
+    encoder.turns.remove(gone)
+    encoder.run(1_000)
+    assert gone.served == 0
+    assert there.served == 300
+
+
+def test_nobody_has_a_turn_to_take() -> None:
+    with pytest.raises(ValueError, match="nobody"):
+        FairTurns[Request]().take(1, again=False)

@@ -1,0 +1,271 @@
+"""The queue by itself: the bound in tokens, the turns, the packing of calls."""
+
+import asyncio
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import OverloadedError, RequestTooLargeError, ShuttingDownError
+from service.workers.queue import BlockQueue, Reservation
+from service.workers.work import Job
+
+BOUND = 1000
+
+
+def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> BlockQueue:
+    return BlockQueue(
+        BOUND,
+        batch_tokens=batch_tokens,
+        max_seconds=max_seconds,
+        on_change=lambda tokens: None,
+    )
+
+
+def make_job(*lengths: int) -> Job:
+    blocks = [[1] * length for length in lengths]
+    nobody: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
+    nobody.get_loop().close()
+    return Job(blocks, np.zeros((len(blocks), 1), np.float32), nobody, submitted=0.0)
+
+
+operations = st.lists(
+    st.tuples(st.sampled_from(["reserve", "resize", "release"]), st.integers(0, 2 * BOUND))
+)
+
+
+@given(operations)
+def test_the_bound_is_never_exceeded_and_all_is_given_back(steps: list[tuple[str, int]]) -> None:
+    queue, held = make_queue(), []
+    for step, number in steps:
+        before = queue.queued_tokens
+        try:
+            if step == "reserve":
+                held.append(queue.reserve(number))
+            elif held and step == "resize":
+                held[number % len(held)].resize(number)
+            elif held:
+                queue.release(held.pop(number % len(held)))
+        except (OverloadedError, RequestTooLargeError):
+            assert queue.queued_tokens == before
+        assert 0 <= queue.queued_tokens <= BOUND
+        assert queue.queued_tokens == sum(place.tokens for place in held)
+    for place in held:
+        queue.release(place)
+    assert queue.queued_tokens == 0
+
+
+def test_a_single_request_is_admitted_to_an_empty_queue_however_large_it_seems() -> None:
+    queue = make_queue()
+    with queue.reserve(50 * BOUND):
+        assert queue.queued_tokens == BOUND
+        with pytest.raises(OverloadedError):
+            queue.reserve(1)
+    with queue.reserve(1):
+        assert queue.queued_tokens == 1
+
+
+def test_a_request_that_proves_too_large_says_so_and_keeps_nothing() -> None:
+    queue = make_queue()
+    with pytest.raises(RequestTooLargeError) as caught, queue.reserve(10) as place:
+        place.resize(BOUND + 1)
+    assert (caught.value.tokens, caught.value.limit) == (BOUND + 1, BOUND)
+    assert queue.queued_tokens == 0
+
+
+def test_growing_beyond_the_room_that_is_left_is_refused() -> None:
+    queue = make_queue()
+    with queue.reserve(600), pytest.raises(OverloadedError), queue.reserve(300) as place:
+        place.resize(401)
+    assert queue.queued_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("tokens_per_second", "seconds"), [(100.0, 10), (300.0, 4), (1e6, 1), (0.0, 1)]
+)
+def test_who_is_refused_hears_when_the_queue_will_be_empty(
+    tokens_per_second: float, seconds: int
+) -> None:
+    queue = make_queue()
+    queue.measure(tokens_per_second, 1.0)
+    with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
+        queue.reserve(1)
+    assert caught.value.retry_after == seconds
+
+
+def test_the_measured_rate_follows_a_change_of_speed() -> None:
+    queue = make_queue()
+    for _ in range(200):
+        queue.measure(1000.0, 1.0)
+    for _ in range(200):
+        queue.measure(100.0, 1.0)
+    with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
+        queue.reserve(1)
+    assert caught.value.retry_after == 10
+
+
+def admitted(queue: BlockQueue, ahead: int) -> bool:
+    """Say whether one request is admitted behind so many tokens; leave no trace."""
+    before = dict(queue._refused)
+    try:
+        with queue.reserve(ahead), queue.reserve(1):
+            return True
+    except OverloadedError:
+        return False
+    finally:
+        queue._refused.update(before)
+
+
+def test_the_queue_is_shorter_while_most_are_refused_and_long_again_afterwards() -> None:
+    queue = make_queue(max_seconds=1.0)
+    queue.measure(10.0, 1.0)  # so 10 tokens are a second of work
+    assert [admitted(queue, ahead) for ahead in (10, 11)] == [True, False]
+    with queue.reserve(20):
+        for _ in range(200):
+            with pytest.raises(OverloadedError):
+                queue.reserve(1)
+    assert [admitted(queue, ahead) for ahead in (2, 3)] == [True, False]
+    assert queue._refused["long"] == 0  # which lane it is matters
+    for _ in range(100):
+        with queue.reserve(1):
+            pass
+    assert [admitted(queue, ahead) for ahead in (9, 11)] == [True, False]
+
+
+def test_a_burst_leaves_the_queue_nearly_as_long_as_it_was() -> None:
+    queue = make_queue(max_seconds=1.0)
+    queue.measure(10.0, 1.0)
+    with queue.reserve(11):
+        for _ in range(6):
+            with pytest.raises(OverloadedError):
+                queue.reserve(1)
+    assert admitted(queue, 7)
+
+
+def test_small_requests_are_first_and_nobody_is_overtaken_for_ever() -> None:
+    queue = make_queue()
+    book = queue.reserve(20)
+    queue.submit(book, [make_job(5, 5, 5, 5)])
+    order = []
+    for _ in range(8):
+        page = queue.reserve(10)
+        queue.submit(page, [make_job(5, 5)])
+        order += [queue.take()[0].reservation for _ in range(2)]
+    assert order.count(book) == 4
+    assert book not in order[:2]
+    assert book not in order[12:]
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=6),
+    st.integers(1, 300),
+)
+def test_a_packed_call_keeps_its_budget_and_every_block_is_taken_once(
+    documents: list[list[int]], budget: int
+) -> None:
+    queue = make_queue(batch_tokens=budget)
+    jobs = [make_job(*lengths) for lengths in documents]
+    for job in jobs:
+        queue.submit(queue.reserve(0), [job])
+    left = sum(len(lengths) for lengths in documents)
+    taken = []
+    while left:
+        blocks = queue.take()
+        lengths = [len(block.tokens) + 2 for block in blocks]
+        assert lengths == sorted(lengths)
+        assert len(blocks) == 1 or max(lengths) * len(blocks) <= budget
+        taken += [(block.job, block.row) for block in blocks]
+        left -= len(blocks)
+    assert len(set(taken)) == len(taken) == sum(len(job.blocks) for job in jobs)
+
+
+def test_tokens_leave_the_queue_as_their_blocks_are_computed() -> None:
+    queue = make_queue()
+    with queue.reserve(30) as place:
+        queue.submit(place, [make_job(10, 20)])
+        assert queue.keep(queue.take(), np.ones((1, 1), np.float32)) == []
+        assert queue.queued_tokens == 20
+        (last,) = queue.keep(queue.take(), np.ones((1, 1), np.float32))
+        assert queue.queued_tokens == 0
+        assert last.job.vectors.tolist() == [[1.0], [1.0]]
+
+
+def test_what_was_dropped_is_not_taken_nor_kept() -> None:
+    queue = make_queue()
+    place, other = queue.reserve(30), queue.reserve(40)
+    job = make_job(10, 10, 10)
+    queue.submit(place, [job])
+    queue.submit(other, [make_job(40)])
+    taken = queue.take()
+    queue.release(place)
+    assert queue.keep(taken, np.ones((1, 1), np.float32)) == []
+    assert queue.take()[0].reservation is other
+    assert job.done == 0
+    assert not queue.answered(place, job)
+
+
+def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
+    queue = make_queue()
+    found: list[object] = []
+    worker = threading.Thread(target=lambda: found.append(queue.take()))
+    worker.start()
+    place = queue.reserve(10)
+    assert queue.close(ShuttingDownError) == []
+    worker.join(10)
+    assert found == [[]]
+    with pytest.raises(ShuttingDownError):
+        queue.reserve(1)
+    with pytest.raises(ShuttingDownError):
+        queue.submit(place, [make_job(1)])
+    queue.release(place)
+    assert queue.queued_tokens == 0
+
+
+def submitted(queue: BlockQueue, blocks: int, *, background: bool = False) -> Reservation:
+    place = queue.reserve(blocks, background=background)
+    queue.submit(place, [make_job(*[1] * blocks)])
+    return place
+
+
+def test_the_background_waits_for_requests_but_for_one_turn_in_sixteen() -> None:
+    queue = make_queue()
+    later = submitted(queue, 500, background=True)
+    first = submitted(queue, 320)
+    turns = [queue.take()[0].reservation for _ in range(320)]
+    assert turns.count(later) == 20
+    assert turns[:15] == [first] * 15
+
+
+def test_the_background_has_every_turn_that_nobody_else_wants() -> None:
+    queue = make_queue()
+    later = submitted(queue, 30, background=True)
+    assert [queue.take()[0].reservation for _ in range(30)] == [later] * 30
+
+
+def test_the_background_takes_no_room_from_requests() -> None:
+    queue = make_queue()
+    with queue.reserve(50 * BOUND, background=True) as place:
+        place.resize(50 * BOUND)
+        assert queue.queued_tokens == 0
+        queue.release(queue.reserve(BOUND))
+    assert queue.queued_tokens == 0
+
+
+def test_a_batch_takes_requests_first_and_fills_up_with_the_background() -> None:
+    queue = make_queue(batch_tokens=30)
+    later = submitted(queue, 20, background=True)
+    first = submitted(queue, 4)
+    taken = [block.reservation for block in queue.take()]
+    assert (taken.count(first), taken.count(later)) == (4, 6)
+
+
+def test_what_is_dropped_in_the_background_is_never_taken() -> None:
+    queue = make_queue()
+    later = submitted(queue, 20, background=True)
+    queue.release(later)
+    first = submitted(queue, 1)
+    assert queue.take()[0].reservation is first

@@ -1,0 +1,121 @@
+"""The pool of the reranker: in turns, in time, and honest when it fails."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from encoder.reranker.score_fusion import RerankRule
+from encoder.reranker.sentence_ranking import ReadText, read_text
+from service.errors import EncodingFailedError, ShuttingDownError
+from service.metrics import Metrics, create_metrics
+from service.workers.rerank_pool import RerankPool
+
+ENOUGH = 30.0
+
+
+class SlowReranker:
+    """Takes its time for each pair; a text is judged by its length."""
+
+    name = "slow"
+    rule = RerankRule()
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.judged: list[str] = []
+        self._lock = threading.Lock()
+
+    def read(self, text: str) -> ReadText:
+        return read_text(text)
+
+    def judge(self, first: ReadText, second: ReadText) -> float:
+        time.sleep(self.seconds)
+        if second.text == "broken":
+            raise ValueError("broken")
+        with self._lock:
+            self.judged.append(first.text)
+        return float(len(second.text))
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return create_metrics()
+
+
+def value_of(metrics: Metrics, name: str) -> float | None:
+    return metrics.registry.get_sample_value(f"longmatch_{name}")
+
+
+def test_all_are_read_in_time_and_answered_in_their_order(metrics: Metrics) -> None:
+    pool = RerankPool(SlowReranker(), 3, metrics)
+    texts = ["a" * (number % 7 + 1) for number in range(40)]
+    judged = asyncio.run(pool.judge("query", texts, ENOUGH))
+    pool.close()
+    assert list(judged.logits) == [len(text) for text in texts]
+    assert judged.seconds > 0
+    assert value_of(metrics, "reranked_pairs_total") == 40
+    assert value_of(metrics, "rerank_out_of_time_total") == 0
+
+
+def test_nothing_to_read_is_no_error(metrics: Metrics) -> None:
+    pool = RerankPool(SlowReranker(), 2, metrics)
+    assert asyncio.run(pool.judge("query", [], ENOUGH)).logits == ()
+    pool.close()
+
+
+def test_when_time_is_up_the_rest_is_left(metrics: Metrics) -> None:
+    reranker = SlowReranker(seconds=0.1)
+    pool = RerankPool(reranker, 2, metrics)
+    judged = asyncio.run(pool.judge("query", ["text"] * 100, 0.35))
+    pool.close()
+    assert 0 < len(judged.logits) < 20
+    assert judged.seconds < 5
+    assert len(reranker.judged) <= len(judged.logits) + 2  # what ran already ends unheard
+    assert value_of(metrics, "rerank_out_of_time_total") == 1
+
+
+def test_requests_take_turns(metrics: Metrics) -> None:
+    reranker = SlowReranker(seconds=0.01)
+    pool = RerankPool(reranker, 2, metrics)
+
+    async def both() -> None:
+        await asyncio.gather(
+            pool.judge("many", ["text"] * 60, ENOUGH), pool.judge("few", ["text"] * 6, ENOUGH)
+        )
+
+    asyncio.run(both())
+    pool.close()
+    last = max(number for number, query in enumerate(reranker.judged) if query == "few")
+    assert last < 40  # in a queue it would have come behind all sixty
+
+
+def test_a_failure_is_told_and_ends_the_work(metrics: Metrics) -> None:
+    reranker = SlowReranker(seconds=0.01)
+    pool = RerankPool(reranker, 2, metrics)
+    with pytest.raises(EncodingFailedError):
+        asyncio.run(pool.judge("query", ["broken", *["text"] * 200], ENOUGH))
+    pool.close()
+    assert len(reranker.judged) < 100
+
+
+def test_a_closed_pool_says_so(metrics: Metrics) -> None:
+    pool = RerankPool(SlowReranker(), 2, metrics)
+    pool.close()
+    with pytest.raises(ShuttingDownError):
+        asyncio.run(pool.judge("query", ["text"], ENOUGH))
+
+
+def test_a_caller_that_leaves_stops_the_work(metrics: Metrics) -> None:
+    reranker = SlowReranker(seconds=0.02)
+    pool = RerankPool(reranker, 2, metrics)
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(pool.judge("query", ["text"] * 500, ENOUGH))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(leave())
+    pool.close()
+    assert len(reranker.judged) < 200

@@ -1,0 +1,148 @@
+"""What the tests of `index` share: documents with vectors, and stores that are closed again."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from encoder.block_archive import ArchiveKey, BlockArchiveWriter, read_block_archive
+from encoder.blocks import Receipt, SentenceBlocks
+from evaluation.encoded_corpus import EncodedCorpus
+from index.document import Document
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Change, Entry
+from index.vectors.live_index import LiveIndex
+
+FINGERPRINT = "a" * 64
+DIMENSION = 16
+ARCHIVE_KEY = ArchiveKey("a" * 64, "b" * 64, 16, "split", "en", 64, DIMENSION, "uint16")
+
+MakeEntry = Callable[..., Entry]
+OpenStore = Callable[..., SQLiteDocumentStore]
+
+
+def unit_vectors(count: int, *, seed: int, dimension: int = DIMENSION) -> Float32:
+    vectors = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
+    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+@pytest.fixture
+def vectors() -> Callable[..., Float32]:
+    return unit_vectors
+
+
+@pytest.fixture
+def entry() -> MakeEntry:
+    """Make an entry whose vector depends on the text alone, as an encoder's does."""
+
+    def make(
+        document_id: str, text: str = "some text", title: str = "", **metadata: object
+    ) -> Entry:
+        seed = int.from_bytes(text.encode("utf-8", "replace")[-8:].ljust(8, b"."), "big")
+        return Entry(
+            Document(document_id, text, title, metadata),
+            unit_vectors(1, seed=seed)[0],
+            Receipt(tokens=len(text), tokens_read=len(text), blocks=1, blocks_left_out=0),
+        )
+
+    return make
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[OpenStore]:
+    """Open stores, by default one file in the test's own directory, closed after the test."""
+    opened: list[SQLiteDocumentStore] = []
+
+    def open_one(
+        path: Path = tmp_path / "store.sqlite3",
+        *,
+        fingerprint: str = FINGERPRINT,
+        dimension: int = DIMENSION,
+        read_only: bool = False,
+        find_families: bool = True,
+    ) -> SQLiteDocumentStore:
+        opened.append(
+            SQLiteDocumentStore(
+                path,
+                fingerprint=fingerprint,
+                dimension=dimension,
+                read_only=read_only,
+                find_families=find_families,
+            )
+        )
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> SQLiteDocumentStore:
+    return open_store()
+
+
+@pytest.fixture
+def assert_equals_store() -> Callable[[LiveIndex, SQLiteDocumentStore], None]:
+    """Check that an index holds exactly the store's vectors, each under its id."""
+
+    def check(live: LiveIndex, store: SQLiteDocumentStore) -> None:
+        ids, vectors = store.vectors(store.changes_since(0).added)
+        assert len(live) == len(store) == len(ids)
+        assert live.sequence == store.sequence
+        if len(ids):
+            found = live.search(vectors, 1, nprobe=live.nlist)
+            np.testing.assert_array_equal(found.ids[:, 0], ids)
+            np.testing.assert_allclose(found.scores[:, 0], 1.0, atol=1e-5)
+
+    return check
+
+
+@pytest.fixture
+def fill() -> Callable[[SQLiteDocumentStore, Float32], Change]:
+    """Put one document for each vector, with the ids d0, d1, and so on."""
+
+    def put(store: SQLiteDocumentStore, vectors: Float32) -> Change:
+        receipt = Receipt(1, 1, 1, 0)
+        return store.put(
+            [
+                Entry(Document(f"d{number}", f"d{number}"), vector, receipt)
+                for number, vector in enumerate(vectors)
+            ]
+        )
+
+    return put
+
+
+@pytest.fixture
+def encode_texts(tmp_path: Path) -> Callable[..., EncodedCorpus]:
+    """Make a corpus of texts by id with its archive; a sentence is a block, at random."""
+
+    def encode(texts: dict[str, str], name: str = "corpus") -> EncodedCorpus:
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = (json.dumps({"id": key, "text": text}) + "\n" for key, text in texts.items())
+        (folder / "corpus.jsonl").write_text("".join(lines))
+        writer = BlockArchiveWriter(tmp_path / f"{name}-blocks", ARCHIVE_KEY)
+        documents, vectors = [], []
+        for row, text in enumerate(texts.values()):
+            blocks = tuple((7, 8, 9) for part in text.split(".") if part.strip())
+            receipt = Receipt(3 * len(blocks), 3 * len(blocks), len(blocks), 0)
+            documents.append(SentenceBlocks(blocks, ((0, 1),) * len(blocks), receipt))
+            vectors.append(unit_vectors(len(blocks), seed=row))
+        writer.append(documents, vectors)
+        archive = read_block_archive(tmp_path / f"{name}-blocks")
+        return EncodedCorpus(
+            ids=tuple(texts),
+            rows=np.arange(len(texts), dtype=np.int64),
+            hashes=tuple(Document(key, text).content_hash.hex() for key, text in texts.items()),
+            tokens=3 * np.diff(archive.document_ends, prepend=0),
+            archive=archive,
+            refused=0,
+        )
+
+    return encode

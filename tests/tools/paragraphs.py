@@ -1,0 +1,63 @@
+"""Documents made of numbered paragraphs, so that tests know what they share."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from encoder.blocks import Receipt
+from index.document import Document
+from index.near_duplicates.signatures import band_keys, resemblances, sign
+from index.sqlite.block_vectors import BlockVectors
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Entry
+
+DIMENSION = 16
+WORDS = 30  # of a paragraph, which is one sentence block
+
+
+def text_of(paragraphs: Sequence[int]) -> str:
+    return "\n\n".join(" ".join(f"p{one}w{n}" for n in range(WORDS)) for one in paragraphs)
+
+
+def entry_of(document_id: str, paragraphs: Sequence[int], *, blocks: bool = True) -> Entry:
+    rows = np.stack([np.random.default_rng(one).normal(size=DIMENSION) for one in paragraphs])
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    mean = rows.mean(axis=0)
+    offsets = np.zeros((len(paragraphs), 2), dtype=np.int64)
+    return Entry(
+        Document(document_id, text_of(paragraphs)),
+        mean / np.linalg.norm(mean),
+        Receipt(WORDS * len(paragraphs), WORDS * len(paragraphs), len(paragraphs), 0),
+        BlockVectors(offsets, rows) if blocks else None,
+    )
+
+
+def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
+    """Return the families of a store as sets of ids."""
+    numbers = store.families.of_ids([one.id for one in store.pages.listed("", 1000)])
+    return {
+        frozenset(name for name, one in numbers.items() if one == number)
+        for number in numbers.values()
+    }
+
+
+def expected_families(documents: Mapping[str, Sequence[int]]) -> set[frozenset[str]]:
+    """Compare all documents with each other, and join what hangs together."""
+    groups = [{name} for name in documents]
+    for one, other in combinations(documents, 2):
+        if are_near_duplicates(documents[one], documents[other]):
+            joined = [group for group in groups if one in group or other in group]
+            groups = [group for group in groups if group not in joined] + [set().union(*joined)]
+    return {frozenset(group) for group in groups if len(group) > 1}
+
+
+def are_near_duplicates(one: Sequence[int], other: Sequence[int]) -> bool:
+    if list(one) == list(other):
+        return True
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    signatures = sign(text_of(one)), sign(text_of(other))
+    if not set(band_keys(signatures[0])) & set(band_keys(signatures[1])):
+        return False
+    [resemblance] = resemblances(signatures[0], [signatures[1]]).tolist()
+    return resemblance >= 0.2 and np.mean([part in shorter for part in longer]) > 0.5

@@ -1,0 +1,143 @@
+"""The real command in a process of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from service.cli.main import main; main()"]
+START_SECONDS = 60
+
+
+class Server:
+    """A running `longmatch serve`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+        self.process = process
+        self.url = url
+        self.log = log
+
+    def request(
+        self, method: str, path: str, body: object = None, timeout: float = 60
+    ) -> tuple[int, Any]:
+        """Return status and decoded answer; any status is an answer."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, data, {"Content-Type": "application/json"}, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                status, content = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                status, content = error.code, error.read()
+        try:
+            return status, json.loads(content)
+        except ValueError:
+            return status, content
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit status."""
+        self.process.send_signal(how)
+        return self.process.wait(60)
+
+
+def environment(checkpoint: Path | None) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
+    return kept | ({"LONGMATCH_CHECKPOINT": str(checkpoint)} if checkpoint else {})
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def wait_until_ready(server: Server) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.process.poll() is not None:
+            break
+        try:
+            if server.request("GET", "/readyz")[0] == 200:
+                return
+        except OSError:
+            time.sleep(0.05)
+    pytest.fail(f"the server did not start:\n{server.log.read_text()}")
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[..., Any]:
+    """Start a server: `with serve(data, checkpoint, SETTING=value) as server`."""
+
+    @contextmanager
+    def start(data: Path, checkpoint: Path | None, **settings: object) -> Iterator[Server]:
+        port = free_port()
+        log = tmp_path / f"server-{port}.log"
+        variables = {f"LONGMATCH_{k.upper()}": str(v) for k, v in settings.items()}
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*COMMAND, "serve", "--data", str(data), "--port", str(port)],
+                env=environment(checkpoint) | variables,
+                stdout=output,
+                stderr=output,
+            )
+        server = Server(process, f"http://127.0.0.1:{port}", log)
+        try:
+            wait_until_ready(server)
+            yield server
+        finally:
+            process.kill()
+            process.wait()
+
+    return start
+
+
+def run(*arguments: object, checkpoint: Path | None) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        env=environment(checkpoint),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def longmatch() -> Callable[..., subprocess.CompletedProcess[str]]:
+    return run
+
+
+@pytest.fixture
+def start_longmatch() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start the command and do not wait for it; what still runs at the end is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: object, checkpoint: Path | None) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, arguments)],
+            env=environment(checkpoint),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # A test run in the background of a shell ignores Ctrl-C, and its children would.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

@@ -1,0 +1,92 @@
+"""A tiny model, and documents of random block vectors, for the tests of training."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.models.colde import Colde, ColdeConfig
+from encoder.models.smith import Smith, SmithConfig
+from training.batch import DocumentArrays
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tensors this small gain nothing from a second thread, and wait for it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def tiny_model() -> Callable[..., Smith]:
+    """Make a model with random weights, the same in every call."""
+
+    def make(dropout: float = 0.0) -> Smith:
+        torch.manual_seed(5)
+        return Smith(
+            SmithConfig(
+                vocabulary_size=50,
+                block_length=8,
+                max_blocks=8,
+                hidden_size=16,
+                intermediate_size=32,
+                attention_heads=2,
+                sentence_layers=2,
+                document_layers=1,
+                dimension=12,
+                pooling="mean",
+                combine="attention",
+                attention_size=4,
+                dropout=dropout,
+            )
+        )
+
+    return make
+
+
+@pytest.fixture
+def tiny_colde_model() -> Callable[..., Colde]:
+    """Make a CoLDE with random weights, the same in every call."""
+
+    def make(dropout: float = 0.0) -> Colde:
+        torch.manual_seed(5)
+        model = Colde(
+            ColdeConfig(
+                vocabulary_size=50,
+                block_length=8,
+                max_blocks=8,
+                max_sections=3,
+                hidden_size=16,
+                intermediate_size=32,
+                attention_heads=2,
+                sentence_layers=2,
+                chunk_heads=2,
+                lstm_size=12,
+                dimension=12,
+                pooling="mean",
+                dropout=dropout,
+            )
+        )
+        with torch.no_grad():  # away from where sections and chunks are all alike
+            for parameter in model.document_encoder.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        return model
+
+    return make
+
+
+@pytest.fixture
+def documents() -> list[DocumentArrays]:
+    """Nine documents of 1 to 8 blocks; the first two blocks of each with its tokens."""
+    random = np.random.default_rng(3)
+    result = []
+    for blocks in (1, 2, 3, 8, 5, 1, 4, 7, 2):
+        vectors = random.normal(size=(blocks, 16))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        places = list(range(min(2, blocks)))
+        tokens = [random.integers(5, 50, size=random.integers(3, 9)) for _ in places]
+        result.append(DocumentArrays(vectors.astype(np.float16), places=places, tokens=tokens))
+    return result

@@ -1,0 +1,233 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.encoded_corpus import EncodedCorpus
+from index.errors import CorpusError
+from training.data.corpus import TrainingCorpus, data_fingerprint, describe, read_training_data
+from training.data.files import CorpusFiles, find_corpus_files, given_files
+from training.data.splits import LEFT_OUT, TEST, TRAIN, VALID, choose_parts
+
+EncodeTexts = Callable[..., EncodedCorpus]
+TEXTS = {f"d{n}": f"Text number {n}." for n in range(12)}
+SPLITS = {f"d{n}": "train" if n < 6 else "valid" if n < 9 else "test" for n in range(12)}
+
+
+def write_splits(folder: Path, splits: dict[str, str]) -> None:
+    (folder / "splits.tsv").write_text("".join(f"{d}\t{p}\n" for d, p in splits.items()))
+
+
+def write_pairs(path: Path, pairs: list[tuple[str, str, int]]) -> Path:
+    keys = ("source", "target", "label")
+    path.write_text("".join(json.dumps(dict(zip(keys, p, strict=True))) + "\n" for p in pairs))
+    return path
+
+
+def write_qrels(folder: Path, links: list[tuple[str, str, int]]) -> None:
+    (folder / "qrels.tsv").write_text("".join(f"{q}\t0\t{d}\t{r}\n" for q, d, r in links))
+
+
+def read(folder: Path, encoded: EncodedCorpus) -> TrainingCorpus:
+    return read_training_data([(find_corpus_files(folder), encoded)])[0]
+
+
+@pytest.fixture
+def encoded(encode_texts: EncodeTexts) -> EncodedCorpus:
+    return encode_texts(TEXTS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, encoded: EncodedCorpus) -> Path:
+    return tmp_path / "corpus"
+
+
+def test_a_corpus_with_everything(folder: Path, encoded: EncodedCorpus) -> None:
+    write_splits(folder, SPLITS | {"gone": "train"})
+    write_pairs(folder / "pairs.train.jsonl", [("d0", "d1", 1), ("d1", "d2", 0)])
+    write_pairs(folder / "pairs.valid.jsonl", [("d6", "d7", 1), ("d7", "d8", 0), ("d6", "d8", 0)])
+    write_pairs(folder / "pairs.test.jsonl", [("d9", "d10", 1)])
+    links = [("d0", "d1", 1), ("d1", "d0", 1), ("d0", "d2", 0), ("d3", "d4", 2), ("d3", "d6", 1)]
+    write_qrels(folder, [*links, ("d3", "nobody", 1), ("d6", "d0", 1), ("d9", "d1", 1)])
+    one = read(folder, encoded)
+    assert one.parts.tolist() == [TRAIN] * 6 + [VALID] * 3 + [TEST] * 3
+    assert [one.linked(row).tolist() for row in range(6)] == [[1], [0], [], [4], [3], []]
+    assert one.judgements == {"d6": {"d0": 1}}
+    assert one.pairs.labels.tolist() == [True, False]
+    assert one.valid_pairs.sources.tolist() == [6, 7, 6]
+    found = one.found
+    assert found.documents == {"train": 6, "valid": 3, "test": 3, "left out": 0}
+    assert (found.links, found.links_unused, found.queries) == (2, 3, 1)
+    assert found.pairs == {"train": (1, 1), "valid": (1, 2), "test": (1, 0)}
+    assert found.splits_unknown == 1
+    assert not found.chosen
+    for said in ("6 train", "2 for training, 3 unused", "1 similar and 2 not", "1 documents that"):
+        assert said in describe(found)
+
+
+def test_nothing_but_texts(folder: Path, encoded: EncodedCorpus) -> None:
+    one = read(folder, encoded)
+    assert sorted(set(one.parts.tolist())) == [TRAIN, VALID]
+    assert (one.parts == VALID).sum() == 1
+    assert "chosen here" in describe(one.found)
+    assert not len(one.links)
+
+
+def test_own_pairs_without_splits(folder: Path, encoded: EncodedCorpus) -> None:
+    pairs = [(f"d{a}", f"d{b}", (a + b) % 2) for a in range(12) for b in range(a)]
+    file = write_pairs(folder / "mine.jsonl", pairs)
+    files = CorpusFiles(folder, pairs=(file,))
+    one = read_training_data([(files, encoded)])[0]
+    assert (one.parts[one.pairs.sources] == TRAIN).all()
+    assert (one.parts[one.pairs.targets] == TRAIN).all()
+    assert len(one.pairs.labels) == 55
+    assert one.found.pairs_unused == 11
+
+
+def test_pairs_files_give_the_parts(folder: Path, encoded: EncodedCorpus) -> None:
+    write_pairs(folder / "pairs.train.jsonl", [("d0", "d1", 1), ("d2", "d3", 0)])
+    write_pairs(folder / "pairs.test.jsonl", [("d4", "d5", 1)])
+    one = read(folder, encoded)
+    assert one.parts[:4].tolist() == [TRAIN] * 4
+    assert one.parts[4:6].tolist() == [TEST] * 2
+    assert LEFT_OUT not in one.parts
+    write_pairs(folder / "pairs.test.jsonl", [("d1", "d4", 1)])
+    with pytest.raises(CorpusError, match=r"leak.*'d1'.*pairs\.train\.jsonl:1.*pairs\.test"):
+        read(folder, encoded)
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "match"),
+    [
+        ("pairs.train.jsonl", ("d0", "d9", 1), r"pairs\.train\.jsonl:2: 'd0' is train and 'd9'"),
+        ("pairs.train.jsonl", ("d9", "d10", 1), r"pairs\.train\.jsonl:2: 'd9' is test"),
+        ("pairs.jsonl", ("d0", "d6", 0), r"pairs\.jsonl:2: 'd0' is train and 'd6' is valid"),
+    ],
+)
+def test_pairs_that_cross_splits(
+    folder: Path, encoded: EncodedCorpus, name: str, pair: tuple[str, str, int], match: str
+) -> None:
+    write_splits(folder, SPLITS)
+    write_pairs(folder / name, [("d0", "d1", 1), pair])
+    with pytest.raises(CorpusError, match=f"leak.*{match}"):
+        read(folder, encoded)
+
+
+def test_equal_texts_in_training_and_test(encode_texts: EncodeTexts, tmp_path: Path) -> None:
+    twins = encode_texts({"a": "Same text.", "b": "Same text.", "c": "Another.", "d": "More."})
+    write_splits(tmp_path / "corpus", {"a": "train", "b": "test", "c": "train", "d": "train"})
+    with pytest.raises(CorpusError, match=r"leak.*'a'.*\(train\) and 'b'.*\(test\)"):
+        read(tmp_path / "corpus", twins)
+    write_splits(tmp_path / "corpus", {"a": "train", "b": "train", "c": "train", "d": "test"})
+    read(tmp_path / "corpus", twins)
+
+
+def test_equal_texts_of_two_corpora(encode_texts: EncodeTexts, tmp_path: Path) -> None:
+    first = encode_texts({"a": "Same text.", "b": "B.", "c": "C."}, "first")
+    second = encode_texts({"x": "Same text.", "y": "Y.", "z": "Z."}, "second")
+    write_splits(tmp_path / "first", {"a": "test", "b": "train", "c": "train"})
+    files = [find_corpus_files(tmp_path / name) for name in ("first", "second")]
+    data = read_training_data(list(zip(files, [first, second], strict=True)))
+    assert data[1].parts[0] == TEST  # held out there, so held out here
+    write_splits(tmp_path / "second", {"x": "train", "y": "train", "z": "train"})
+    files[1] = find_corpus_files(tmp_path / "second")
+    with pytest.raises(CorpusError, match=r"leak.*'x'.*'a'"):
+        read_training_data(list(zip(files, [first, second], strict=True)))
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1), st.integers(0, 3))
+def test_chosen_parts_keep_equal_texts_together(hashes: list[str], seed: int) -> None:
+    free = np.full(len(hashes), LEFT_OUT, dtype=np.int64)
+    parts = choose_parts(free, hashes, {"a": TEST}, seed)
+    by_hash = dict(zip(hashes, parts.tolist(), strict=True))
+    assert [by_hash[h] for h in hashes] == parts.tolist()
+    assert set(parts) <= {TRAIN, VALID, TEST}
+    assert by_hash.get("a", TEST) == TEST
+    others = [part for h, part in by_hash.items() if h != "a"]
+    assert others.count(VALID) == (1 if len(others) > 1 else 0)
+
+
+def test_a_pair_whose_document_is_missing(folder: Path, encoded: EncodedCorpus) -> None:
+    write_pairs(folder / "pairs.jsonl", [("d0", "d1", 1), ("d0", "lost", 0)])
+    with pytest.raises(CorpusError, match=r"pairs\.jsonl:2.*'lost'"):
+        read(folder, encoded)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_pairs_of_one_label(folder: Path, encoded: EncodedCorpus, label: int) -> None:
+    write_splits(folder, SPLITS)
+    write_pairs(folder / "pairs.jsonl", [("d0", "d1", label), ("d1", "d2", label)])
+    with pytest.raises(CorpusError, match=f"the label {label}"):
+        read(folder, encoded)
+
+
+def test_an_empty_pair_file(folder: Path, encoded: EncodedCorpus) -> None:
+    (folder / "pairs.jsonl").write_text("\n")
+    with pytest.raises(CorpusError, match="holds no pair"):
+        read(folder, encoded)
+
+
+def test_a_corpus_of_one_document(encode_texts: EncodeTexts, tmp_path: Path) -> None:
+    alone = encode_texts({"a": "Text."})
+    with pytest.raises(CorpusError, match="holds one document"):
+        read(tmp_path / "corpus", alone)
+    with pytest.raises(CorpusError, match="no corpus"):
+        read_training_data([])
+
+
+def test_splits_that_leave_documents_out_or_name_none(folder: Path, encoded: EncodedCorpus) -> None:
+    write_splits(folder, {"d0": "train", "d1": "train", "d2": "valid"})
+    write_pairs(folder / "pairs.jsonl", [("d0", "d1", 1), ("d1", "d0", 1), ("d0", "d5", 0)])
+    write_qrels(folder, [("d5", "d0", 1)])
+    with pytest.raises(CorpusError, match="the label 1"):
+        read(folder, encoded)
+    (folder / "pairs.jsonl").unlink()
+    one = read(folder, encoded)
+    assert one.found.documents["left out"] == 9
+    assert one.found.links_unused == 1
+    write_splits(folder, {"nobody": "train"})
+    with pytest.raises(CorpusError, match="names no document"):
+        read(folder, encoded)
+    write_splits(folder, {"d0": "train", "d1": "valid"})
+    with pytest.raises(CorpusError, match="two documents in the training part"):
+        read(folder, encoded)
+
+
+def test_qrels_of_another_corpus(folder: Path, encoded: EncodedCorpus) -> None:
+    write_qrels(folder, [("x", "d0", 1)])
+    with pytest.raises(CorpusError, match="no query is a document"):
+        read(folder, encoded)
+
+
+def test_the_fingerprint_is_of_all_that_is_read(folder: Path, encoded: EncodedCorpus) -> None:
+    prints = [data_fingerprint([read(folder, encoded)])]
+    write_splits(folder, SPLITS)
+    prints.append(data_fingerprint([read(folder, encoded)]))
+    write_qrels(folder, [("d0", "d1", 1)])
+    prints.append(data_fingerprint([read(folder, encoded)]))
+    write_qrels(folder, [("d0", "d1", 1), ("d6", "d1", 1)])
+    prints.append(data_fingerprint([read(folder, encoded)]))
+    write_pairs(folder / "pairs.jsonl", [("d0", "d1", 1), ("d1", "d2", 0)])
+    prints.append(data_fingerprint([read(folder, encoded)]))
+    assert len(set(prints)) == 5
+    assert data_fingerprint([read(folder, encoded)]) == prints[-1]
+
+
+def test_files_are_found_or_named(folder: Path, encoded: EncodedCorpus, tmp_path: Path) -> None:
+    write_splits(folder, SPLITS)
+    write_pairs(folder / "pairs.train.jsonl", [("d0", "d1", 1)])
+    found = find_corpus_files(folder)
+    assert (found.splits, found.qrels) == (folder / "splits.tsv", None)
+    assert found.pairs == (folder / "pairs.train.jsonl",)
+    alone = find_corpus_files(folder / "corpus.jsonl")
+    assert alone == CorpusFiles(folder / "corpus.jsonl")
+    named = given_files([folder], None, [], tmp_path / "other.tsv")
+    assert named == [CorpusFiles(folder, splits=tmp_path / "other.tsv")]
+    with pytest.raises(CorpusError, match="one corpus only"):
+        given_files([folder, tmp_path], None, [], tmp_path / "other.tsv")
+    with pytest.raises(CorpusError, match="named twice"):
+        given_files([folder, folder], None, [], None)

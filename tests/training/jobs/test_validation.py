@@ -1,0 +1,90 @@
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from evaluation.encoded_corpus import EncodedCorpus
+from training.data.batch_specs import Part
+from training.data.corpus import TrainingCorpus, read_training_data
+from training.data.files import find_corpus_files
+from training.data.splits import VALID
+from training.jobs.validation import HALVES, LINKS, PAIRS, choose_figure, measure
+
+DOCUMENTS = 30
+
+
+@pytest.fixture
+def read(
+    encode_texts: Callable[..., EncodedCorpus], tmp_path: Path
+) -> Callable[..., TrainingCorpus]:
+    texts = {f"d{n}": "A sentence. " * (1 + n % 4) + f"Own {n}." for n in range(DOCUMENTS)}
+    encoded = encode_texts(texts)
+
+    def read_with(**files: str) -> TrainingCorpus:
+        parts = ["train", "train", "valid"]
+        splits = "".join(f"d{n}\t{parts[n % 3]}\n" for n in range(DOCUMENTS))
+        for name, content in (files | {"splits.tsv": splits}).items():
+            (tmp_path / "corpus" / name.replace("_", ".")).write_text(content)
+        return read_training_data([(find_corpus_files(tmp_path / "corpus"), encoded)])[0]
+
+    return read_with
+
+
+def encode_rows(parts: Sequence[Part]) -> Float32:
+    """A document is a direction of its own; so are its halves, whichever they are."""
+    return np.eye(DOCUMENTS, dtype=np.float32)[[part.row for part in parts]]
+
+
+def encode_alike(parts: Sequence[Part]) -> Float32:
+    """All documents are one direction but for a little that their rows decide."""
+    angles = np.array([part.row for part in parts]) * 1e-2
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def test_halves(read: Callable[..., TrainingCorpus]) -> None:
+    one = read()
+    assert choose_figure([one]) == HALVES
+    assert measure([one], encode_rows, HALVES, 64) == 1.0
+
+    def encode_by_length(parts: Sequence[Part]) -> Float32:
+        return encode_rows(
+            [Part(0, 0 if part.places is None else len(part.places)) for part in parts]
+        )
+
+    assert measure([one], encode_by_length, HALVES, 64) < 1.0
+
+
+def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -> None:
+    seen: list[int] = []
+
+    def encode(parts: Sequence[Part]) -> Float32:
+        seen.extend(int(part.places.max()) for part in parts if part.places is not None)
+        return encode_rows(parts)
+
+    measure([read()], encode, HALVES, 2)
+    assert max(seen) == 1
+
+
+def test_links_are_before_pairs(read: Callable[..., TrainingCorpus]) -> None:
+    held_out = range(2, DOCUMENTS, 3)
+    qrels = "".join(f"d{n}\t0\td{n - 1}\t1\n" for n in held_out)
+    pairs = "".join(
+        f'{{"source": "d{n}", "target": "d{n + 3}", "label": {n % 2}}}\n' for n in held_out[:-1]
+    )
+    one = read(qrels_tsv=qrels, pairs_valid_jsonl=pairs)
+    assert choose_figure([one]) == LINKS
+    assert set(one.judgements) == {f"d{row}" for row in one.rows(VALID)}
+    near = measure([one], encode_alike, LINKS, 64)  # its two neighbours by row come first
+    assert 0.6 < near <= 1.0
+    assert measure([one], encode_rows, LINKS, 64) < near
+
+
+def test_pairs(read: Callable[..., TrainingCorpus]) -> None:
+    similar = '{"source": "d2", "target": "d5", "label": 1}\n'
+    one = read(pairs_valid_jsonl=similar + '{"source": "d2", "target": "d29", "label": 0}\n')
+    assert choose_figure([one]) == PAIRS
+    assert measure([one], encode_alike, PAIRS, 64) == 1.0
+    assert measure([one], lambda parts: -encode_rows(parts), PAIRS, 64) == 0.5
+    assert choose_figure([read(pairs_valid_jsonl=similar)]) == HALVES

@@ -1,0 +1,131 @@
+"""A batch says the same of a document as the document alone."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.models.colde import Colde
+from encoder.models.smith import Smith
+from training.batch import DocumentArrays, block_vectors, collate, encode, split
+
+
+def test_a_document_has_one_vector_whatever_it_is_padded_with(
+    tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_model().eval()
+    with torch.no_grad():
+        together = encode(model, collate(documents))
+        alone = torch.cat([encode(model, collate([document])) for document in documents])
+    assert torch.allclose(together, alone, atol=1e-6)
+    assert together.norm(dim=1).tolist() == pytest.approx([1.0] * len(documents))
+
+
+def test_chunks_hold_what_the_batch_held(
+    tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_model().eval()
+    batch = collate(documents)
+    chunks = split(batch, 4)
+    assert [len(chunk) for chunk in chunks] == [4, 4, 1]
+    with torch.no_grad():
+        parts = torch.cat([encode(model, chunk) for chunk in chunks])
+        assert torch.allclose(encode(model, batch), parts, atol=1e-6)
+
+
+def test_vectors_are_computed_where_there_is_text_and_cached_elsewhere(
+    tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_model().eval()
+    vectors = block_vectors(model, collate(documents))
+    cached = torch.from_numpy(documents[3].block_vectors.astype(np.float32))
+    assert torch.equal(vectors[3, 2:8], cached[2:])
+    tokens = torch.from_numpy(documents[3].tokens[1])[None]
+    computed = model.block_encoder(tokens, torch.ones_like(tokens))[0]
+    assert torch.allclose(vectors[3, 1], computed, atol=1e-6)
+
+
+def test_gradients_reach_the_sentence_level_through_text_only(
+    tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_model()
+    cached = [replace(document, places=(), tokens=()) for document in documents]
+    encode(model, collate(cached)).sum().backward()
+    assert model.block_encoder.projection.weight.grad is None
+    encode(model, collate(documents)).sum().backward()
+    assert model.block_encoder.projection.weight.grad is not None
+
+
+def test_term_features_go_with_their_documents() -> None:
+    vectors = np.ones((1, 4), np.float32)
+    batch = collate(
+        [DocumentArrays(vectors, np.array([7.0, 9.0])), DocumentArrays(vectors, np.zeros(2))]
+    )
+    assert batch.term_features is not None
+    assert batch.term_features.tolist() == [[7.0, 9.0], [0.0, 0.0]]
+    second = split(batch, 1)[1]
+    assert second.term_features is not None
+    assert second.term_features.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        [DocumentArrays(np.ones((0, 4)))],
+        [
+            DocumentArrays(np.ones((1, 4))),
+            DocumentArrays(np.ones((1, 4)), np.array([1]), np.array([1.0])),
+        ],
+    ],
+    ids=["no-document", "no-block", "some-terms"],
+)
+def test_what_is_no_batch_is_refused(wrong: list[DocumentArrays]) -> None:
+    with pytest.raises(ValueError, match="a batch takes"):
+        collate(wrong)
+
+
+def sectioned(documents: list[DocumentArrays], *sizes: int) -> list[DocumentArrays]:
+    """Name rows as the sections of documents of so many sections each."""
+    numbers = [(number, size) for size in sizes for number in range(size)]
+    return [
+        replace(document, section=number, sections=size)
+        for document, (number, size) in zip(documents, numbers, strict=True)
+    ]
+
+
+def test_each_section_knows_its_successor(documents: list[DocumentArrays]) -> None:
+    assert collate(documents).sections is None
+    sections = collate(sectioned(documents, 2, 1, 3, 1, 2)).sections
+    assert sections is not None
+    assert sections.numbers.tolist() == [0, 1, 0, 0, 1, 2, 0, 0, 1]
+    assert sections.successors.tolist() == [1, 0, 2, 4, 5, 3, 6, 8, 7]
+
+
+def test_sections_of_a_document_stay_in_one_chunk(
+    tiny_colde_model: Callable[[], Colde], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_colde_model().eval()
+    batch = collate(sectioned(documents, 2, 1, 3, 1, 2))
+    chunks = split(batch, 2)
+    assert [len(chunk) for chunk in chunks] == [2, 1, 3, 1, 2]
+    assert [len(chunk) for chunk in split(batch, 4)] == [3, 4, 2]
+    with torch.no_grad():
+        whole = encode(model, batch)
+        parts = torch.cat([encode(model, chunk) for chunk in chunks])
+        alone = encode(model, collate(documents))
+    assert torch.allclose(whole, parts, atol=1e-6)
+    # Only a document that is not cut has the same vector without its sections.
+    same = [torch.allclose(a, b, atol=1e-5) for a, b in zip(whole, alone, strict=True)]
+    assert same == [False, False, True, False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("order", [[1, 0], [0], [0, 0]])
+def test_sections_that_do_not_follow_one_another_are_refused(
+    order: list[int], documents: list[DocumentArrays]
+) -> None:
+    rows = [replace(documents[row], section=row, sections=2) for row in order]
+    with pytest.raises(ValueError, match="sections"):
+        collate(rows)

@@ -1,0 +1,189 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.block_archive import BlockArchiveWriter, archive_key, read_block_archive
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.errors import CheckpointError
+from encoder.export.create import load_model, model_config
+from encoder.models.smith import Smith
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.terms.term_channel import open_term_channel
+from encoder.tokenizer import BlockTokenizer
+from training.batch import DocumentBatch, encode
+from training.collate import Reader, encode_parts, new_objective
+from training.data.batch_specs import (
+    Drawn,
+    DrawnCandidates,
+    DrawnDocuments,
+    DrawnLabels,
+    DrawnPairs,
+    DrawnRelations,
+    Part,
+)
+from training.errors import TrainingRecipeError
+from training.jobs.output import read_vocabulary, write_trained
+from training.objectives import VectorTask, step_generator
+from training.recipe import parse_training_recipe
+
+TEXTS = [" ".join(f"The river {word} runs {n}." for n in range(9)) for word in ("far", "on", "by")]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Checkpoint) -> Smith:
+    return load_model(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1)
+    tokenizer = BlockTokenizer(checkpoint)
+    directory = tmp_path_factory.mktemp("archive")
+    documents = [tokenizer(text) for text in TEXTS]
+    writer = BlockArchiveWriter(directory, archive_key(checkpoint, precision="fp32"))
+    writer.append(documents, [encoder.encode_blocks(d.blocks) for d in documents])
+    return Reader([read_block_archive(directory)], checkpoint, max_blocks=4, trained_blocks=2)
+
+
+def test_cached_and_computed_blocks_agree(model: Smith, reader: Reader) -> None:
+    parts = [Part(0, 2), Part(0, 0, np.array([1, 3])), Part(0, 1)]
+    cached = encode_parts(model, reader, parts)
+    computed = encode_parts(model, reader, parts, from_tokens=True)
+    assert cached.shape == (3, 32)
+    assert np.allclose(np.linalg.norm(cached, axis=1), 1, atol=1e-5)
+    assert np.allclose(cached, computed, atol=2e-3)  # float16 is between the two
+    alone = encode_parts(model, reader, parts[1:2])
+    assert np.allclose(cached[1], alone[0], atol=1e-5)
+    assert not np.allclose(cached[1], encode_parts(model, reader, [Part(0, 0)])[0], atol=1e-3)
+
+
+def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoint) -> None:
+    batch = reader.batch([Part(0, 0), Part(0, 1, np.array([2]))], step_generator(0, 1))
+    assert batch.block_mask.sum(1).tolist() == [4, 1]
+    assert batch.texts is not None
+    assert batch.texts.documents.tolist() == [0, 0, 1]
+    assert batch.texts.places.tolist()[2] == 0
+    whole = reader.archives[0].blocks(1)
+    ids = batch.texts.input_ids[2][batch.texts.attention_mask[2] == 1].tolist()
+    assert ids == [checkpoint.start_token, *whole[2], checkpoint.end_token]
+    assert reader.batch([Part(0, 0)], None).texts is None
+
+
+PARTS = (Part(0, 0), Part(0, 1))
+ALL = (*PARTS, Part(0, 2))
+CUT = tuple(
+    Part(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
+    for row in (0, 1)
+    for number in (0, 1)
+)
+DRAWN: dict[str, Drawn] = {
+    "pairs": DrawnPairs(PARTS, PARTS[::-1], np.array([True, False])),
+    "links": DrawnCandidates(PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
+    "supcon": DrawnLabels(ALL, np.array([0, 0, 1])),
+    "sections": DrawnLabels(CUT, np.array([0, 0, 1, 1])),
+    "distil": DrawnRelations(ALL, np.eye(3, dtype=np.float32)),
+    "sp": DrawnDocuments(ALL),
+    "wp": DrawnDocuments(ALL),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_every_kind_has_a_loss(
+    kind: str, model: Smith, reader: Reader, checkpoint: Checkpoint
+) -> None:
+    table = {
+        "name": "r",
+        "steps": 1,
+        "documents": 3,
+        "objective": [{"kind": kind}],
+        "sentence_level": {"trained": "all", "blocks": 2},
+    }
+    recipe = parse_training_recipe(table).objectives[0]
+    vocabulary = read_vocabulary(checkpoint)
+
+    def loss_of(seed: int) -> float:
+        objective = new_objective(
+            recipe, lambda _: DRAWN[kind], reader, model.config, vocabulary, seed
+        )
+        task = objective.draw(step_generator(0, 1, 2))
+        with torch.no_grad():
+            if isinstance(task, VectorTask):
+                assert isinstance(task.documents, DocumentBatch)
+                vectors = model.document_encoder(
+                    task.documents.block_vectors, task.documents.block_mask
+                )
+                return task.loss(vectors).item()
+            return task.loss(model).item()
+
+    assert np.isfinite(loss_of(1))
+    assert loss_of(1) == loss_of(1)  # heads that begin at random are seeded
+
+
+def test_draws_hang_on_the_generator_alone(
+    model: Smith, reader: Reader, checkpoint: Checkpoint
+) -> None:
+    table = {"name": "r", "steps": 1, "documents": 3, "objective": [{"kind": "distil"}]}
+    drawn: list[float] = []
+
+    def draw(random: np.random.Generator) -> Drawn:
+        drawn.append(random.random())
+        return DRAWN["distil"]
+
+    recipe = parse_training_recipe(table).objectives[0]
+    vocabulary = read_vocabulary(checkpoint)
+    objective = new_objective(recipe, draw, reader, model.config, vocabulary, 0)
+    for step in (1, 2, 1):
+        objective.draw(step_generator(0, step))
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_a_trained_model_is_a_checkpoint(
+    model: Smith, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    channel = open_term_channel(checkpoint)
+    written = write_trained(model, channel, checkpoint, tmp_path / "t", "other")
+    assert written.name == "other"
+    assert written.fingerprint != checkpoint.fingerprint
+    assert not written.precisions
+    again = load_model(written).state_dict()
+    assert all(torch.equal(tensor, again[name]) for name, tensor in model.state_dict().items())
+    (checkpoint_copy := tmp_path / "bad").mkdir()
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load_checkpoint(checkpoint_copy)
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        ({"kind": "sp"}, "masked sentence blocks need SMITH"),
+        ({"kind": "sections", "parts": 4}, "parts is above the 3 sections"),
+    ],
+)
+def test_what_colde_cannot_learn_is_said(
+    objective: dict[str, object], message: str, tiny_colde: Path, reader: Reader
+) -> None:
+    checkpoint = load_checkpoint(tiny_colde)
+    table = {"name": "r", "steps": 1, "documents": 3, "objective": [objective]}
+    recipe = parse_training_recipe(table).objectives[0]
+    vocabulary, config = read_vocabulary(checkpoint), model_config(checkpoint)
+    with pytest.raises(TrainingRecipeError, match=message):
+        new_objective(recipe, lambda _: DRAWN["sections"], reader, config, vocabulary, 0)
+
+
+def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> None:
+    batch = reader.batch(CUT, None)
+    assert batch.sections is not None
+    assert batch.sections.successors.tolist() == [1, 0, 3, 2]
+    model = load_model(load_checkpoint(tiny_colde))
+    with torch.no_grad():
+        cut = encode(model, batch)
+    alone = encode_parts(model, reader, [Part(0, 0, np.array([0, 1]))])
+    assert cut.shape == (4, 32)
+    assert np.abs(cut[0].numpy() - alone[0]).max() > 1e-4  # the other section is seen

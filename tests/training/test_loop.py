@@ -1,0 +1,323 @@
+"""The loop: what it trains, when it stops, what it keeps, and what it refuses."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoder.models.smith import Smith
+from training.batch import DocumentArrays, DocumentBatch, collate, encode
+from training.errors import NotFiniteError, ResumeError, TrainingRecipeError
+from training.loop import TrainingPlan, train
+from training.objectives import (
+    Objective,
+    Temperature,
+    VectorTask,
+    distillation_task,
+    pairs_task,
+    step_generator,
+    supervised_contrastive_task,
+)
+from training.progress import SilentTrainingObserver
+from training.recipe import parse_training_recipe
+from training.run_files import BEST, CURVE, STATE, Progress, read_curve
+
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2])
+
+
+@dataclass
+class Bench:
+    """A model with an objective to learn: documents 0, 3, 6 are of one kind, and so on."""
+
+    model: Smith
+    batch: DocumentBatch
+    directory: Path
+    figures: list[float]
+
+    def plan(self, **recipe: Any) -> TrainingPlan:
+        temperature = Temperature(0.1)
+
+        def draw(generator: torch.Generator) -> VectorTask:
+            return supervised_contrastive_task(self.batch, LABELS, temperature)
+
+        def validate(model: Smith) -> float:
+            assert not model.training
+            assert not torch.is_grad_enabled()
+            return self.figures.pop(0) if self.figures else 0.0
+
+        values = {
+            "name": "bench",
+            "steps": 6,
+            "documents": 9,
+            "max_blocks": 8,
+            "validation_interval": 2,
+            "checkpoint_interval": 2,
+            "objective": [{"kind": "supcon"}],
+        }
+        return TrainingPlan(
+            recipe=parse_training_recipe(values | recipe),
+            objectives=[Objective("supcon", 1.0, draw, temperature)],
+            validate=validate,
+            data_fingerprint="of the data",
+        )
+
+    def train(self, plan: TrainingPlan) -> Progress:
+        return train(self.model, plan, self.directory, SilentTrainingObserver())
+
+    def losses(self) -> list[float]:
+        records = read_curve(self.directory / CURVE)
+        return [record["loss"] for record in records if "loss" in record]
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: weight.clone() for name, weight in self.model.state_dict().items()}
+
+    def changed(self, before: Mapping[str, Tensor]) -> set[str]:
+        after = self.model.state_dict()
+        return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+@pytest.fixture
+def bench(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays], tmp_path: Path
+) -> Bench:
+    return Bench(tiny_model(), collate(documents), tmp_path / "run", [float(i) for i in range(99)])
+
+
+def test_the_loss_falls_and_the_sentence_level_stays(bench: Bench) -> None:
+    bench.batch = replace(bench.batch, texts=None)
+    before = bench.weights()
+    progress = bench.train(bench.plan(steps=30))
+    losses = bench.losses()
+    assert losses[-1] < losses[0] / 2
+    assert progress.step == progress.best_step == 30
+    changed = bench.changed(before)
+    assert "document_encoder.projection.weight" in changed
+    assert not any(name.startswith("block_encoder") for name in changed)
+    assert not bench.model.training
+
+
+@pytest.mark.parametrize(
+    ("level", "inside", "outside"),
+    [
+        (
+            {"trained": "last", "layers": 1, "blocks": 2},
+            ["block_encoder.layers.1.output.weight", "block_encoder.projection.weight"],
+            ["block_encoder.layers.0.output.weight", "block_encoder.token_embedding.weight"],
+        ),
+        (
+            {"trained": "all", "blocks": 2},
+            ["block_encoder.layers.0.output.weight", "block_encoder.token_embedding.weight"],
+            [],
+        ),
+    ],
+)
+def test_the_sentence_level_is_trained_as_far_as_the_recipe_says(
+    bench: Bench, level: dict[str, Any], inside: list[str], outside: list[str]
+) -> None:
+    before = bench.weights()
+    bench.train(bench.plan(sentence_level=level))
+    changed = bench.changed(before)
+    assert changed >= set(inside)
+    assert not changed & set(outside)
+
+
+def test_each_level_has_its_rate(bench: Bench) -> None:
+    before = bench.weights()
+    rates = {"document_rate": 0.0, "sentence_rate": 0.01, "weight_decay": 0.0}
+    level = {"trained": "all", "blocks": 2}
+    bench.train(bench.plan(optimiser=rates, sentence_level=level))
+    assert all(name.startswith("block_encoder") for name in bench.changed(before))
+    assert "block_encoder.projection.weight" in bench.changed(before)
+
+
+def test_the_best_weights_are_kept_and_patience_ends_the_run(bench: Bench) -> None:
+    bench.figures = [0.1, 0.5, 0.4, 0.3, 9.9]
+    progress = bench.train(bench.plan(steps=100, patience=2))
+    assert progress == Progress(step=6, best_step=2, best_figure=0.5, waited=2)
+    best = bench.weights()
+    with torch.no_grad():
+        bench.model.document_encoder.projection.weight.zero_()
+    assert bench.train(bench.plan(steps=100, patience=2)) == progress  # done: nothing to do
+    assert not bench.changed(best)
+    assert bench.figures == [9.9]  # no validation was needed
+
+
+def test_what_training_cannot_improve_stays_as_it_was(bench: Bench) -> None:
+    bench.figures = [0.9, 0.1, 0.2, 0.3]
+    before = bench.weights()
+    assert bench.train(bench.plan()).best_step == 0
+    assert not bench.changed(before)
+
+
+def test_accumulated_batches_and_chunks_are_one_gradient(bench: Bench) -> None:
+    initial = bench.weights()
+    curves = []
+    for name, recipe in {
+        "plain": {},
+        "accumulated": {"accumulation": 3},
+        "chunked": {"chunk": 2},
+    }.items():
+        bench.model.load_state_dict(initial)
+        bench.directory = bench.directory.with_name(name)
+        bench.train(bench.plan(**recipe))
+        curves.append(bench.losses())
+    assert curves[1] == pytest.approx(curves[0], rel=1e-3)
+    assert curves[2] == pytest.approx(curves[0], rel=1e-3)
+
+
+def test_bf16_learns_with_weights_in_fp32(bench: Bench) -> None:
+    bench.batch = replace(bench.batch, texts=None)
+    bench.train(bench.plan(steps=30, precision="bf16", chunk=4))
+    losses = bench.losses()
+    assert losses[-1] < losses[0] / 2
+    assert {weight.dtype for weight in bench.model.state_dict().values()} == {torch.float32}
+
+
+def test_gradients_are_clipped_and_told_as_they_were(bench: Bench) -> None:
+    before = bench.weights()
+    bench.train(bench.plan(steps=1, optimiser={"gradient_clip": 1e-12, "weight_decay": 0.0}))
+    norm = read_curve(bench.directory / CURVE)[1]["gradient_norm"]
+    assert norm > 0.1
+    moved = max((bench.weights()[name] - before[name]).abs().max() for name in before)
+    assert moved < 1e-5  # Adam's epsilon outweighs a gradient this short
+
+
+def test_objectives_are_summed_by_weight_and_draw_apart(bench: Bench) -> None:
+    draws: dict[str, list[int]] = {"a": [], "b": []}
+    temperature = Temperature(0.1)
+
+    def draws_of(name: str) -> Callable[[torch.Generator], VectorTask]:
+        def draw(generator: torch.Generator) -> VectorTask:
+            draws[name].append(int(torch.randint(10**9, (), generator=generator)))
+            return supervised_contrastive_task(bench.batch, LABELS, temperature)
+
+        return draw
+
+    objectives = [Objective("a", 1.0, draws_of("a")), Objective("b", 0.25, draws_of("b"))]
+    plan = replace(bench.plan(steps=2, accumulation=2), objectives=objectives)
+    bench.train(plan)
+    record = read_curve(bench.directory / CURVE)[1]
+    assert record["loss"] == pytest.approx(record["loss.a"] + 0.25 * record["loss.b"])
+    assert len(set(draws["a"] + draws["b"])) == 8
+    expected = int(torch.randint(10**9, (), generator=step_generator(0, 1, 1, 0)))
+    assert draws["a"][0] == expected
+
+
+def test_pairs_and_relations_are_learned(bench: Bench) -> None:
+    batch = replace(bench.batch, texts=None)
+    labels = torch.tensor([1, 0, 1, 0])
+    pairs = DocumentBatch(batch.block_vectors[:8], batch.block_mask[:8])
+    teacher = torch.rand(9, 9, generator=torch.Generator().manual_seed(1))
+    objectives = [
+        Objective("pairs", 1.0, lambda generator: pairs_task(pairs, labels, 6.0)),
+        Objective(
+            "distil",
+            1.0,
+            lambda generator: distillation_task(batch, teacher, Temperature(0.1), 0.1),
+        ),
+    ]
+    bench.train(replace(bench.plan(steps=40), objectives=objectives))
+    steps = [r for r in read_curve(bench.directory / CURVE) if "loss" in r]
+    for name in ("loss.pairs", "loss.distil"):
+        assert steps[-1][name] < steps[0][name] / 1.5
+    first, second = encode(bench.model, pairs).chunk(2)
+    assert ((first * second).sum(1) > 0).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint(
+    bench: Bench, value: float
+) -> None:
+    plan, drawn = bench.plan(), []
+
+    def draw(generator: torch.Generator) -> VectorTask:
+        drawn.append(1)
+        factor = value if len(drawn) == 4 else 1.0
+        return VectorTask(bench.batch, lambda vectors: vectors.sum() * factor)
+
+    plan = replace(plan, objectives=[Objective("broken", 1.0, draw)])
+    with pytest.raises(NotFiniteError, match=r"step 4: .*of objective broken is (nan|-?inf)"):
+        bench.train(plan)
+    assert (bench.directory / STATE).exists()
+    drawn.append(1)  # the fifth draw is sound again
+    assert bench.train(plan).step == 6
+    assert len(bench.losses()) == 6
+
+
+def test_a_gradient_or_a_validation_that_is_no_number_is_named(bench: Bench) -> None:
+    def draw(generator: torch.Generator) -> VectorTask:
+        return VectorTask(bench.batch, lambda vectors: (vectors - vectors.detach()).sum().sqrt())
+
+    plan = replace(bench.plan(), objectives=[Objective("root", 1.0, draw)])
+    with pytest.raises(NotFiniteError, match=r"step 1: the gradient is (nan|inf)"):
+        bench.train(plan)
+    bench.figures = [math.nan]
+    bench.directory = bench.directory.with_name("other")
+    with pytest.raises(NotFiniteError, match="step 0: the figure of validation is nan"):
+        bench.train(bench.plan())
+
+
+def test_the_state_of_another_run_is_refused(bench: Bench) -> None:
+    bench.train(bench.plan())
+    with pytest.raises(ResumeError, match="its recipe differs"):
+        bench.train(bench.plan(seed=1))
+    with pytest.raises(ResumeError, match="its data, or the checkpoint"):
+        bench.train(replace(bench.plan(), data_fingerprint="other"))
+    wider = [Objective("supcon", 1.0, bench.plan().objectives[0].draw, Temperature("learned"))]
+    with pytest.raises(ResumeError, match=r"does not fit the model: head\.supcon\.logarithm"):
+        bench.train(replace(bench.plan(), objectives=wider))
+
+
+@pytest.mark.parametrize("name", [STATE, BEST])
+def test_a_broken_state_is_named(bench: Bench, name: str) -> None:
+    bench.train(bench.plan())
+    (bench.directory / name).write_bytes(b"no tensors")
+    with pytest.raises(ResumeError, match=name):
+        bench.train(bench.plan())
+
+
+def test_a_recipe_that_does_not_fit_the_model_is_refused(bench: Bench) -> None:
+    with pytest.raises(TrainingRecipeError, match="max_blocks is 9, and the model reads 8"):
+        bench.train(bench.plan(max_blocks=9))
+    level = {"trained": "last", "layers": 3, "blocks": 1}
+    with pytest.raises(TrainingRecipeError, match="sentence level has 2"):
+        bench.train(bench.plan(sentence_level=level))
+
+
+def test_a_run_that_is_stopped_is_saved_and_goes_on(bench: Bench) -> None:
+    answers = iter([False, False, True])
+    plan = replace(bench.plan(validation_interval=9), stop=lambda: next(answers))
+    bench.figures = [0.1, 0.7, 0.2]
+    assert bench.train(plan) == Progress(step=3, best_step=3, best_figure=0.7, waited=0)
+    assert bench.train(bench.plan(validation_interval=9)).step == 6
+    assert len(bench.losses()) == 6
+
+
+def test_an_observer_hears_of_all(bench: Bench) -> None:
+    heard: list[object] = []
+
+    class Listener:
+        def started(self, step: int, steps: int) -> None:
+            heard.append(("started", step, steps))
+
+        def stepped(self, step: int, figures: Mapping[str, float]) -> None:
+            assert figures.keys() >= {"loss", "loss.supcon", "gradient_norm", "rate_share"}
+            heard.append(step)
+
+        def validated(self, step: int, figure: float, *, best: bool) -> None:
+            heard.append(("validated", step, figure, best))
+
+    bench.figures = [0.5, 0.4]
+    train(bench.model, bench.plan(steps=2), bench.directory, Listener())
+    assert heard == [
+        ("started", 0, 2),
+        ("validated", 0, 0.5, True),
+        1,
+        2,
+        ("validated", 2, 0.4, False),
+    ]

@@ -1,0 +1,196 @@
+"""Recipes: what a file says, and what is wrong with one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from training.errors import TrainingRecipeError
+from training.recipe import PARAMETERS, TrainingRecipe, read_training_recipe, recipe_fingerprint
+
+RECIPES = Path(__file__).parents[2] / "encoder" / "recipes" / "training"
+
+SMALL = """
+name = "small"
+steps = 10
+documents = 4
+[[objective]]
+kind = "supcon"
+"""
+WHOLE = """
+name = "whole"
+seed = 3
+steps = 1000
+documents = 512
+chunk = 128
+max_blocks = 64
+accumulation = 2
+precision = "bf16"
+validation_interval = 50
+checkpoint_interval = 25
+patience = 4
+
+[optimiser]
+document_rate = 2e-3
+sentence_rate = 1e-5
+term_rate = 1
+warm_up = 100
+decay = "cosine"
+weight_decay = 0.1
+gradient_clip = 0.5
+
+[sentence_level]
+trained = "last"
+layers = 2
+blocks = 4
+
+[terms]
+dimension = 48
+residual_dimension = 16
+span = 64
+residual = 32
+
+[[objective]]
+kind = "links"
+temperature = "learned"
+hard_negatives = 4
+
+[[objective]]
+kind = "links"
+name = "citations"
+weight = 0.5
+
+[[objective]]
+kind = "distil"
+teacher = "lsa"
+
+[[objective]]
+kind = "wp"
+share = 0.2
+
+[[objective]]
+kind = "sp"
+masked_blocks = 3
+"""
+
+
+def read(path: Path, text: str) -> TrainingRecipe:
+    (path / "recipe.toml").write_text(text)
+    return read_training_recipe(path / "recipe.toml")
+
+
+def test_a_recipe_is_read_as_it_is_written(tmp_path: Path) -> None:
+    recipe = read(tmp_path, WHOLE)
+    assert (recipe.name, recipe.seed, recipe.steps, recipe.documents) == ("whole", 3, 1000, 512)
+    assert (recipe.chunk, recipe.accumulation, recipe.precision) == (128, 2, "bf16")
+    assert (recipe.validation_interval, recipe.checkpoint_interval, recipe.patience) == (50, 25, 4)
+    assert recipe.optimiser.document_rate == 2e-3
+    assert recipe.optimiser.decay == "cosine"
+    assert recipe.sentence_level.trained == "last"
+    assert (recipe.terms.dimension, recipe.terms.span, recipe.terms.buckets) == (48, 64, 16_384)
+    links, citations, distil, words, blocks = recipe.objectives
+    assert dict(links.parameters) == {"temperature": "learned", "hard_negatives": 4}
+    assert (citations.name, citations.weight) == ("citations", 0.5)
+    assert dict(citations.parameters) == dict(PARAMETERS["links"])
+    assert distil.parameters["teacher"] == "lsa"
+    assert distil.number("teacher_temperature") == 0.05
+    assert words.number("share") == 0.2
+    assert blocks.number("masked_blocks") == 3
+
+
+def test_every_field_has_a_default_but_what_must_be_said(tmp_path: Path) -> None:
+    recipe = read(tmp_path, SMALL)
+    assert recipe.sentence_level.trained == "frozen"
+    assert recipe.objectives[0].name == "supcon"
+    assert recipe.objectives[0].weight == 1.0
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_that_ships_is_read(path: Path) -> None:
+    assert read_training_recipe(path).name == path.stem
+
+
+def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
+    recipe = read(tmp_path, SMALL)
+    assert recipe_fingerprint(recipe) == recipe_fingerprint(read(tmp_path, SMALL))
+    other = replace(recipe, optimiser=replace(recipe.optimiser, warm_up=1))
+    assert recipe_fingerprint(recipe) != recipe_fingerprint(other)
+    heavier = read(tmp_path, SMALL + "temperature = 0.2")
+    assert recipe_fingerprint(recipe) != recipe_fingerprint(heavier)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "Invalid value"),
+        ('name = "x"', r"it has no \[\[objective\]\]"),
+        ('objective = 1\nname = "x"', r"it has no \[\[objective\]\]"),
+        (SMALL.replace("steps = 10", ""), "'steps'"),
+        (SMALL.replace("steps = 10", "steps = 0"), "steps must be at least 1 and finite, not 0"),
+        (SMALL.replace("steps = 10", "steps = 1.5"), "steps must be a whole number, not 1.5"),
+        (SMALL.replace("steps = 10", "steps = true"), "steps must be a whole number, not True"),
+        (SMALL.replace('"small"', "7"), "name must be text, not 7"),
+        ("epochs = 3" + SMALL, "unknown field epochs; known are accumulation, .*steps"),
+        ('precision = "fp8"' + SMALL, "precision must be one of fp32, bf16, not 'fp8'"),
+        ("precision = []" + SMALL, "precision must be one of fp32, bf16"),
+        ("optimiser = 3" + SMALL, "optimiser must be a table"),
+        (SMALL + "[optimiser]\nwarmup = 3", "unknown field optimiser.warmup; known are .*warm_up"),
+        (SMALL + "[optimiser]\ngradient_clip = 0", "optimiser.gradient_clip must be above 0"),
+        (SMALL + "[optimiser]\nterm_rate = nan", "optimiser.term_rate must be at least 0 and"),
+        (SMALL + "[optimiser]\nterm_rate = -1.0", "optimiser.term_rate must be at least 0 and"),
+        (SMALL + "[optimiser]\nterm_rate = inf", "optimiser.term_rate must be at least 0 and"),
+        (SMALL + '[optimiser]\nterm_rate = "1"', "optimiser.term_rate must be a number"),
+        (SMALL + '[sentence_level]\ntrained = "last"', "sentence_level.layers goes with"),
+        (SMALL + "[sentence_level]\nlayers = 2", "sentence_level.layers goes with"),
+        (SMALL + '[sentence_level]\ntrained = "all"', "sentence_level.blocks goes with"),
+        (SMALL + "[sentence_level]\nblocks = 2", "sentence_level.blocks goes with"),
+        (SMALL + "[terms]\nspan = 0", "terms.span must be at least 1"),
+        (SMALL + "[terms]\nbalance = 0", "terms.balance must be above 0"),
+        (
+            SMALL + "[terms]\ndimension = 8\nresidual_dimension = 9",
+            "terms.residual_dimension is part of",
+        ),
+        (
+            SMALL + "[terms]\ndimension = 8\nspan = 5\nresidual = 2",
+            "terms: 3 of 8 dimensions begin as a mix of the residual, which has 2",
+        ),
+        (
+            SMALL + "[terms]\ndimension = 8\nresidual_dimension = 4\nresidual = 3",
+            "terms: 4 of 8 dimensions begin as a mix of the residual, which has 3",
+        ),
+        (SMALL + "[terms]\ndimension = 8\ndocuments = 512", "terms.documents must be above"),
+        ("objective = [3]\n", "objective 1: kind must be one of pairs, .*, not None"),
+        (SMALL.replace("supcon", "magic"), "objective 1: kind must be one of .* not 'magic'"),
+        (SMALL.replace('"supcon"', "[]"), "objective 1: kind must be one of"),
+        (SMALL + "temperature = 0", "objective 1: temperature must be above 0 and finite"),
+        (SMALL + 'temperature = "warm"', "objective 1: temperature must be a number"),
+        (SMALL + "weight = -1", "objective 1: weight must be at least 0"),
+        (SMALL + "weight = 0", "every objective has weight 0"),
+        (SMALL + "teacher = 1", "objective 1: unknown field teacher; supcon knows groups, parts"),
+        (SMALL + '[[objective]]\nkind = "supcon"', "two objectives have one name"),
+        (SMALL.replace("supcon", "wp"), 'objective "wp" trains the sentence level, which is'),
+        (SMALL + '[[objective]]\nkind = "drop"\nshare = 1', "objective 2: share must be above 0"),
+        (
+            SMALL + '[[objective]]\nkind = "sp"\nmasked_blocks = 0',
+            "objective 2: masked_blocks must be at least 1",
+        ),
+        (SMALL + '[[objective]]\nkind = "distil"\nteacher = 1', "teacher must be text"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TrainingRecipeError, match=message) as caught:
+        read(tmp_path, text)
+    assert str(tmp_path / "recipe.toml") in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingRecipeError, match=r"none\.toml"):
+        read_training_recipe(tmp_path / "none.toml")
+
+
+def test_sections_take_another_section(tmp_path: Path) -> None:
+    (path := tmp_path / "r.toml").write_text(SMALL.replace("supcon", "sections") + "parts = 1")
+    with pytest.raises(TrainingRecipeError, match="sections: parts must be at least 2"):
+        read_training_recipe(path)
+    path.write_text(SMALL + 'parts = 1\ngroups = "pairs"')
+    assert read_training_recipe(path).objectives[0].parameters["groups"] == "pairs"

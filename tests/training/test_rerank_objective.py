@@ -1,0 +1,88 @@
+"""What a step of training a reranker draws."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.export.create import load_reranker_model
+from encoder.models.match_ignition import MatchIgnition
+from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
+from encoder.reranker.pair_tokenizer import join_pair
+from training.errors import TrainingRecipeError
+from training.objectives import ModelTask, step_generator
+from training.recipe import PARAMETERS, ObjectiveRecipe
+from training.rerank_objective import LabelledPair, PairTable, make_pair_table, rerank_objective
+
+BATCH = 64
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_reranker: Path) -> RerankerCheckpoint:
+    return load_reranker_checkpoint(tiny_reranker)
+
+
+@pytest.fixture
+def model(checkpoint: RerankerCheckpoint) -> MatchIgnition:
+    return load_reranker_model(checkpoint)
+
+
+def recipe(**changes: float) -> ObjectiveRecipe:
+    return ObjectiveRecipe("rerank", "rerank", 1.0, {**PARAMETERS["rerank"], **changes})
+
+
+def table_of(checkpoint: RerankerCheckpoint, counts: list[tuple[int, int]]) -> PairTable:
+    """Make pairs of 12 and 12 tokens; the ids say of which corpus they are, and whether a match."""
+    pairs = []
+    for corpus, numbers in enumerate(counts):
+        for label, number in enumerate(numbers):
+            side = [200 + 2 * corpus + label] * 12
+            tokens = join_pair(side, side, checkpoint.start_token, checkpoint.end_token)
+            pairs += [LabelledPair(tokens, label, corpus)] * number
+    return make_pair_table(pairs)
+
+
+class Watching:
+    """Stands where the model does and keeps what it is given."""
+
+    def __init__(self, model: MatchIgnition) -> None:
+        self.seen: list[torch.Tensor] = []
+        model.register_forward_pre_hook(lambda _, inputs: self.seen.append(inputs[0]))
+
+
+def drawn(objective_recipe: ObjectiveRecipe, table: PairTable, *of: object) -> np.ndarray:
+    checkpoint, model = of
+    assert isinstance(checkpoint, RerankerCheckpoint)
+    assert isinstance(model, MatchIgnition)
+    watching = Watching(model)
+    objective = rerank_objective(objective_recipe, table, checkpoint, BATCH)
+    for step in range(8):
+        with torch.no_grad():
+            task = objective.draw(step_generator(0, step))
+            assert isinstance(task, ModelTask)
+            loss = task.loss(model)
+        assert torch.isfinite(loss)
+    return torch.cat(watching.seen).numpy()
+
+
+def test_a_pair_is_cut_to_the_tokens_of_the_recipe(
+    checkpoint: RerankerCheckpoint, model: MatchIgnition
+) -> None:
+    table = table_of(checkpoint, [(5, 5)])
+    assert drawn(recipe(tokens=13), table, checkpoint, model).shape == (8 * BATCH, 13)
+    assert drawn(recipe(tokens=48), table, checkpoint, model).shape == (8 * BATCH, 27)
+
+
+def test_matches_have_their_share_and_a_corpus_the_root_of_its_matches(
+    checkpoint: RerankerCheckpoint, model: MatchIgnition
+) -> None:
+    table = table_of(checkpoint, [(7, 9), (50, 144)])
+    words = drawn(recipe(positives=0.25), table, checkpoint, model)[:, 1] - 200
+    assert (words % 2).mean() == pytest.approx(0.25, abs=0.06)
+    assert (words // 2).mean() == pytest.approx(12 / (3 + 12), abs=0.06)
+
+
+def test_a_corpus_of_one_label_is_refused(checkpoint: RerankerCheckpoint) -> None:
+    with pytest.raises(TrainingRecipeError, match="0 pairs that match and 4 that do not"):
+        rerank_objective(recipe(), table_of(checkpoint, [(4, 0)]), checkpoint, BATCH)

@@ -1,0 +1,167 @@
+"""The model that training begins with, with and without a term channel of its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.block_archive import BlockArchive, BlockArchiveWriter, archive_key, read_block_archive
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.errors import CheckpointError
+from encoder.export.create import load_model
+from encoder.golden import GOLDEN_TEXTS
+from encoder.models.smith import Smith
+from encoder.terms.term_channel import open_term_channel
+from encoder.tokenizer import BlockTokenizer
+from training.errors import TrainingRecipeError
+from training.jobs.output import write_trained
+from training.recipe import TrainingRecipe, parse_training_recipe
+from training.term_channel import open_model, read_or_fit_channel
+
+TERMS = {"dimension": 12, "residual_dimension": 8, "buckets": 32, "span": 4, "residual": 8}
+
+
+def recipe(**fields: object) -> TrainingRecipe:
+    values = {"name": "r", "steps": 1, "documents": 2, "objective": [{"kind": "halves"}]}
+    return parse_training_recipe(values | fields)
+
+
+@pytest.fixture(scope="module")
+def start(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def archive(start: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> BlockArchive:
+    tokenizer = BlockTokenizer(start)
+    documents = [tokenizer(text) for text in GOLDEN_TEXTS]
+    directory = tmp_path_factory.mktemp("archive")
+    vectors = [np.zeros((len(d.blocks), start.block_dimension), np.float32) for d in documents]
+    BlockArchiveWriter(directory, archive_key(start)).append(documents, vectors)
+    return read_block_archive(directory)
+
+
+def encode(model: Smith, *term_features: Sequence[float]) -> torch.Tensor:
+    blocks = torch.randn(2, 3, 32, generator=torch.Generator().manual_seed(1))
+    features = [torch.tensor(term_features)] if term_features else []
+    with torch.no_grad():
+        vectors: torch.Tensor = model.document_encoder(
+            blocks, torch.ones(2, 3, dtype=torch.int64), *features
+        )
+    return vectors
+
+
+def test_without_a_table_of_terms_the_model_is_that_of_the_start(
+    start: Checkpoint, archive: BlockArchive, tmp_path: Path
+) -> None:
+    kept = tmp_path / "terms.npz"
+    channel = read_or_fit_channel(start, recipe(), [archive], [np.arange(len(archive))], kept)
+    assert channel.table.width == 0
+    assert not kept.exists()
+    model, own = open_model(start, recipe(), channel), load_model(start)
+    for name, weight in own.state_dict().items():
+        assert torch.equal(weight, model.state_dict()[name]), name
+
+
+def test_a_start_without_a_channel_grows_one_and_its_blocks_count_as_before(
+    start: Checkpoint, archive: BlockArchive, tmp_path: Path
+) -> None:
+    asked = recipe(terms=TERMS, dropout=0.4)
+    rows = [np.arange(len(archive))]
+    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "run" / "terms.npz")
+    assert channel.table.width == 12
+    model, own = open_model(start, asked, channel), load_model(start)
+    assert model.config.dimension == start.dimension + 12
+    assert model.config.dropout == 0.4
+    assert not model.training
+    for name, weight in own.state_dict().items():
+        assert torch.equal(weight, model.state_dict()[name]), name
+    features = np.stack([channel.features(archive.blocks(row)) for row in (0, 1)])
+    grown = encode(model, *features.tolist())[:, 12:]
+    grown /= grown.norm(dim=1, keepdim=True)
+    assert torch.allclose(grown, encode(own), atol=1e-5)
+    again = open_model(start, asked, channel)
+    assert torch.equal(encode(again, *features.tolist()), encode(model, *features.tolist()))
+
+
+def test_a_table_is_fitted_once_and_then_kept(
+    start: Checkpoint, archive: BlockArchive, tmp_path: Path
+) -> None:
+    asked, kept = recipe(terms=TERMS), tmp_path / "terms.npz"
+    rows = [np.arange(len(archive))]
+    first = read_or_fit_channel(start, asked, [archive], rows, kept)
+    written = kept.stat().st_mtime_ns
+    again = read_or_fit_channel(start, asked, [archive], rows, kept)
+    assert kept.stat().st_mtime_ns == written
+    assert np.array_equal(first.table.vectors, again.table.vectors)
+    kept.write_bytes(b"cut off")
+    with pytest.raises(CheckpointError, match=r"terms\.npz"):
+        read_or_fit_channel(start, asked, [archive], rows, kept)
+
+
+def test_only_the_named_documents_of_each_corpus_are_read(
+    start: Checkpoint, archive: BlockArchive, tmp_path: Path
+) -> None:
+    asked = recipe(terms=TERMS)
+    few, none = np.arange(5), np.arange(0)
+    left_out = set(np.concatenate([np.unique(np.concatenate(archive.blocks(5)))]).tolist())
+    channel = read_or_fit_channel(start, asked, [archive, archive], [few, none], tmp_path / "t.npz")
+    read = {token for row in range(5) for block in archive.blocks(row) for token in block}
+    unread = sorted(left_out - read)
+    assert unread
+    rarest = channel.table.weights.max()
+    assert (channel.table.weights[unread] == rarest).all()
+
+
+@pytest.mark.parametrize("documents", [4, 5])
+def test_a_new_channel_takes_the_place_of_the_old_where_documents_suffice(
+    tiny_terms: Path, archive: BlockArchive, tmp_path: Path, documents: int
+) -> None:
+    start = load_checkpoint(tiny_terms)
+    asked = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "sketch": 5})
+    rows = [np.arange(documents)]
+    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
+    model, own = open_model(start, asked, channel), load_model(start)
+    if documents == 4:  # as many as the span has dimensions: too few
+        assert model.config == own.config
+        return
+    assert model.config.dimension == own.config.block_part + 6 + 5
+    assert channel.features(archive.blocks(1)).shape == (4 + 8 + 5,)
+    projection = "document_encoder.projection.weight"
+    assert torch.equal(model.state_dict()[projection], own.state_dict()[projection])
+    written = write_trained(model, channel, start, tmp_path / "written", "again")
+    assert open_term_channel(written).features(archive.blocks(1)).shape == (6 + 5,)
+
+
+def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
+    tiny_terms: Path, archive: BlockArchive, tmp_path: Path
+) -> None:
+    start = load_checkpoint(tiny_terms)
+    asked, kept = recipe(), tmp_path / "terms.npz"
+    channel = read_or_fit_channel(start, asked, [archive], [np.arange(5)], kept)
+    assert not kept.exists()
+    own = open_term_channel(start)
+    assert np.array_equal(channel.table.vectors, own.table.vectors)
+    model = open_model(start, asked, channel)
+    for name, weight in load_model(start).state_dict().items():
+        assert torch.equal(weight, model.state_dict()[name]), name
+    written = write_trained(model, channel, start, tmp_path / "written", "again")
+    features = channel.features(archive.blocks(1))
+    written_features = open_term_channel(written).features(archive.blocks(1))
+    before = encode(load_model(start), features.tolist(), features.tolist())
+    after = encode(load_model(written), written_features.tolist(), written_features.tolist())
+    assert torch.allclose(before, after, atol=1e-2)
+
+
+def test_colde_takes_no_term_channel(
+    tiny_colde: Path, archive: BlockArchive, tmp_path: Path
+) -> None:
+    start, asked = load_checkpoint(tiny_colde), recipe(terms=TERMS)
+    rows = [np.arange(len(archive))]
+    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
+    with pytest.raises(TrainingRecipeError, match="a colde has no term channel"):
+        open_model(start, asked, channel)
+    plain = open_model(start, recipe(dropout=0.3), open_term_channel(start))
+    assert plain.config.dropout == 0.3

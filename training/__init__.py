@@ -1,0 +1,1 @@
+"""From a corpus to a checkpoint: recipe, objectives, losses, loop. Needs torch."""

@@ -1,0 +1,239 @@
+"""A batch of documents as tensors, made from one document's arrays after another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from encoder.models.colde import Colde, Sections
+from encoder.models.registry import Model
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentArrays:
+    """What a step reads of one document.
+
+    Attributes:
+        block_vectors: float [S, H] the cached block vectors, at least one.
+        term_features: float [F] of the term channel; None where the model has none.
+        places: int [N] the blocks whose vectors are computed from their tokens in this step.
+        tokens: N arrays of token ids, special tokens included: the tokens of those blocks.
+        section: number of the section that it is of a document that is cut.
+        sections: into how many; the others follow it in the batch, or go before it.
+    """
+
+    block_vectors: NDArray[np.floating]
+    term_features: NDArray[np.floating] | None = None
+    places: Sequence[int] = ()
+    tokens: Sequence[NDArray[np.integer]] = ()
+    section: int = 0
+    sections: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTexts:
+    """Sentence blocks of a batch that are read from their tokens.
+
+    Attributes:
+        documents: [N] the row of the batch that a block belongs to, ascending.
+        places: [N] its place in that document.
+        input_ids: [N, T] token ids.
+        attention_mask: [N, T], 1 for a token and 0 for padding.
+    """
+
+    documents: Tensor
+    places: Tensor
+    input_ids: Tensor
+    attention_mask: Tensor
+
+    def to(self, device: torch.device) -> "BlockTexts":
+        """Return it on a device."""
+        return BlockTexts(
+            self.documents.to(device),
+            self.places.to(device),
+            self.input_ids.to(device),
+            self.attention_mask.to(device),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentBatch:
+    """Documents as the document level reads them.
+
+    Attributes:
+        block_vectors: [D, S, H] cached block vectors, 0 in padding.
+        block_mask: [D, S], 1 for a block and 0 for padding.
+        term_features: [D, F], or None for a model without a term channel.
+        texts: blocks whose cached vectors give way to computed ones, or None.
+        sections: where the rows belong, if documents are cut into sections; each is a row.
+    """
+
+    block_vectors: Tensor
+    block_mask: Tensor
+    term_features: Tensor | None = None
+    texts: BlockTexts | None = None
+    sections: Sections | None = None
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return len(self.block_mask)
+
+    def to(self, device: torch.device) -> "DocumentBatch":
+        """Return it on a device."""
+        return DocumentBatch(
+            self.block_vectors.to(device),
+            self.block_mask.to(device),
+            None if self.term_features is None else self.term_features.to(device),
+            None if self.texts is None else self.texts.to(device),
+            None if self.sections is None else _sections_to(self.sections, device),
+        )
+
+
+def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> DocumentBatch:
+    """Pad the arrays of documents to one batch.
+
+    Args:
+        documents: at least one; all with terms, or none.
+        padding_token: token id of padding.
+
+    Raises:
+        ValueError: no document, a document without a block, terms of some documents only, or
+            sections of a document that do not follow one another.
+    """
+    if not documents or any(len(document.block_vectors) == 0 for document in documents):
+        raise ValueError("a batch takes at least one document, and each at least one block")
+    length = max(len(document.block_vectors) for document in documents)
+    width = documents[0].block_vectors.shape[1]
+    vectors = np.zeros((len(documents), length, width), np.float32)
+    mask = np.zeros((len(documents), length), np.float32)
+    for row, document in enumerate(documents):
+        vectors[row, : len(document.block_vectors)] = document.block_vectors
+        mask[row, : len(document.block_vectors)] = 1.0
+    terms = _collate_terms(documents)
+    texts = _collate_texts(documents, padding_token)
+    sections = _collate_sections(documents)
+    return DocumentBatch(torch.from_numpy(vectors), torch.from_numpy(mask), terms, texts, sections)
+
+
+def split(batch: DocumentBatch, chunk: int) -> list[DocumentBatch]:
+    """Cut a batch into batches of at most `chunk` rows, as wide as the whole.
+
+    The sections of a document stay together: a document of more than `chunk` is a batch by itself.
+    """
+    parts = []
+    for start, stop in pairwise(_cuts(batch, chunk)):
+        part = slice(start, stop)
+        texts = batch.texts
+        if texts is not None:
+            chosen = (texts.documents >= start) & (texts.documents < stop)
+            texts = BlockTexts(
+                texts.documents[chosen] - start,
+                texts.places[chosen],
+                texts.input_ids[chosen],
+                texts.attention_mask[chosen],
+            )
+        parts.append(
+            DocumentBatch(
+                batch.block_vectors[part],
+                batch.block_mask[part],
+                None if batch.term_features is None else batch.term_features[part],
+                texts,
+                _part_of_sections(batch.sections, part),
+            )
+        )
+    return parts
+
+
+def block_vectors(model: Model, batch: DocumentBatch) -> Tensor:
+    """Return the block vectors [D, S, H]: cached ones, and computed ones where there is text."""
+    texts = batch.texts
+    if texts is None or len(texts.documents) == 0:
+        return batch.block_vectors
+    computed = model.block_encoder(texts.input_ids, texts.attention_mask)  # [N, H]
+    return batch.block_vectors.index_put(
+        (texts.documents, texts.places), computed.to(batch.block_vectors.dtype)
+    )
+
+
+def encode(model: Model, batch: DocumentBatch) -> Tensor:
+    """Return the document vectors [D, dimension], of unit norm, in float32.
+
+    Of a document that is cut, one vector for each section. Only CoLDE lets the sections of a
+    document see each other; to SMITH each is a document of its own.
+    """
+    also = batch.sections if isinstance(model, Colde) else batch.term_features
+    vectors: Tensor = model.document_encoder(block_vectors(model, batch), batch.block_mask, also)
+    return vectors.float()
+
+
+def _collate_sections(documents: Sequence[DocumentArrays]) -> Sections | None:
+    """Find the successor of each section: the next row, of the last section the first one."""
+    if all(document.sections == 1 for document in documents):
+        return None
+    numbers, successors = [], []
+    expected, of = 0, 1
+    for row, document in enumerate(documents):
+        of = document.sections if expected == 0 else of
+        if (document.section, document.sections) != (expected, of):
+            raise ValueError("the sections of a document must follow one another in a batch")
+        expected = (expected + 1) % of
+        numbers.append(document.section)
+        successors.append(row + 1 if expected else row + 1 - of)
+    if expected:
+        raise ValueError("the last document of a batch lacks sections")
+    return Sections(torch.tensor(numbers), torch.tensor(successors))
+
+
+def _sections_to(sections: Sections, device: torch.device) -> Sections:
+    return Sections(sections.numbers.to(device), sections.successors.to(device))
+
+
+def _part_of_sections(sections: Sections | None, part: slice) -> Sections | None:
+    if sections is None:
+        return None
+    return Sections(sections.numbers[part], sections.successors[part] - part.start)
+
+
+def _cuts(batch: DocumentBatch, chunk: int) -> list[int]:
+    """Return where chunks begin, and the end of the last: never between sections of a document."""
+    if batch.sections is None:
+        return [*range(0, len(batch), chunk), len(batch)]
+    starts = [*torch.nonzero(batch.sections.numbers == 0)[:, 0].tolist(), len(batch)]
+    cuts = [0]
+    for start, stop in pairwise(starts):
+        if stop - cuts[-1] > chunk and start > cuts[-1]:
+            cuts.append(start)
+    return [*cuts, len(batch)]
+
+
+def _collate_terms(documents: Sequence[DocumentArrays]) -> Tensor | None:
+    features = [d.term_features for d in documents if d.term_features is not None]
+    if not features:
+        return None
+    if len(features) != len(documents):
+        raise ValueError("a batch takes documents with terms or documents without, not both")
+    return torch.from_numpy(np.stack(features).astype(np.float32))
+
+
+def _collate_texts(documents: Sequence[DocumentArrays], padding_token: int) -> BlockTexts | None:
+    tokens = [block for document in documents for block in document.tokens]
+    if not tokens:
+        return None
+    rows = [row for row, document in enumerate(documents) for _ in document.places]
+    places = [place for document in documents for place in document.places]
+    length = max(len(block) for block in tokens)
+    input_ids = np.full((len(tokens), length), padding_token, np.int64)
+    mask = np.zeros((len(tokens), length), np.int64)
+    for index, block in enumerate(tokens):
+        input_ids[index, : len(block)] = block
+        mask[index, : len(block)] = 1
+    return BlockTexts(
+        torch.tensor(rows),
+        torch.tensor(places),
+        torch.from_numpy(input_ids),
+        torch.from_numpy(mask),
+    )

@@ -1,0 +1,242 @@
+"""From what was drawn as arrays to the tasks of objectives: documents read, tensors made."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch import nn
+
+from encoder.arrays import Float32
+from encoder.block_archive import BlockArchive
+from encoder.checkpoint import Checkpoint
+from encoder.models.colde import ColdeConfig
+from encoder.models.registry import Model, ModelConfig
+from training.batch import DocumentArrays, DocumentBatch, collate, encode
+from training.data.batch_specs import (
+    Drawn,
+    DrawnCandidates,
+    DrawnDocuments,
+    DrawnLabels,
+    DrawnPairs,
+    DrawnRelations,
+    Part,
+)
+from training.errors import TrainingRecipeError
+from training.losses import BlockHead, WordHead
+from training.objectives import (
+    ModelTask,
+    Objective,
+    Temperature,
+    VectorTask,
+    Vocabulary,
+    choose_blocks,
+    contrastive_task,
+    distillation_task,
+    masked_blocks_task,
+    masked_words_task,
+    pairs_task,
+    supervised_contrastive_task,
+)
+from training.recipe import ObjectiveRecipe
+
+_DOCUMENTS_A_PASS = 64
+
+Draw = Callable[[np.random.Generator], Drawn]
+ReadTerms = Callable[[Part], Float32]  # -> [F]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads documents out of block archives.
+
+    Attributes:
+        archives: by the number that a `Part` names.
+        checkpoint: whose special tokens open and close a block.
+        max_blocks: blocks of a document that are read at most.
+        read_terms: the term features of a part; None without a term channel.
+        trained_blocks: random blocks of a document that a step reads as tokens; 0 while the
+            sentence level is frozen.
+    """
+
+    archives: Sequence[BlockArchive]
+    checkpoint: Checkpoint
+    max_blocks: int
+    read_terms: ReadTerms | None = None
+    trained_blocks: int = 0
+
+    def batch(self, parts: Sequence[Part], generator: torch.Generator | None) -> DocumentBatch:
+        """Read documents; without a generator every block is its cached vector."""
+        documents = [self._read(part, generator) for part in parts]
+        return collate(documents, self.checkpoint.padding_token)
+
+    def _read(self, part: Part, generator: torch.Generator | None) -> DocumentArrays:
+        archive = self.archives[part.archive]
+        vectors = archive.vectors(part.row)[: self.max_blocks]
+        places = np.arange(len(vectors)) if part.places is None else part.places
+        chosen: list[int] = []
+        if generator is not None and self.trained_blocks:
+            chosen = choose_blocks(len(places), self.trained_blocks, generator).tolist()
+        terms = self.read_terms(part) if self.read_terms else None
+        blocks = archive.blocks(part.row) if chosen else ()
+        first, last = self.checkpoint.start_token, self.checkpoint.end_token
+        tokens = [
+            np.array([first, *blocks[places[place]], last], dtype=np.int64) for place in chosen
+        ]
+        return DocumentArrays(vectors[places], terms, chosen, tokens, part.section, part.sections)
+
+
+def training_device() -> torch.device:
+    """Return a GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def new_objective(
+    recipe: ObjectiveRecipe,
+    draw: Draw,
+    reader: Reader,
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    seed: int,
+) -> Objective[Model]:
+    """Make an objective of a recipe's table and of what draws its batches.
+
+    Args:
+        recipe: of the objective.
+        draw: what the data gives for its kind.
+        reader: of the documents that are drawn.
+        config: of the model.
+        vocabulary: for masked words.
+        seed: of the head's first weights; torch seeds itself by the clock.
+
+    Raises:
+        TrainingRecipeError: the model cannot learn this.
+    """
+    _check(recipe, config)
+    torch.manual_seed(seed)
+    head = _head(recipe, config)
+
+    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask[Model]:
+        seed = int(torch.randint(2**62, (), generator=generator))
+        drawn = draw(np.random.default_rng(seed))
+        return _task(recipe, drawn, _Making(reader, head, vocabulary, generator))
+
+    return Objective(recipe.name, recipe.weight, draw_task, head)
+
+
+def encode_parts(
+    model: Model, reader: Reader, parts: Sequence[Part], *, from_tokens: bool = False
+) -> Float32:
+    """Encode documents without gradients.
+
+    Args:
+        model: ready to encode.
+        reader: of the documents.
+        parts: D of them.
+        from_tokens: compute every block vector anew, since the cached ones are of another sentence
+            level.
+
+    Returns:
+        [D, dimension], unit norm.
+    """
+    generator = torch.Generator() if from_tokens else None
+    reader = replace(reader, trained_blocks=reader.max_blocks)
+    spans = [reader.archives[part.archive].span(part.row) for part in parts]
+    lengths = [
+        stop - start if part.places is None else len(part.places)
+        for part, (start, stop) in zip(parts, spans, strict=True)
+    ]
+    order = np.argsort(lengths, kind="stable")  # less padding
+    vectors = np.empty((len(parts), model.config.dimension), dtype=np.float32)
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        for start in range(0, len(parts), _DOCUMENTS_A_PASS):
+            rows = order[start : start + _DOCUMENTS_A_PASS]
+            batch = reader.batch([parts[row] for row in rows], generator).to(device)
+            vectors[rows] = encode(model, batch).cpu().numpy()
+    return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    reader: Reader
+    head: nn.Module
+    vocabulary: Vocabulary
+    generator: torch.Generator
+
+    def batch(self, *parts: Sequence[Part]) -> DocumentBatch:
+        return self.reader.batch([part for some in parts for part in some], self.generator)
+
+
+def _check(recipe: ObjectiveRecipe, config: ModelConfig) -> None:
+    if not isinstance(config, ColdeConfig):
+        return
+    if recipe.kind == "sp":
+        raise TrainingRecipeError(
+            f"objective {recipe.name}: masked sentence blocks need SMITH's document level"
+        )
+    if "parts" in recipe.parameters and recipe.number("parts") > config.max_sections:
+        raise TrainingRecipeError(
+            f"objective {recipe.name}: parts is above the {config.max_sections} sections that the "
+            "model has embeddings for"
+        )
+
+
+def _head(recipe: ObjectiveRecipe, config: ModelConfig) -> nn.Module:
+    if recipe.kind == "wp":
+        return WordHead(config)
+    if recipe.kind == "sp":
+        return BlockHead(config)
+    if recipe.kind == "pairs":
+        return nn.Module()
+    return Temperature(recipe.parameters["temperature"])
+
+
+def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask | ModelTask[Model]:
+    match drawn:
+        case DrawnPairs():
+            batch = making.batch(drawn.sources, drawn.targets)
+            return pairs_task(batch, torch.from_numpy(drawn.labels), recipe.number("amplifier"))
+        case DrawnCandidates():
+            return contrastive_task(
+                making.batch(drawn.queries, drawn.candidates),
+                torch.from_numpy(drawn.positives),
+                _temperature(making.head),
+                torch.from_numpy(drawn.ignored),
+            )
+        case DrawnLabels():
+            labels = torch.from_numpy(drawn.labels)
+            batch = making.batch(drawn.documents)
+            return supervised_contrastive_task(batch, labels, _temperature(making.head))
+        case DrawnRelations():
+            return distillation_task(
+                making.batch(drawn.documents),
+                torch.from_numpy(drawn.similarities),
+                _temperature(making.head),
+                recipe.number("teacher_temperature"),
+            )
+        case DrawnDocuments():
+            return _pretraining_task(recipe, drawn, making)
+        case _:
+            assert_never(drawn)
+
+
+def _pretraining_task(
+    recipe: ObjectiveRecipe, drawn: DrawnDocuments, making: _Making
+) -> ModelTask[Model]:
+    batch, head = making.batch(drawn.documents), making.head
+    if isinstance(head, BlockHead):
+        return masked_blocks_task(
+            batch, int(recipe.number("masked_blocks")), head, making.generator
+        )
+    if not isinstance(head, WordHead) or batch.texts is None:
+        raise TrainingRecipeError(f"objective {recipe.name}: masked words need trained blocks")
+    share = recipe.number("share")
+    return masked_words_task(batch.texts, making.vocabulary, share, head, making.generator)
+
+
+def _temperature(head: nn.Module) -> Temperature:
+    if not isinstance(head, Temperature):
+        raise TypeError(f"{type(head).__name__} is no temperature")
+    return head

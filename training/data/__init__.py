@@ -1,0 +1,1 @@
+"""What a training step reads, in NumPy: corpora, splits, samplers."""

@@ -1,0 +1,295 @@
+"""What a user has, as training sees it: rows, links and pairs of corpora, free of leaks."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoder.arrays import Bool, Int64
+from evaluation.encoded_corpus import EncodedCorpus
+from evaluation.judgements import (
+    PARTS,
+    Pair,
+    PairRows,
+    Qrels,
+    find_pairs,
+    read_pairs,
+    read_qrels,
+    read_splits,
+)
+from index.errors import CorpusError
+from training.data.files import CorpusFiles, part_in_name
+from training.data.splits import (
+    LEFT_OUT,
+    TRAIN,
+    VALID,
+    choose_parts,
+    given_parts,
+    parts_of_pairs,
+    refuse_crossing_pairs,
+    refuse_equal_texts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of one corpus.
+
+    Attributes:
+        corpus: its path.
+        documents: by part, and "left out" where the splits do not name them.
+        chosen: whether the parts were chosen here, since no file gives them.
+        links: between two documents of the training part; each counts once.
+        links_unused: those with another document, and judgements of unknown documents.
+        queries: documents of the validation part that have judgements.
+        pairs: by part, (similar, not similar).
+        pairs_unused: of documents in two parts or in none.
+        splits_unknown: documents that the splits name and the corpus does not have.
+    """
+
+    corpus: str
+    documents: Mapping[str, int]
+    chosen: bool
+    links: int
+    links_unused: int
+    queries: int
+    pairs: Mapping[str, tuple[int, int]]
+    pairs_unused: int
+    splits_unknown: int
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a report says of it: the name of the corpus, not where it lies."""
+        return asdict(self) | {"corpus": Path(self.corpus).name}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCorpus:
+    """One corpus of N documents as training sees it; nothing of the test part but its documents.
+
+    Attributes:
+        files: where it came from.
+        encoded: blocks and block vectors.
+        parts: Int64[N], TRAIN, VALID, TEST or LEFT_OUT.
+        link_ends: Int64[N], where the links of each document end in `links`.
+        links: Int64[L], rows; links of the training part, in both directions.
+        pairs: of the training part.
+        valid_pairs: of the validation part.
+        judgements: of queries of the validation part, over all documents.
+        found: counts.
+    """
+
+    files: CorpusFiles
+    encoded: EncodedCorpus
+    parts: Int64
+    link_ends: Int64
+    links: Int64
+    pairs: PairRows
+    valid_pairs: PairRows
+    judgements: Qrels
+    found: Found
+
+    def rows(self, part: int) -> Int64:
+        """Return the rows of one part."""
+        return np.flatnonzero(self.parts == part)
+
+    def linked(self, row: int) -> Int64:
+        """Return the rows that a document of the training part is linked to."""
+        start = self.link_ends[row - 1] if row else 0
+        return self.links[start : self.link_ends[row]]
+
+
+def read_training_data(
+    corpora: Sequence[tuple[CorpusFiles, EncodedCorpus]], seed: int = 0
+) -> tuple[TrainingCorpus, ...]:
+    """Read what is known of the documents of corpora, and refuse leaks.
+
+    Args:
+        corpora: at least one, encoded.
+        seed: of the parts of documents that no file gives one.
+
+    Raises:
+        CorpusError: a file that cannot be read or does not fit its corpus; a leak; or too little to
+            train with.
+    """
+    if not corpora:
+        raise CorpusError("there is no corpus to train with")
+    read = [_read_files(files, encoded) for files, encoded in corpora]
+    known: dict[str, int] = {}
+    for (_, encoded), one in zip(corpora, read, strict=True):
+        pairs = zip(encoded.hashes, one.parts.tolist(), strict=True)
+        known |= {h: part for h, part in pairs if part != LEFT_OUT}
+    data = []
+    for (files, encoded), one in zip(corpora, read, strict=True):
+        parts = one.parts
+        if files.splits is None:  # splits that leave a document out mean it
+            parts = choose_parts(parts, encoded.hashes, known, seed)
+        data.append(_training_corpus(files, encoded, one, parts))
+    refuse_equal_texts(
+        (f"{name!r} of {one.files.corpus}", h, part)
+        for one in data
+        for name, h, part in zip(one.encoded.ids, one.encoded.hashes, one.parts, strict=True)
+    )
+    if sum(one.found.documents["train"] for one in data) < 2:
+        raise CorpusError("training takes at least two documents in the training part")
+    return tuple(data)
+
+
+def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
+    """Return the SHA-256, in hex, of all that training reads: a resumed run must see the same."""
+    digest = hashlib.sha256()
+    for one in data:
+        digest.update("\n".join([*one.encoded.ids, *one.encoded.hashes, ""]).encode())
+        for array in (one.parts, one.link_ends, one.links):
+            digest.update(array.tobytes())
+        for pairs in (one.pairs, one.valid_pairs):
+            digest.update(pairs.sources.tobytes() + pairs.targets.tobytes())
+            digest.update(pairs.labels.tobytes())
+        digest.update(
+            repr(sorted((q, sorted(d.items())) for q, d in one.judgements.items())).encode()
+        )
+    return digest.hexdigest()
+
+
+def describe(found: Found) -> str:
+    """Say in a line what was found of one corpus."""
+    parts = ", ".join(f"{number} {part}" for part, number in found.documents.items() if number)
+    said = [f"{found.corpus}: documents: {parts}{' (chosen here)' if found.chosen else ''}"]
+    if found.links or found.links_unused or found.queries:
+        said.append(
+            f"links: {found.links} for training, {found.links_unused} unused, "
+            f"{found.queries} queries for validation"
+        )
+    if found.pairs:
+        said.append(
+            "pairs: "
+            + ", ".join(f"{part} {a} similar and {b} not" for part, (a, b) in found.pairs.items())
+            + (f", {found.pairs_unused} unused" if found.pairs_unused else "")
+        )
+    if found.splits_unknown:
+        said.append(f"the splits name {found.splits_unknown} documents that are not there")
+    return "; ".join(said)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the files of one corpus say; parts are LEFT_OUT where they say nothing."""
+
+    parts: Int64
+    pairs: tuple[tuple[str | None, list[Pair]], ...]  # with the part that the file's name says
+    qrels: Qrels
+    splits_unknown: int
+
+
+def _read_files(files: CorpusFiles, encoded: EncodedCorpus) -> _Read:
+    if len(encoded.ids) < 2:
+        raise CorpusError(f"{files.corpus}: holds one document: training needs others beside it")
+    pairs = tuple((part_in_name(path), read_pairs(path)) for path in files.pairs)
+    qrels = read_qrels(files.qrels) if files.qrels else {}
+    splits = read_splits(files.splits) if files.splits else None
+    if splits is not None:
+        parts = given_parts(encoded.ids, splits)
+        if (parts == LEFT_OUT).all():
+            raise CorpusError(f"{files.splits}: names no document of {files.corpus}")
+    else:
+        by_part: dict[str, list[Pair]] = {}
+        for part, some in pairs:
+            if part is not None:
+                by_part.setdefault(part, []).extend(some)
+        parts = parts_of_pairs(encoded.ids, by_part)
+    return _Read(parts, pairs, qrels, len(set(splits or ()) - set(encoded.ids)))
+
+
+def _training_corpus(
+    files: CorpusFiles, encoded: EncodedCorpus, read: _Read, parts: Int64
+) -> TrainingCorpus:
+    given = (read.parts != LEFT_OUT).any()
+    pairs, pairs_unused = _place_pairs(read, encoded, parts, refuse=bool(given))
+    edges, judgements, links_unused = _place_links(files, read.qrels, encoded, parts)
+    order = np.lexsort((edges[:, 1], edges[:, 0]))
+    ends = np.cumsum(np.bincount(edges[:, 0], minlength=len(parts)))
+    names = [*PARTS, "left out"]
+    found = Found(
+        corpus=str(files.corpus),
+        documents={name: int((parts % len(names) == n).sum()) for n, name in enumerate(names)},
+        chosen=not given,
+        links=len(edges) // 2,
+        links_unused=links_unused,
+        queries=len(judgements),
+        pairs={
+            PARTS[part]: (int(rows.labels.sum()), int((~rows.labels).sum()))
+            for part, rows in pairs.items()
+            if len(rows.labels)
+        },
+        pairs_unused=pairs_unused,
+        splits_unknown=read.splits_unknown,
+    )
+    _require_both_labels(files, pairs[TRAIN])
+    return TrainingCorpus(
+        files=files,
+        encoded=encoded,
+        parts=parts,
+        link_ends=ends.astype(np.int64),
+        links=edges[order, 1],
+        pairs=pairs[TRAIN],
+        valid_pairs=pairs[VALID],
+        judgements=judgements,
+        found=found,
+    )
+
+
+def _place_pairs(
+    read: _Read, encoded: EncodedCorpus, parts: Int64, *, refuse: bool
+) -> tuple[dict[int, PairRows], int]:
+    """Return the pairs of each part, and how many are of none; refuse leaks of given parts."""
+    sources, targets, labels = [], [], []
+    for part, some in read.pairs:
+        rows = find_pairs(some, encoded.ids)
+        if refuse:
+            refuse_crossing_pairs(some, parts[rows.sources], parts[rows.targets], part)
+        sources.append(rows.sources)
+        targets.append(rows.targets)
+        labels.append(rows.labels)
+    empty = np.empty(0, dtype=np.int64)
+    a, b = np.concatenate([empty, *sources]), np.concatenate([empty, *targets])
+    similar = np.concatenate([empty.astype(np.bool_), *labels])
+    placed = {}
+    for number in range(len(PARTS)):
+        here: Bool = (parts[a] == number) & (parts[b] == number)
+        placed[number] = PairRows(a[here], b[here], similar[here])
+    return placed, len(a) - sum(len(rows.labels) for rows in placed.values())
+
+
+def _place_links(
+    files: CorpusFiles, qrels: Qrels, encoded: EncodedCorpus, parts: Int64
+) -> tuple[Int64, Qrels, int]:
+    """Return the links of the training part [L, 2] in both directions, judgements, the unused."""
+    row_of = {name: row for row, name in enumerate(encoded.ids)}
+    if qrels and not any(query in row_of for query in qrels):
+        raise CorpusError(f"{files.qrels}: no query is a document of {files.corpus}")
+    edges: set[tuple[int, int]] = set()
+    judgements: Qrels = {}
+    unused = 0
+    for query, judged in qrels.items():
+        if query in row_of and parts[row_of[query]] == VALID:
+            judgements[query] = judged
+            continue
+        for document in (name for name, relevance in judged.items() if relevance > 0):
+            a, b = row_of.get(query), row_of.get(document)
+            if a is None or b is None or a == b or not parts[a] == parts[b] == TRAIN:
+                unused += 1
+            else:
+                edges |= {(a, b), (b, a)}
+    return np.array(sorted(edges), dtype=np.int64).reshape(-1, 2), judgements, unused
+
+
+def _require_both_labels(files: CorpusFiles, pairs: PairRows) -> None:
+    if len(pairs.labels) and len(set(pairs.labels.tolist())) == 1:
+        label = int(pairs.labels[0])
+        raise CorpusError(
+            f"{', '.join(map(str, files.pairs))}: all pairs for training have the label {label}: "
+            "training on pairs takes similar ones and others; similar ones alone can be given as "
+            "links (qrels)"
+        )

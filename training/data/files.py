@@ -1,0 +1,155 @@
+"""The files that a user has for training: a corpus, and what may be known of its documents."""
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from encoder.checkpoint import Checkpoint
+from encoder.reranker.checkpoint import RerankerCheckpoint
+from evaluation.judgements import PARTS
+from index.errors import CorpusError
+
+if TYPE_CHECKING:
+    from training.recipe import TrainingRecipe
+
+_LINES = (".jsonl", ".jsonl.gz")
+_PART_IN_NAME = re.compile(rf"[._-]({'|'.join(PARTS)})[._-]")
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFiles:
+    """One corpus with what is known of its documents.
+
+    Attributes:
+        corpus: of any format of `index.corpus.reader`.
+        qrels: links between documents, as judgements whose queries are documents.
+        pairs: labelled pairs.
+        splits: which document is for training, validation, testing.
+    """
+
+    corpus: Path
+    qrels: Path | None = None
+    pairs: tuple[Path, ...] = ()
+    splits: Path | None = None
+
+
+Start = TypeVar("Start", Checkpoint, RerankerCheckpoint)
+
+
+# No slots: Python 3.11 cannot make an instance of a frozen generic one by its alias.
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob(Generic[Start]):
+    """What to train, on what, and where to.
+
+    Attributes:
+        recipe: a TOML file.
+        start: the checkpoint to start from, with its weights: an encoder or a reranker.
+        files: the corpora.
+        output: the directory to write; must not be there.
+        work: the directory for what is computed on the way.
+        precisions: of the graphs to export.
+        steps: instead of those of the recipe.
+        seconds: of training, of this call, after which it stops and keeps the best so far.
+    """
+
+    recipe: Path
+    start: Start
+    files: Sequence[CorpusFiles]
+    output: Path
+    work: Path
+    precisions: Sequence[str]
+    steps: int | None = None
+    seconds: float | None = None
+
+
+EncoderJob = TrainingJob[Checkpoint]
+RerankJob = TrainingJob[RerankerCheckpoint]
+
+
+class TimeLimit:
+    """Says when the seconds of a job are over, counted from here; asked before each step."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
+        self.over = False
+
+    def __call__(self) -> bool:
+        """Return whether they are."""
+        self.over = time.monotonic() >= self._end
+        return self.over
+
+
+def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
+    """Read the recipe of a job, with the steps that the job says.
+
+    Raises:
+        TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
+    """
+    from training.errors import TrainingRecipeError
+    from training.recipe import read_training_recipe
+
+    recipe = read_training_recipe(job.recipe)
+    for_reranker = any(objective.kind == "rerank" for objective in recipe.objectives)
+    if for_reranker and isinstance(job.start, Checkpoint):
+        raise TrainingRecipeError(f"recipe {job.recipe} is for a reranker, not for an encoder")
+    if not for_reranker and isinstance(job.start, RerankerCheckpoint):
+        raise TrainingRecipeError(f'recipe {job.recipe}: a reranker takes the objective "rerank"')
+    return recipe if job.steps is None else replace(recipe, steps=job.steps)
+
+
+def find_corpus_files(corpus: Path) -> CorpusFiles:
+    """Find qrels.tsv, splits.tsv, pairs.jsonl and pairs.<part>.jsonl beside a corpus in a folder.
+
+    Only a folder that holds `corpus.jsonl` (plain or gzip) is looked into: in a folder of files
+    every file is a document.
+    """
+    if not any((corpus / f"corpus{suffix}").is_file() for suffix in _LINES):
+        return CorpusFiles(corpus)
+    return CorpusFiles(
+        corpus=corpus,
+        qrels=_first(corpus / f"qrels.tsv{end}" for end in ("", ".gz")),
+        pairs=tuple(_existing(corpus / f"pairs{part}{end}" for part in _parts() for end in _LINES)),
+        splits=_first(corpus / f"splits.tsv{end}" for end in ("", ".gz")),
+    )
+
+
+def part_in_name(path: Path) -> str | None:
+    """Return the part that a file of pairs is for by its name (`pairs.valid.jsonl`), if any."""
+    found = _PART_IN_NAME.search(path.name)
+    return found.group(1) if found else None
+
+
+def given_files(
+    corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
+) -> list[CorpusFiles]:
+    """Put together what a command line names.
+
+    Raises:
+        CorpusError: files are named and it is not clear of which of several corpora.
+    """
+    if len(set(corpora)) < len(corpora):
+        raise CorpusError("a corpus is named twice")
+    if not (qrels or pairs or splits):
+        return [find_corpus_files(corpus) for corpus in corpora]
+    if len(corpora) != 1:
+        raise CorpusError(
+            "qrels, pairs and splits can be named for one corpus only: with several, put them "
+            "beside corpus.jsonl in a folder, as qrels.tsv, pairs.jsonl and splits.tsv"
+        )
+    return [CorpusFiles(corpora[0], qrels, tuple(pairs), splits)]
+
+
+def _parts() -> tuple[str, ...]:
+    return ("", *(f".{part}" for part in PARTS))
+
+
+def _existing(paths: Iterator[Path]) -> list[Path]:
+    return [path for path in paths if path.is_file()]
+
+
+def _first(paths: Iterator[Path]) -> Path | None:
+    return next((path for path in paths if path.is_file()), None)

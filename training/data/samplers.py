@@ -1,0 +1,111 @@
+"""The batches of a recipe's objectives, out of a user's corpora."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from index.corpus.reader import read_corpus
+from index.document import Document
+from index.errors import CorpusError
+from index.progress import Observer
+from training.data.batch_specs import Drawn
+from training.data.corpus import TrainingCorpus
+from training.data.neighbours import find_neighbours
+from training.data.sampling import (
+    Source,
+    draw_documents,
+    draw_halves,
+    draw_links,
+    draw_neighbours,
+    draw_pairs,
+    draw_views,
+    new_source,
+)
+from training.data.sections import Linked, draw_labels, draw_sections, matching_pairs
+from training.data.splits import TRAIN
+
+if TYPE_CHECKING:
+    from training.recipe import ObjectiveRecipe
+
+Draw = Callable[[np.random.Generator], Drawn]
+
+
+def find_sources(
+    data: Sequence[TrainingCorpus],
+    directories: Sequence[Path],
+    max_blocks: int,
+    observer: Observer,
+) -> list[Source]:
+    """Find the lexical neighbours of the training part of each corpus.
+
+    Args:
+        data: corpora; the number of a part's archive is their place.
+        directories: where the neighbours of each are kept.
+        max_blocks: blocks of a document that training reads.
+        observer: hears of it.
+
+    Raises:
+        CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
+    """
+    sources = []
+    for number, (one, directory) in enumerate(zip(data, directories, strict=True)):
+        rows = one.rows(TRAIN)
+        if len(rows) < 2:
+            continue  # nothing to draw from: held-out documents only
+        observer.started(f"lexical neighbours of {one.files.corpus.name}", None)
+        neighbours = find_neighbours(directory, _texts(one, rows.tolist()))
+        sources.append(new_source(number, one, neighbours, max_blocks))
+    return sources
+
+
+def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) -> Draw:
+    """Return what draws the batches of an objective.
+
+    Args:
+        objective: one of a recipe.
+        sources: of the data.
+        size: documents of a batch.
+
+    Raises:
+        CorpusError: an unknown teacher, or unknown groups.
+    """
+    if objective.parameters.get("teacher", "lexical") != "lexical":
+        raise CorpusError(f"objective {objective.name}: teacher must be 'lexical'")
+    hard = int(objective.parameters.get("hard_negatives", 0))
+    share = float(objective.parameters.get("share", 0))
+    parts = int(objective.parameters.get("parts", 1))
+    linked = _groups_of(objective, sources)
+    draws: dict[str, Draw] = {
+        "pairs": lambda random: draw_pairs(sources, size, random),
+        "links": lambda random: draw_links(sources, size, hard, random),
+        "supcon": lambda random: draw_labels(sources, size, random, parts, linked),
+        "sections": lambda random: draw_sections(sources, size, parts, random),
+        "halves": lambda random: draw_halves(sources, size, hard, random),
+        "drop": lambda random: draw_views(sources, size, hard, share, random),
+        "distil": lambda random: draw_neighbours(sources, size, random),
+        "wp": lambda random: draw_documents(sources, size, random),
+        "sp": lambda random: draw_documents(sources, size, random),
+    }
+    return draws[objective.kind]
+
+
+def _groups_of(objective: "ObjectiveRecipe", sources: Sequence[Source]) -> list[Linked] | None:
+    """Return what belongs together in each corpus; None where that is what is linked."""
+    groups = objective.parameters.get("groups", "links")
+    if groups not in ("links", "pairs"):
+        raise CorpusError(
+            f"objective {objective.name}: groups must be 'links' or 'pairs', not {groups!r}"
+        )
+    return [matching_pairs(one.corpus) for one in sources] if groups == "pairs" else None
+
+
+def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:
+    """Read the texts of some documents; the archive has only their tokens."""
+    wanted = {one.encoded.ids[row]: place for place, row in enumerate(rows)}
+    texts = [""] * len(rows)
+    for document in read_corpus(one.files.corpus):
+        if isinstance(document, Document) and document.id in wanted:
+            texts[wanted[document.id]] = document.text
+    return texts

@@ -1,0 +1,239 @@
+"""What a training step draws from the data: a function of a random generator and nothing else.
+
+Every batch is of one corpus: a negative from another corpus teaches which corpus a document is of.
+It is chosen by the square root of how much it has of what is drawn, so that a small corpus is heard
+beside a large one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from encoder.arrays import Bool, Int64
+from index.errors import CorpusError
+from training.data.batch_specs import (
+    DrawnCandidates,
+    DrawnDocuments,
+    DrawnPairs,
+    DrawnRelations,
+    Part,
+    cut_blocks,
+)
+from training.data.corpus import TrainingCorpus
+from training.data.neighbours import Neighbours
+from training.data.splits import TRAIN
+
+PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is no negative
+NEIGHBOURHOOD = 8  # documents of one neighbourhood in a batch of neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One corpus to draw from.
+
+    Attributes:
+        number: of its block archive.
+        corpus: rows, links and pairs.
+        rows: Int64[M], its documents of the training part, ascending.
+        neighbours: of those M documents, by their places in `rows`.
+        max_blocks: blocks of a document that training reads.
+        section_starts: of some rows, the blocks that the document's own sections begin with.
+    """
+
+    number: int
+    corpus: TrainingCorpus
+    rows: Int64
+    neighbours: Neighbours
+    max_blocks: int
+    section_starts: Mapping[int, Int64] = field(default_factory=dict)
+
+    def part(
+        self, row: int, places: Int64 | None = None, section: int = 0, sections: int = 1
+    ) -> Part:
+        """Return a document, some of its blocks, or one of its sections."""
+        return Part(self.number, int(self.corpus.encoded.rows[row]), places, section, sections)
+
+    def blocks(self, row: int) -> int:
+        """Return how many blocks of a document are read."""
+        start, stop = self.corpus.encoded.archive.span(int(self.corpus.encoded.rows[row]))
+        return min(stop - start, self.max_blocks)
+
+    def near(self, row: int) -> Int64:
+        """Return the rows of the lexical neighbours of a document, nearest first."""
+        places = self.neighbours.nearest[np.searchsorted(self.rows, row)]
+        near: Int64 = self.rows[places[places >= 0]]
+        return near
+
+
+def new_source(
+    number: int, corpus: TrainingCorpus, neighbours: Neighbours, max_blocks: int
+) -> Source:
+    """Make a source of a corpus; its neighbours are those of the training part, in its order."""
+    return Source(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
+
+
+def draw_documents(
+    sources: Sequence[Source], size: int, random: np.random.Generator
+) -> DrawnDocuments:
+    """Draw documents of all corpora, none twice."""
+    ends = np.cumsum([len(source.rows) for source in sources])
+    parts = []
+    for place in random.permutation(ends[-1])[:size].tolist():
+        number = int(np.searchsorted(ends, place, side="right"))
+        source = sources[number]
+        parts.append(source.part(source.rows[place - ends[number]]))
+    return DrawnDocuments(tuple(parts))
+
+
+def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator) -> DrawnPairs:
+    """Draw size / 2 labelled pairs.
+
+    Raises:
+        CorpusError: no corpus has a pair for training.
+    """
+    source = choose_source(sources, [len(s.corpus.pairs.labels) for s in sources], "pairs", random)
+    pairs = source.corpus.pairs
+    chosen = random.permutation(len(pairs.labels))[: max(1, size // 2)]
+    return DrawnPairs(
+        tuple(source.part(row) for row in pairs.sources[chosen]),
+        tuple(source.part(row) for row in pairs.targets[chosen]),
+        pairs.labels[chosen],
+    )
+
+
+def draw_links(
+    sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
+) -> DrawnCandidates:
+    """Draw queries, for each one linked document and its lexical neighbours that are not linked.
+
+    Raises:
+        CorpusError: no corpus has a link for training.
+    """
+    source = choose_source(sources, [len(s.corpus.links) for s in sources], "links", random)
+    corpus = source.corpus
+    linked = np.unique(np.searchsorted(corpus.link_ends, np.arange(len(corpus.links)), "right"))
+    queries = random.permutation(linked)[: max(1, size // (2 + hard_negatives))]
+    found = [int(random.choice(corpus.linked(int(query)))) for query in queries]
+    for query in queries.tolist():
+        found += _hard_negatives(source, query, hard_negatives, random)
+    candidates = list(dict.fromkeys(found))
+    positives = np.array(
+        [np.isin(candidates, corpus.linked(int(query))) for query in queries], dtype=np.bool_
+    )
+    return DrawnCandidates(
+        tuple(source.part(int(row)) for row in queries),
+        tuple(source.part(row) for row in candidates),
+        positives,
+        _ignored(source, queries.tolist(), candidates) & ~positives,
+    )
+
+
+def draw_halves(
+    sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
+) -> DrawnCandidates:
+    """Draw neighbourhoods of documents; each one's first half looks for its second half.
+
+    The second halves of lexical neighbours are the hard negatives.
+    """
+
+    def halves(blocks: int, random: np.random.Generator) -> list[Int64]:
+        return cut_blocks(blocks, 2, random)
+
+    return _draw_views(sources, size, hard_negatives, halves, random)
+
+
+def draw_views(
+    sources: Sequence[Source],
+    size: int,
+    hard_negatives: int,
+    share: float,
+    random: np.random.Generator,
+) -> DrawnCandidates:
+    """Draw as `draw_halves`; the two views of a document are it without a share of its blocks."""
+
+    def views(blocks: int, random: np.random.Generator) -> list[Int64]:
+        kept = max(1, blocks - int(share * blocks))
+        return [np.sort(random.permutation(blocks)[:kept]) for _ in range(2)]
+
+    return _draw_views(sources, size, hard_negatives, views, random)
+
+
+def draw_neighbours(
+    sources: Sequence[Source], size: int, random: np.random.Generator
+) -> DrawnRelations:
+    """Draw neighbourhoods of documents with the teacher's similarities among all of them."""
+    source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
+    rows = _neighbourhoods(source, size, random)
+    similarities = source.neighbours.between(np.searchsorted(source.rows, rows))
+    return DrawnRelations(tuple(source.part(row) for row in rows), similarities)
+
+
+def _draw_views(
+    sources: Sequence[Source],
+    size: int,
+    hard_negatives: int,
+    views: Callable[[int, np.random.Generator], list[Int64]],
+    random: np.random.Generator,
+) -> DrawnCandidates:
+    counts = [len(s.rows) for s in sources]
+    source = choose_source(sources, counts, "documents", random)
+    drawn = _neighbourhoods(source, size // (2 + hard_negatives), random)
+    queries, candidates, rows = [], [], []
+    for row in drawn:
+        two = views(source.blocks(row), random)
+        queries.append(source.part(row, two[0]))
+        candidates.append(source.part(row, two[-1]))
+        rows.append(row)
+    more = [n for row in drawn for n in _hard_negatives(source, row, hard_negatives, random)]
+    for row in dict.fromkeys(more):
+        if row not in drawn:
+            candidates.append(source.part(row, views(source.blocks(row), random)[-1]))
+            rows.append(row)
+    positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
+    ignored = _ignored(source, drawn, rows) & ~positives
+    return DrawnCandidates(tuple(queries), tuple(candidates), positives, ignored)
+
+
+def choose_source(
+    sources: Sequence[Source], counts: Sequence[int], what: str, random: np.random.Generator
+) -> Source:
+    """Choose a corpus by the square root of how much it has.
+
+    Raises:
+        CorpusError: none has any of it.
+    """
+    if not sum(counts):
+        raise CorpusError(f"the recipe learns from {what}, and no corpus has any for training")
+    shares = np.sqrt(np.array(counts, dtype=np.float64))
+    return sources[int(random.choice(len(sources), p=shares / shares.sum()))]
+
+
+def _neighbourhoods(source: Source, size: int, random: np.random.Generator) -> list[int]:
+    """Draw documents, each followed by some of its lexical neighbours, until there are `size`."""
+    drawn: dict[int, None] = {}
+    for row in random.permutation(source.rows).tolist():
+        if len(drawn) >= max(2, size):
+            break
+        near = random.permutation(source.near(row))[: NEIGHBOURHOOD - 1]
+        drawn |= dict.fromkeys([row, *near.tolist()])
+    return list(drawn)[: max(2, size)]
+
+
+def _hard_negatives(
+    source: Source, row: int, number: int, random: np.random.Generator
+) -> list[int]:
+    near = source.near(row)
+    likely = source.neighbours.similarities[np.searchsorted(source.rows, row)][: len(near)]
+    wrong = near[(likely < PROBABLE_MATCH) & ~np.isin(near, source.corpus.linked(row))]
+    return [int(near_row) for near_row in random.permutation(wrong)[:number]]
+
+
+def _ignored(source: Source, queries: Sequence[int], candidates: Sequence[int]) -> Bool:
+    """Return which candidates are the query itself, linked to it, or so near that they match."""
+    rows = np.array([*queries, *candidates], dtype=np.int64)
+    likely = source.neighbours.between(np.searchsorted(source.rows, rows)) >= PROBABLE_MATCH
+    masked: Bool = likely[: len(queries), len(queries) :]
+    for number, row in enumerate(queries):
+        masked[number] |= np.isin(candidates, [row, *source.corpus.linked(row)])
+    return masked

@@ -1,0 +1,159 @@
+"""Augmented batches (CoLDE, section 3.3): documents cut into sections, with a label each."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from encoder.arrays import Int64
+from encoder.checkpoint import Checkpoint
+from encoder.comparison.sections import find_sections
+from encoder.tokenizer import BlockTokenizer
+from index.corpus.reader import read_corpus
+from index.document import Document
+from index.progress import Observer
+from training.data.batch_specs import DrawnLabels, Part, cut_blocks
+from training.data.corpus import TrainingCorpus
+from training.data.sampling import Source, choose_source
+from training.data.splits import TRAIN
+
+
+def find_section_starts(
+    corpus: TrainingCorpus, checkpoint: Checkpoint, observer: Observer
+) -> dict[int, Int64]:
+    """Read the texts of the training part, which the block archive does not have.
+
+    Args:
+        corpus: encoded with the tokenizer of the checkpoint.
+        checkpoint: whose tokenizer it is.
+        observer: hears of it.
+
+    Returns:
+        For each row of a document with headings, the blocks that its sections begin with,
+        ascending: each the first block in which no text of the section before is.
+
+    Raises:
+        CorpusError: the corpus cannot be read.
+    """
+    observer.started(f"sections of {corpus.files.corpus.name}", None)
+    row_of = {corpus.encoded.ids[row]: row for row in corpus.rows(TRAIN).tolist()}
+    tokenizer = BlockTokenizer(checkpoint)
+    starts = {}
+    for document in read_corpus(corpus.files.corpus):
+        if not isinstance(document, Document) or document.id not in row_of:
+            continue
+        sections = find_sections(document.text, 1)
+        if len(sections) > 1:
+            offsets = tokenizer(document.text).offsets
+            characters = [section.span.start for section in sections[1:]]
+            starts[row_of[document.id]] = blocks_at(offsets, characters)
+    return starts
+
+
+def blocks_at(offsets: Sequence[tuple[int, int]], characters: Sequence[int]) -> Int64:
+    """Return the first block that begins at or after each character, none twice.
+
+    Args:
+        offsets: (start, end) characters of each block.
+        characters: that sections begin with.
+    """
+    begins = [start for start, _ in offsets]
+    return np.unique(np.array([bisect_left(begins, c) for c in characters], dtype=np.int64))
+
+
+Linked = Callable[[int], Int64]  # the rows that a row belongs together with
+
+_NOTHING: Int64 = np.empty(0, dtype=np.int64)
+
+
+def draw_sections(
+    sources: Sequence[Source], size: int, parts: int, random: np.random.Generator
+) -> DrawnLabels:
+    """Draw documents, each a label of its own; needs nothing but their blocks.
+
+    Args:
+        sources: corpora to draw from.
+        size: sections, at least; no document is cut off.
+        parts: sections of a document; a document of fewer blocks has as many sections.
+        random: of the choice.
+    """
+    source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
+    groups = ([row] for row in random.permutation(source.rows).tolist())
+    return _labelled(source, groups, size, parts, random)
+
+
+def draw_labels(
+    sources: Sequence[Source],
+    size: int,
+    random: np.random.Generator,
+    parts: int = 2,
+    linked: Sequence[Linked] | None = None,
+) -> DrawnLabels:
+    """Draw groups of two documents that belong together, cut into sections: a label a group.
+
+    No document of a group belongs together with one of another. Where nothing is known to belong
+    together a group is one document.
+
+    Args:
+        sources: corpora to draw from.
+        size: sections, at least; no group is cut off.
+        random: of the choice.
+        parts: sections of a document; 1 leaves documents whole.
+        linked: of each corpus, what belongs together; its links when not given.
+    """
+    linked = linked or [source.corpus.linked for source in sources]
+    known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
+    counts = known if any(known) else [len(source.rows) for source in sources]
+    source = choose_source(sources, counts, "documents", random)
+    of_source = next(of for one, of in zip(sources, linked, strict=True) if one is source)
+    groups = _groups(source, of_source, random, alone=not any(known))
+    return _labelled(source, groups, size, parts, random)
+
+
+def matching_pairs(corpus: TrainingCorpus) -> Linked:
+    """Return what the pairs of a corpus's training part say to belong together."""
+    pairs = corpus.pairs
+    sources, targets = pairs.sources[pairs.labels], pairs.targets[pairs.labels]
+    found: dict[int, list[int]] = {}
+    for a, b in zip(sources.tolist(), targets.tolist(), strict=True):
+        found.setdefault(a, []).append(b)
+        found.setdefault(b, []).append(a)
+    rows = {row: np.unique(np.array(others, dtype=np.int64)) for row, others in found.items()}
+    return lambda row: rows.get(row, _NOTHING)
+
+
+def _groups(
+    source: Source, linked: Linked, random: np.random.Generator, *, alone: bool
+) -> Iterator[list[int]]:
+    taken: set[int] = set()
+    for row in random.permutation(source.rows).tolist():
+        links = linked(row)
+        if row in taken or not (alone or len(links)):
+            continue
+        group = [row, int(random.choice(links))] if len(links) else [row]
+        around = {int(near) for member in group for near in linked(member)}
+        if not taken & (around | set(group)):
+            taken |= set(group)
+            yield group
+
+
+def _labelled(
+    source: Source,
+    groups: Iterator[list[int]],
+    size: int,
+    parts: int,
+    random: np.random.Generator,
+) -> DrawnLabels:
+    drawn: list[Part] = []
+    labels: list[int] = []
+    for label, group in enumerate(groups):
+        for row in group:
+            starts = source.section_starts.get(row, ())
+            cut = cut_blocks(source.blocks(row), parts, random, starts)
+            drawn += [
+                source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
+            ]
+            labels += [label] * len(cut)
+        if len(drawn) >= size:
+            break
+    return DrawnLabels(tuple(drawn), np.array(labels, dtype=np.int64))

@@ -1,0 +1,1 @@
+"""The jobs behind `longmatch train` and `longmatch train-reranker`."""

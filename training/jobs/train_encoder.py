@@ -1,0 +1,191 @@
+"""The job of `longmatch train`: a user's corpora and a recipe in, a trained checkpoint out.
+
+Everything it computes on the way lies in a work directory, and the same call goes on from there:
+block vectors, lexical neighbours, the state of the training loop.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from encoder.arrays import Float32
+from encoder.checkpoint import TERMS, Checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.terms.term_channel import TermChannel
+from evaluation.encoded_corpus import keep_blocks
+from index.errors import CorpusError
+from index.progress import Observer
+from training.data.batch_specs import Part
+from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
+from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
+from training.data.samplers import draw_of, find_sources
+from training.data.sampling import Source
+from training.data.sections import find_section_starts
+from training.data.splits import TRAIN
+from training.jobs.output import RUN, Trained, make_report
+from training.jobs.validation import choose_figure, measure
+
+if TYPE_CHECKING:
+    from encoder.models.registry import Model
+    from training.collate import Reader
+    from training.progress import TrainingObserver
+    from training.recipe import TrainingRecipe
+
+
+def prepare_data(
+    job: EncoderJob, encoder: OnnxEncoder, observer: Observer
+) -> tuple[TrainingCorpus, ...]:
+    """Encode the block vectors of all corpora, read what is known of them, refuse leaks.
+
+    Raises:
+        CorpusError: as `keep_blocks` and `read_training_data`; or the output is there already.
+        ArchiveError: the work directory is damaged, or another encoder made it.
+        TrainingRecipeError: the recipe cannot be followed.
+    """
+    if job.output.exists():
+        raise CorpusError(f"{job.output}: is there already: name a directory to be made")
+    recipe = read_recipe(job)
+    encoded = [
+        (files, keep_blocks(files.corpus, _directory_of(job, files) / "blocks", encoder, observer))
+        for files in job.files
+    ]
+    return read_training_data(encoded, recipe.seed)
+
+
+def prepare_sources(
+    job: EncoderJob, data: Sequence[TrainingCorpus], observer: Observer
+) -> list[Source]:
+    """Find the lexical neighbours of the training part of each corpus, and sections if needed.
+
+    Raises:
+        CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
+    """
+    recipe = read_recipe(job)
+    directories = [_directory_of(job, one.files) / "neighbours" for one in data]
+    sources = find_sources(data, directories, recipe.max_blocks, observer)
+    if not any("parts" in objective.parameters for objective in recipe.objectives):
+        return sources
+    return [
+        replace(s, section_starts=find_section_starts(s.corpus, job.start, observer))
+        for s in sources
+    ]
+
+
+def run_training(
+    job: EncoderJob,
+    data: Sequence[TrainingCorpus],
+    sources: Sequence[Source],
+    observer: "TrainingObserver",
+) -> Trained:
+    """Train, or go on with training; `write_output` makes a checkpoint of it.
+
+    Args:
+        job: what to train.
+        data: of `prepare_data`.
+        sources: of `prepare_sources`.
+        observer: hears of every step.
+
+    Raises:
+        CorpusError: the data has not what the recipe learns from.
+        EncoderError: the checkpoint has no weights, or training failed.
+    """
+    from training.collate import training_device
+    from training.loop import TrainingPlan, train
+    from training.term_channel import open_model, read_or_fit_channel
+
+    recipe = read_recipe(job)
+    archives = [one.encoded.archive for one in data]
+    rows = [one.encoded.rows[one.rows(TRAIN)] for one in data]
+    channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
+    model = open_model(job.start, recipe, channel).to(training_device())
+    reader = _reader(job.start, data, recipe, channel)
+    figure = choose_figure(data)
+
+    def validate(trained: "Model") -> float:
+        return measure(data, _encoding(trained, reader, recipe), figure, recipe.max_blocks)
+
+    out_of_time = TimeLimit(job.seconds)
+    plan = TrainingPlan(
+        recipe=recipe,
+        objectives=_objectives(job.start, recipe, sources, reader, model),
+        validate=validate,
+        data_fingerprint=_fingerprint(job.start, data),
+        stop=out_of_time,
+    )
+    train(model, plan, job.work / RUN, observer)
+    report = make_report(
+        job, recipe, figure, [one.found.facts() for one in data], out_of_time=out_of_time.over
+    )
+    return Trained(model, channel, report)
+
+
+def _directory_of(job: EncoderJob, files: CorpusFiles) -> Path:
+    path = str(files.corpus.resolve())
+    name = "".join(c if c.isalnum() else "-" for c in files.corpus.stem)[:40]
+    return job.work / f"{name}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+
+
+def _reader(
+    start: Checkpoint,
+    data: Sequence[TrainingCorpus],
+    recipe: "TrainingRecipe",
+    channel: TermChannel,
+) -> "Reader":
+    from training.collate import Reader
+    from training.term_channel import TermReader
+
+    archives = [one.encoded.archive for one in data]
+    return Reader(
+        archives=archives,
+        checkpoint=start,
+        max_blocks=recipe.max_blocks,
+        read_terms=TermReader(archives, channel) if channel.table.width else None,
+        trained_blocks=recipe.sentence_level.blocks,
+    )
+
+
+def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: "TrainingRecipe") -> Path:
+    """Return where the term table of a run is kept: that of another run is another file."""
+    from training.recipe import recipe_fingerprint
+
+    of_run = f"{recipe_fingerprint(recipe)} {_fingerprint(job.start, data)}"
+    return job.work / RUN / hashlib.sha256(of_run.encode()).hexdigest()[:16] / TERMS
+
+
+def _objectives(
+    start: Checkpoint,
+    recipe: "TrainingRecipe",
+    sources: Sequence[Source],
+    reader: "Reader",
+    model: "Model",
+) -> list[Any]:
+    from training.collate import new_objective
+    from training.jobs.output import read_vocabulary
+
+    vocabulary = read_vocabulary(start)
+    objectives = []
+    for number, objective in enumerate(recipe.objectives):
+        draw = draw_of(objective, sources, recipe.documents)
+        draw(np.random.default_rng(0))  # what the data does not have is said before training
+        seed = recipe.seed + number
+        made = new_objective(objective, draw, reader, model.config, vocabulary, seed)
+        made.head.to(next(model.parameters()).device)
+        objectives.append(made)
+    return objectives
+
+
+def _encoding(
+    model: "Model", reader: "Reader", recipe: "TrainingRecipe"
+) -> Callable[[Sequence[Part]], Float32]:
+    from training.collate import encode_parts
+
+    from_tokens = recipe.sentence_level.trained != "frozen"
+    return lambda parts: encode_parts(model, reader, parts, from_tokens=from_tokens)
+
+
+def _fingerprint(start: Checkpoint, data: Sequence[TrainingCorpus]) -> str:
+    return hashlib.sha256(f"{start.fingerprint} {data_fingerprint(data)}".encode()).hexdigest()

@@ -1,0 +1,115 @@
+"""The job of `longmatch train-reranker`: corpora with links in, a trained reranker out."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from encoder.arrays import Float32
+from encoder.reranker.checkpoint import RerankerCheckpoint
+from index.progress import Observer
+from training.data.files import RerankJob, TimeLimit, read_recipe
+from training.data.rerank_pairs import (
+    PairKinds,
+    RerankCorpus,
+    prepare_rerank_data,
+    read_rerank_corpus,
+    rerank_fingerprint,
+)
+from training.jobs.output import RUN, TrainingReport, make_report, output_of
+from training.rerank_objective import PairTable
+
+if TYPE_CHECKING:
+    from encoder.models.match_ignition import MatchIgnition
+    from training.progress import TrainingObserver
+
+FIGURE = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
+
+
+def train_reranker(
+    job: RerankJob, observer: Observer, training_observer: "TrainingObserver"
+) -> RerankerCheckpoint:
+    """Train a reranker, or go on with training, and write it with its graphs.
+
+    Raises:
+        CorpusError: the data has not what a reranker learns from, or an extra is not installed.
+        TrainingRecipeError: the recipe is none of a reranker.
+        ParityError: a graph does not compute what the model computes.
+    """
+    from encoder.export.create import load_reranker_model
+    from training.collate import training_device
+    from training.loop import TrainingPlan, train
+    from training.rerank_objective import judge_pairs, rerank_objective
+
+    recipe = read_recipe(job)
+    objective = recipe.objectives[0]
+    corpora = [read_rerank_corpus(files, recipe.seed) for files in job.files]
+    kinds = PairKinds(int(objective.number("candidates")), objective.number("random"))
+    data = prepare_rerank_data(corpora, job.start, kinds, job.work, observer)
+    model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
+    out_of_time = TimeLimit(job.seconds)
+    plan = TrainingPlan(
+        recipe=recipe,
+        objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
+        validate=lambda trained: validation_figure(
+            data.validation, judge_pairs(trained, data.validation, job.start)
+        ),
+        data_fingerprint=rerank_fingerprint(corpora, job.start),
+        stop=out_of_time,
+    )
+    train(model, plan, job.work / RUN, training_observer)
+    facts = _facts(corpora, data.training)
+    report = make_report(job, recipe, FIGURE, facts, out_of_time=out_of_time.over)
+    return _write(job, model.cpu(), report)
+
+
+def validation_figure(table: PairTable, logits: Float32) -> float:
+    """Return nDCG@10 of the candidates of queries, in the order of the reranker alone.
+
+    The mean of the corpora, each counting alike. A mixture with the first stage hides what a young
+    reranker has learned, since the first stage by itself is much better. Relevant documents that
+    are not among the candidates are not asked for.
+
+    Args:
+        table: candidates; the group of a pair is its query, and a hundred thousand groups a corpus.
+        logits: Float32[P] of the pairs.
+    """
+    by_corpus: dict[int, list[float]] = {}
+    for group in np.unique(table.groups).tolist():
+        rows = np.flatnonzero(table.groups == group)
+        if table.labels[rows].any():
+            gain = _ndcg(table.labels[rows[np.argsort(-logits[rows], kind="stable")]])
+            by_corpus.setdefault(group // 100_000, []).append(gain)
+    return float(np.mean([np.mean(values) for values in by_corpus.values()]))
+
+
+def _ndcg(relevance: Float32, depth: int = 10) -> float:
+    """Return nDCG of candidates in their order; their relevance is the gain."""
+    discounts = 1.0 / np.log2(np.arange(2, depth + 2))
+    found = relevance[:depth]
+    best = np.sort(relevance)[::-1][:depth]
+    return float(found @ discounts[: len(found)] / (best @ discounts[: len(best)]))
+
+
+def _facts(corpora: Sequence[RerankCorpus], table: PairTable) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "corpus": corpus.files.corpus.name,
+            "documents": len(corpus.ids),
+            "pairs": int((table.groups == number).sum()),
+            "matches": int(table.labels[table.groups == number].sum()),
+        }
+        for number, corpus in enumerate(corpora)
+    ]
+
+
+def _write(job: RerankJob, model: "MatchIgnition", report: TrainingReport) -> RerankerCheckpoint:
+    """Write the reranker, its graphs, its curve and the report: all of it or nothing."""
+    from encoder.export.create import write_trained_reranker
+    from encoder.export.export_reranker import export_reranker
+    from encoder.reranker.checkpoint import load_reranker_checkpoint
+
+    with output_of(job, report) as directory:
+        checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
+        export_reranker(checkpoint, job.precisions)
+    return load_reranker_checkpoint(job.output)

@@ -1,0 +1,295 @@
+"""The one training loop.
+
+A step is a function of the weights, of the optimiser's state and of its own number: what it draws
+and what dropout drops come from generators seeded by recipe and step. So a killed run goes on
+from its last checkpoint as if nothing had happened, bit by bit on a CPU.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic
+
+import torch
+from torch import Tensor, nn
+
+from encoder.models.match_ignition import MatchIgnition
+from encoder.models.registry import token_reader
+from training.batch import DocumentBatch, encode, split
+from training.errors import NotFiniteError, TrainingRecipeError
+from training.objectives import M, Objective, Temperature, VectorTask, step_generator, step_seed
+from training.optimiser import (
+    choose_trained,
+    new_optimiser,
+    rate_share,
+    set_rates,
+    trained_parameters,
+)
+from training.progress import TrainingObserver
+from training.recipe import TrainingRecipe, recipe_fingerprint
+from training.run_files import (
+    CURVE,
+    LOSS,
+    STATE,
+    VALIDATION,
+    Progress,
+    RunFingerprint,
+    append_to_curve,
+    load_best,
+    load_state,
+    save_best,
+    save_state,
+    truncate_curve,
+)
+
+
+def cached_backward(
+    encode: Callable[[DocumentBatch], Tensor],
+    chunks: Sequence[DocumentBatch],
+    loss: Callable[[Tensor], Tensor],
+    scale: float = 1.0,
+) -> Tensor:
+    """Add the gradients of `scale * loss` over all chunks, holding the graph of one at a time.
+
+    Every chunk is encoded twice: without a graph, for the loss over the whole batch and its
+    gradient by each document vector; then with its graph, through which that gradient goes on.
+    The second time sees the same dropout as the first, so the gradients are exact. One chunk
+    alone is encoded once.
+
+    Args:
+        encode: documents -> [D, dimension].
+        chunks: of the batch; at least one.
+        loss: [all D, dimension] -> [] loss.
+        scale: of the gradients.
+
+    Returns:
+        [] the loss, not scaled, without its graph.
+    """
+    if len(chunks) == 1:
+        value = loss(encode(chunks[0]))
+        torch.autograd.backward(value * scale)
+        return value.detach()
+    states, encoded = [], []
+    with torch.no_grad():
+        for chunk in chunks:
+            states.append(_random_state(chunk.block_mask.device))
+            encoded.append(encode(chunk))
+    vectors = torch.cat(encoded).requires_grad_()
+    value = loss(vectors)
+    torch.autograd.backward(value * scale)
+    if vectors.grad is None:
+        raise ValueError("the loss does not depend on the document vectors")
+    gradients = torch.split(vectors.grad, [len(part) for part in encoded])
+    for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
+        torch.autograd.backward(_encode_again(encode, chunk, state), gradient)
+    return value.detach()
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _encode_again(
+    encode: Callable[[DocumentBatch], Tensor], chunk: DocumentBatch, state: Tensor
+) -> Tensor:
+    """Encode with the random numbers of the first time, and leave the generator as it was."""
+    device = chunk.block_mask.device
+    if device.type == "cuda":
+        with torch.random.fork_rng([device]):
+            torch.cuda.set_rng_state(state, device)
+            return encode(chunk)
+    with torch.random.fork_rng([]):
+        torch.set_rng_state(state)
+        return encode(chunk)
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan(Generic[M]):
+    """What a run does.
+
+    Attributes:
+        recipe: how.
+        objectives: what is learned, made of the recipe's objectives and the data. Their heads
+            lie on the device of the model, and were made after `torch.manual_seed(recipe.seed)`.
+        validate: the model, ready to encode and without gradients -> a figure, higher is better.
+        data_fingerprint: names the data and the checkpoint that the model was loaded from.
+        stop: asked before each step; true makes it the last one for now: the run is validated and
+            saved, and goes on where it is trained again.
+    """
+
+    recipe: TrainingRecipe
+    objectives: Sequence[Objective[M]]
+    validate: Callable[[M], float]
+    data_fingerprint: str
+    stop: Callable[[], bool] = _never
+
+
+@dataclass(frozen=True, slots=True)
+class _Run(Generic[M]):
+    model: M
+    plan: TrainingPlan[M]
+    directory: Path
+    trained: Mapping[str, nn.Parameter]
+    optimiser: torch.optim.Optimizer
+    observer: TrainingObserver
+
+
+def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingObserver) -> Progress:
+    """Train a model, or go on with the run that a directory holds.
+
+    The model is validated before the first step too: what training cannot improve stays as it
+    was. Sets the global generators of torch.
+
+    Args:
+        model: on the device to train on; has the best weights afterwards.
+        plan: of the run.
+        directory: of the run's state, best weights and curve; made where it is missing.
+        observer: hears of every step.
+
+    Raises:
+        TrainingRecipeError: the recipe does not fit the model.
+        ResumeError: the directory holds the state of another run.
+        NotFiniteError: a loss, a gradient or a validation figure is infinite or no number.
+        OSError: the disk did not take what was written.
+    """
+    recipe = plan.recipe
+    if not isinstance(model, MatchIgnition) and recipe.max_blocks > model.config.max_blocks:
+        raise TrainingRecipeError(
+            f"max_blocks is {recipe.max_blocks}, and the model reads {model.config.max_blocks}"
+        )
+    choose_trained(model, recipe.sentence_level)
+    trained = trained_parameters(model, plan.objectives)
+    optimiser = new_optimiser(model, plan.objectives, trained, recipe.optimiser)
+    directory.mkdir(parents=True, exist_ok=True)
+    run = _Run(model, plan, directory, trained, optimiser, observer)
+    progress = _begin(run)
+    last = False
+    while not last and progress.step < recipe.steps and progress.waited < recipe.patience:
+        last = progress.step + 1 == recipe.steps or plan.stop()
+        progress = _advance(run, progress, last=last)
+    load_best(directory, trained)
+    model.eval()
+    return progress
+
+
+def _begin(run: _Run[M]) -> Progress:
+    recipe, curve = run.plan.recipe, run.directory / CURVE
+    if (run.directory / STATE).exists():
+        progress = load_state(run.directory, run.trained, run.optimiser, _fingerprint(run.plan))
+        truncate_curve(curve, progress.step)
+        run.observer.started(progress.step, recipe.steps)
+        return progress
+    truncate_curve(curve, -1)
+    run.observer.started(0, recipe.steps)
+    return _validate(run, Progress(0, 0, -math.inf, 0))
+
+
+def _advance(run: _Run[M], progress: Progress, *, last: bool) -> Progress:
+    """Take one step, validate and save where it is time."""
+    recipe, step = run.plan.recipe, progress.step + 1
+    figures = _take_step(run, step)
+    append_to_curve(run.directory / CURVE, step, figures)
+    run.observer.stepped(step, figures)
+    progress = replace(progress, step=step)
+    if last or step % recipe.validation_interval == 0:
+        progress = _validate(run, progress)
+    last = last or progress.waited >= recipe.patience
+    if last or step % recipe.checkpoint_interval == 0:
+        save_state(run.directory, run.trained, run.optimiser, progress, _fingerprint(run.plan))
+    return progress
+
+
+def _take_step(run: _Run[M], step: int) -> dict[str, float]:
+    recipe, objectives = run.plan.recipe, run.plan.objectives
+    torch.manual_seed(step_seed(recipe.seed, step))  # what dropout drops
+    run.model.train()
+    token_reader(run.model).train(recipe.sentence_level.trained != "frozen")
+    share = rate_share(step, recipe.steps, recipe.optimiser)
+    set_rates(run.optimiser, share)
+    run.optimiser.zero_grad()
+    losses = {
+        objective.name: _add_gradients(run, objective, step, stream)
+        for stream, objective in enumerate(objectives, start=1)
+    }
+    norm = nn.utils.clip_grad_norm_(run.trained.values(), recipe.optimiser.gradient_clip)
+    norm_value = _finite(step, "the gradient", norm)
+    run.optimiser.step()
+    figures = {LOSS: sum(o.weight * losses[o.name] for o in objectives)}
+    figures |= {f"{LOSS}.{name}": value for name, value in losses.items()}
+    figures |= {"gradient_norm": norm_value, "rate_share": share}
+    for objective in objectives:
+        if isinstance(objective.head, Temperature):
+            figures[f"temperature.{objective.name}"] = objective.head().item()
+    return figures
+
+
+def _add_gradients(run: _Run[M], objective: Objective[M], step: int, stream: int) -> float:
+    """Add the gradients of an objective; return its loss, the mean over the step's batches."""
+    recipe = run.plan.recipe
+    total = 0.0
+    for number in range(recipe.accumulation):
+        # Streams of their own: an objective more or less does not change what the others draw.
+        task = objective.draw(step_generator(recipe.seed, step, stream, number))
+        scale = objective.weight / recipe.accumulation
+        if isinstance(task, VectorTask):
+            loss = _vector_gradients(run, task, scale)
+        else:
+            with _autocast(run):
+                loss = task.loss(run.model)
+            _finite(step, f"the loss of objective {objective.name}", loss)
+            torch.autograd.backward(loss * scale)
+        total += _finite(step, f"the loss of objective {objective.name}", loss)
+    return total / recipe.accumulation
+
+
+def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:
+    model = run.model
+    if isinstance(model, MatchIgnition):
+        raise TrainingRecipeError("a reranker has no document vectors to learn from")
+
+    def encode_chunk(chunk: DocumentBatch) -> Tensor:
+        with _autocast(run):
+            return encode(model, chunk)
+
+    device = next(iter(run.trained.values())).device
+    chunks = split(task.documents.to(device), run.plan.recipe.chunk)
+    return cached_backward(encode_chunk, chunks, task.loss, scale)
+
+
+def _autocast(run: _Run[M]) -> torch.autocast:
+    device = next(iter(run.trained.values())).device
+    enabled = run.plan.recipe.precision == "bf16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+
+
+def _validate(run: _Run[M], progress: Progress) -> Progress:
+    """Validate, and keep the weights if no validation was better."""
+    run.model.eval()
+    with torch.no_grad():
+        figure = run.plan.validate(run.model)
+    if not math.isfinite(figure):
+        raise NotFiniteError(progress.step, "the figure of validation", figure)
+    append_to_curve(run.directory / CURVE, progress.step, {VALIDATION: figure})
+    best = figure > progress.best_figure
+    run.observer.validated(progress.step, figure, best=best)
+    if not best:
+        return replace(progress, waited=progress.waited + 1)
+    progress = Progress(progress.step, progress.step, figure, 0)
+    save_best(run.directory, run.trained, progress)
+    return progress
+
+
+def _finite(step: int, what: str, value: Tensor) -> float:
+    number = value.item()
+    if not math.isfinite(number):
+        raise NotFiniteError(step, what, number)
+    return number
+
+
+def _fingerprint(plan: TrainingPlan[Any]) -> RunFingerprint:
+    return RunFingerprint(recipe_fingerprint(plan.recipe), plan.data_fingerprint)

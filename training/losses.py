@@ -1,0 +1,222 @@
+"""Losses: functions of tensors, each the mean over what it judges, none with a state."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from encoder.models.registry import Model, ModelConfig
+from encoder.models.smith import Smith
+from training.batch import BlockTexts, DocumentBatch, block_vectors
+
+
+class WordHead(nn.Module):
+    """What BERT puts on a masked place before the vocabulary, whose vectors are the input's."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Transform states [N, H] -> [N, H]."""
+        result: Tensor = self.norm(F.gelu(self.transform(states)))
+        return result
+
+
+class BlockHead(nn.Module):
+    """The learned vector that stands in the place of a masked sentence block (section 4.2.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        # As long as the unit vectors it stands among: it must not outshout them.
+        self.masked_block = nn.Parameter(F.normalize(torch.randn(config.hidden_size), dim=0))
+
+    def forward(self, vectors: Tensor, masked: Tensor) -> Tensor:
+        """Put it into block vectors [D, S, H] wherever masked [D, S] is true."""
+        return torch.where(masked[:, :, None], self.masked_block.to(vectors.dtype), vectors)
+
+
+def word_loss(model: Model, head: WordHead, texts: BlockTexts, words: Tensor) -> Tensor:
+    """Masked word prediction over text.
+
+    Args:
+        model: whose sentence level is trained.
+        head: of this objective.
+        texts: sentence blocks with hidden words, [N, T].
+        words: [N, T] the token ids to predict, -1 where there is nothing to predict.
+
+    Returns:
+        [] loss, the mean over the masked words; 0 where none is masked.
+    """
+    states = model.block_encoder.token_states(texts.input_ids, texts.attention_mask)  # [N, T, H]
+    chosen = words >= 0
+    if not chosen.any():
+        return states.sum() * 0.0
+    embedding = model.block_encoder.token_embedding.weight
+    return masked_word_prediction(head(states[chosen]), embedding, head.bias, words[chosen])
+
+
+def block_loss(model: Model, head: BlockHead, batch: DocumentBatch, masked: Tensor) -> Tensor:
+    """Masked sentence block prediction, over cached block vectors or over text.
+
+    Args:
+        model: whose document level is trained, and its sentence level where the batch has text.
+        head: of this objective.
+        batch: documents.
+        masked: [D, S] bool, the blocks to predict.
+
+    Returns:
+        [] loss, the mean over the masked blocks; 0 where none is masked.
+
+    Raises:
+        TypeError: the architecture has no states of blocks.
+    """
+    if not isinstance(model, Smith):
+        raise TypeError("masked sentence blocks need the document level of SMITH")
+    vectors = block_vectors(model, batch)  # [D, S, H]
+    states = model.document_encoder.block_states(head(vectors, masked), batch.block_mask)
+    if not masked.any():
+        return states.sum() * 0.0
+    return masked_block_prediction(states[masked], vectors[masked].to(states.dtype))
+
+
+def pair_cross_entropy(cosines: Tensor, labels: Tensor, amplifier: float) -> Tensor:
+    """Binary cross-entropy of pairs: p = sigmoid(amplifier * cosine) (SMITH, section 4.3).
+
+    Args:
+        cosines: [P] cosines of the document vectors of each pair.
+        labels: [P], 1 for a match and 0 for none.
+        amplifier: 6 in the configurations that SMITH's authors published. A cosine alone could
+            only reach probabilities from 0.27 to 0.73.
+
+    Returns:
+        [] mean over the pairs.
+    """
+    return F.binary_cross_entropy_with_logits(amplifier * cosines, labels.to(cosines.dtype))
+
+
+def contrastive(
+    queries: Tensor,
+    candidates: Tensor,
+    positives: Tensor,
+    temperature: Tensor | float,
+    ignored: Tensor | None = None,
+) -> Tensor:
+    """InfoNCE over a batch, from queries to candidates and back.
+
+    Every positive of a query is judged against the query's negatives alone: its other positives
+    are no competitors. The way back judges each candidate that is a positive of some query; a
+    hard negative that is nobody's positive takes part in the way out only.
+
+    Args:
+        queries: [Q, H] unit vectors.
+        candidates: [C, H] unit vectors: the positives of the batch, then any hard negatives.
+        positives: [Q, C] bool; every query has at least one.
+        temperature: divides the cosines.
+        ignored: [Q, C] bool, pairs that are neither: probably matches that nobody judged.
+
+    Returns:
+        [] mean of the two ways; each the mean over its rows of the mean over a row's positives.
+    """
+    scores = queries @ candidates.T / temperature  # [Q, C]
+    negatives = ~positives if ignored is None else ~(positives | ignored)
+    there = _positives_against_negatives(scores, positives, negatives)
+    back = _positives_against_negatives(scores.T, positives.T, negatives.T)
+    return (there + back) / 2
+
+
+def supervised_contrastive(vectors: Tensor, labels: Tensor, temperature: Tensor | float) -> Tensor:
+    """Pull together what has one label, push the rest apart (CoLDE, section 3.3).
+
+    The paper sums over the samples; this is the mean over those that have a positive, so that
+    neither the learning rate nor the weight of the objective hangs on the size of the batch.
+
+    Args:
+        vectors: [D, H] unit vectors: in the paper two sections of each document.
+        labels: [D] integers.
+        temperature: divides the cosines.
+    """
+    itself = torch.eye(len(labels), dtype=torch.bool, device=vectors.device)
+    positives = (labels[:, None] == labels[None, :]) & ~itself  # [D, D]
+    scores = (vectors @ vectors.T / temperature).masked_fill(itself, _lowest(vectors))
+    log_shares = torch.log_softmax(scores, dim=1)  # [D, D]
+    return -_mean_of_row_means(log_shares, positives)
+
+
+def relation_distillation(
+    vectors: Tensor,
+    teacher_similarities: Tensor,
+    temperature: Tensor | float,
+    teacher_temperature: float,
+) -> Tensor:
+    """Teach whom a document resembles within a batch, not where it lies.
+
+    KL(softmax(teacher / teacher_temperature) || softmax(cosines / temperature)) over the other
+    documents of the batch, the mean over its documents.
+
+    Args:
+        vectors: [D, H] unit vectors of the student.
+        teacher_similarities: [D, D]; the diagonal is not looked at.
+        temperature: divides the student's cosines.
+        teacher_temperature: divides the teacher's similarities.
+    """
+    itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+    lowest = _lowest(vectors)
+    teacher = (teacher_similarities / teacher_temperature).masked_fill(itself, lowest)
+    student = (vectors @ vectors.T / temperature).masked_fill(itself, lowest)
+    return F.kl_div(
+        torch.log_softmax(student, dim=1),
+        torch.log_softmax(teacher.to(vectors.dtype), dim=1),
+        reduction="batchmean",
+        log_target=True,
+    )
+
+
+def masked_block_prediction(predicted: Tensor, blocks: Tensor) -> Tensor:
+    """Find each masked block among all masked blocks of the batch (SMITH, equations 4 to 6).
+
+    Args:
+        predicted: [B, H] what the document level says in the masked places.
+        blocks: [B, H] the block vectors that were there.
+
+    Returns:
+        [] cross-entropy, the mean over the masked blocks.
+    """
+    similarities = predicted @ blocks.T  # [B, B], eq. 4
+    return F.cross_entropy(similarities, torch.arange(len(blocks), device=blocks.device))
+
+
+def masked_word_prediction(
+    states: Tensor, embedding: Tensor, bias: Tensor, words: Tensor
+) -> Tensor:
+    """Find each masked word in the vocabulary (SMITH, section 4.2; BERT).
+
+    Args:
+        states: [N, H] what the sentence level's head says in the masked places.
+        embedding: [V, H] the token embedding, shared with the input.
+        bias: [V].
+        words: [N] the token ids that were there.
+
+    Returns:
+        [] cross-entropy, the mean over the masked words.
+    """
+    return F.cross_entropy(F.linear(states, embedding, bias), words)
+
+
+def _positives_against_negatives(scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
+    """Mean over rows of the mean over positives of -log(e^p / (e^p + sum of e^negatives))."""
+    rest = scores.masked_fill(~negatives, _lowest(scores)).logsumexp(1, keepdim=True)  # [Q, 1]
+    return _mean_of_row_means(F.softplus(rest - scores), positives)
+
+
+def _mean_of_row_means(values: Tensor, chosen: Tensor) -> Tensor:
+    """Mean over each row's chosen values, then over the rows that have one; 0 where none has."""
+    count = chosen.sum(1)  # [rows]
+    means = values.masked_fill(~chosen, 0.0).sum(1) / count.clamp(min=1)
+    return means.sum() / (count > 0).sum().clamp(min=1)
+
+
+def _lowest(values: Tensor) -> float:
+    """Return a number that no score reaches and that softmax turns into 0, without infinities."""
+    return torch.finfo(values.dtype).min / 2

@@ -1,0 +1,92 @@
+"""What is trained, how fast, and how the rates run."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from encoder.models.layers import BlockEncoder
+from encoder.models.registry import Trainable, token_reader
+from training.errors import TrainingRecipeError
+from training.objectives import Objective
+from training.recipe import OptimiserRecipe, SentenceLevelRecipe
+
+_SENTENCE_LEVEL = ("encoder.block_encoder.", "encoder.cross_encoder.")
+_TERM_CHANNEL = "encoder.document_encoder.term"
+
+
+def choose_trained(model: Trainable, level: SentenceLevelRecipe) -> None:
+    """Let gradients reach the head, and of what reads tokens what the recipe says.
+
+    Raises:
+        TrainingRecipeError: the sentence level has fewer layers than are to be trained.
+    """
+    reader = token_reader(model)
+    layers = reader.layers
+    if level.layers > len(layers):
+        raise TrainingRecipeError(
+            f"sentence_level.layers is {level.layers}, and the sentence level has {len(layers)}"
+        )
+    model.requires_grad_(True)
+    reader.requires_grad_(level.trained == "all")
+    if level.trained == "last":
+        for layer in layers[len(layers) - level.layers :]:
+            layer.requires_grad_(True)
+        if isinstance(reader, BlockEncoder):
+            reader.projection.requires_grad_(True)
+
+
+def trained_parameters(
+    model: Trainable, objectives: Sequence[Objective[Any]]
+) -> dict[str, nn.Parameter]:
+    """Name all that is trained: `encoder.…` of the model, `head.<objective>.…` of the heads."""
+    modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
+    return {
+        f"{owner}.{name}": parameter
+        for owner, module in modules.items()
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad
+    }
+
+
+def new_optimiser(
+    model: Trainable,
+    objectives: Sequence[Objective[Any]],
+    trained: Mapping[str, nn.Parameter],
+    recipe: OptimiserRecipe,
+) -> torch.optim.AdamW:
+    """Make AdamW with a rate for each level; each group keeps its own as `full_rate`."""
+    modules = [m for root in (model, *(o.head for o in objectives)) for m in root.modules()]
+    decaying = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in trained.items():
+        rate = recipe.document_rate
+        if name.startswith(_SENTENCE_LEVEL):
+            rate = recipe.sentence_rate
+        elif name.startswith(_TERM_CHANNEL):
+            rate = recipe.term_rate
+        decay = recipe.weight_decay if id(parameter) in decaying else 0.0
+        groups.setdefault((rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "full_rate": rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
+        ],
+        fused=True,
+    )
+
+
+def rate_share(step: int, steps: int, recipe: OptimiserRecipe) -> float:
+    """Return the share of the full rates in a step, counted from 1 to `steps`."""
+    if step <= recipe.warm_up:
+        return step / (recipe.warm_up + 1)
+    left = (steps - step + 1) / max(1, steps - recipe.warm_up)
+    return left if recipe.decay == "linear" else (1 - math.cos(math.pi * left)) / 2
+
+
+def set_rates(optimiser: torch.optim.Optimizer, share: float) -> None:
+    """Set the rate of each group to a share of its full rate."""
+    for group in optimiser.param_groups:
+        group["lr"] = share * group["full_rate"]

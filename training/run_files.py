@@ -1,0 +1,235 @@
+"""The state of a run on the disk: safetensors with JSON in the header, never a pickle."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from encoder.atomic_files import put_in_place, write_in_place
+from training.errors import ResumeError, TrainingError
+
+CURVE = "curve.jsonl"
+LOSS = "loss"
+VALIDATION = "validation"
+
+
+def append_to_curve(path: Path, step: int, figures: Mapping[str, float]) -> None:
+    """Write one record: {"step": …, figure: value, …}.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"step": step, **figures}) + "\n")
+
+
+def truncate_curve(path: Path, last_step: int) -> None:
+    """Take away what lies behind a step, so that a resumed run writes it again.
+
+    A record that was being written when the run was killed goes too.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    records = read_curve(path) if path.exists() else []
+    kept = [json.dumps(record) + "\n" for record in records if record["step"] <= last_step]
+    write_in_place(path, "".join(kept))
+
+
+def read_curve(path: Path) -> list[dict[str, Any]]:
+    """Read the records of a curve; one without its line's end is left out.
+
+    Raises:
+        TrainingError: the file is missing or not a curve.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        records = [json.loads(line) for line in lines if line.endswith("\n")]
+        if any(not isinstance(record["step"], int) for record in records):
+            raise TypeError("a step that is no number")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainingError(f"{path} is not a curve: {error!r}") from error
+    return records
+
+
+def draw_curve(path: Path, picture: Path) -> None:
+    """Draw a curve as SVG: the losses by step, and below them the validation.
+
+    Raises:
+        TrainingError: the curve cannot be read or is empty, or matplotlib is not installed.
+        OSError: the picture cannot be written.
+    """
+    records = read_curve(path)
+    if not records:
+        raise TrainingError(f"{path} has no record yet")
+    try:
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise TrainingError("drawing takes matplotlib: pip install 'longmatch[train]'") from error
+    with rc_context({"svg.hashsalt": "longmatch"}):  # equal curves give equal files
+        figure = Figure(figsize=(7, 6), layout="constrained")
+        FigureCanvasSVG(figure)
+        losses, validation = figure.subplots(2, sharex=True)
+        names = sorted({name for record in records for name in record if name.startswith(LOSS)})
+        for name in names:
+            losses.plot(*_points(records, name), label=name, linewidth=1)
+        losses.set_ylabel("loss")
+        losses.legend(frameon=False)
+        validation.plot(*_points(records, VALIDATION), marker="o", markersize=3)
+        validation.set_ylabel("validation")
+        validation.set_xlabel("step")
+        figure.savefig(picture, format="svg", metadata={"Date": None})
+
+
+def _points(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    chosen = [record for record in records if name in record]
+    return [record["step"] for record in chosen], [record[name] for record in chosen]
+
+
+STATE = "state.safetensors"
+BEST = "best.safetensors"
+_HEADER = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        step: of the optimiser, done.
+        best_step: after which validation was best; 0 is the start.
+        best_figure: of validation.
+        waited: validations since the best one.
+    """
+
+    step: int
+    best_step: int
+    best_figure: float
+    waited: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFingerprint:
+    """What a run hangs on; a run of another is another run.
+
+    Attributes:
+        recipe: of the recipe.
+        data: of the data and of the checkpoint that training starts from.
+    """
+
+    recipe: str
+    data: str
+
+
+def save_state(
+    directory: Path,
+    trained: Mapping[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    fingerprint: RunFingerprint,
+) -> None:
+    """Write all that a resumed run needs, whole or not at all.
+
+    There is no state of a random generator in it: every step seeds its own.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    tensors = {f"weight.{name}": parameter.detach() for name, parameter in trained.items()}
+    for name, parameter in trained.items():
+        for key, value in optimiser.state.get(parameter, {}).items():
+            tensors[f"{key}.{name}"] = value
+    header = {"progress": asdict(progress), "fingerprint": asdict(fingerprint)}
+    _write(directory / STATE, tensors, header)
+
+
+def load_state(
+    directory: Path,
+    trained: Mapping[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    fingerprint: RunFingerprint,
+) -> Progress:
+    """Set weights and optimiser to what `save_state` wrote.
+
+    Raises:
+        ResumeError: the file is unreadable, or of another recipe, other data or another model.
+    """
+    path = directory / STATE
+    tensors, header = _read(path)
+    try:
+        found = RunFingerprint(**header["fingerprint"])
+        progress = Progress(**header["progress"])
+    except (KeyError, TypeError) as error:
+        raise ResumeError(f"{path} is not the state of a run: {error!r}") from error
+    for part in ("recipe", "data"):
+        if getattr(found, part) != getattr(fingerprint, part):
+            what = "recipe" if part == "recipe" else "data, or the checkpoint it starts from,"
+            raise ResumeError(
+                f"{path} is of another run: its {what} differs. Train into another directory, or"
+                " delete this one to begin anew"
+            )
+    _set_weights(path, trained, tensors, "weight.")
+    for name, parameter in trained.items():
+        keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in tensors]
+        if keys:
+            optimiser.state[parameter] = {
+                key: tensors[f"{key}.{name}"].to(parameter.device) for key in keys
+            }
+    return progress
+
+
+def save_best(directory: Path, trained: Mapping[str, nn.Parameter], progress: Progress) -> None:
+    """Write the best weights so far.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    weights = {name: parameter.detach() for name, parameter in trained.items()}
+    _write(directory / BEST, weights, {"progress": asdict(progress)})
+
+
+def load_best(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
+    """Set the weights to the best of the run.
+
+    Raises:
+        ResumeError: the file is missing, unreadable or of another model.
+    """
+    path = directory / BEST
+    _set_weights(path, trained, _read(path)[0], "")
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    save_file(dict(tensors), unfinished, metadata={_HEADER: json.dumps(header)})
+    put_in_place(unfinished, path)
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ResumeError(f"{path} cannot be read: {error}") from error
+
+
+def _set_weights(
+    path: Path,
+    trained: Mapping[str, nn.Parameter],
+    tensors: Mapping[str, Tensor],
+    prefix: str,
+) -> None:
+    with torch.no_grad():
+        for name, parameter in trained.items():
+            weight = tensors.get(prefix + name)
+            if weight is None or weight.shape != parameter.shape:
+                raise ResumeError(f"{path} does not fit the model: {name}")
+            parameter.copy_(weight)

@@ -1,0 +1,338 @@
+"""The first layer of the term channel, fitted on counts of terms: no gradient is needed for it.
+
+A TF-IDF vector has as many dimensions as there are terms. Where training documents lie, latent
+semantic analysis keeps their cosines in few: that is the span. What a document has outside of it,
+the words of a subject that training never saw, is kept as well as random projections keep it:
+that is the residual. A linear layer over both is then trained (`term_projection`), and in the end
+the two become one table of few dimensions (`fold_projection`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from encoder.arrays import Float16, Float32, Int64
+from encoder.atomic_files import put_in_place
+from encoder.block_archive import BlockArchive
+from encoder.checkpoint import SKETCH, Checkpoint
+from encoder.errors import EncoderError
+from encoder.export.create import load_model
+from encoder.models.registry import Model, new_model
+from encoder.models.smith import DocumentEncoder, Smith, SmithConfig
+from encoder.terms.feature_hashing import TermSketch, read_term_sketch, write_term_sketch
+from encoder.terms.term_channel import (
+    TermChannel,
+    new_sketch_vocabulary,
+    no_sketch,
+    open_term_channel,
+)
+from encoder.terms.term_table import (
+    Terms,
+    TermTable,
+    TermVocabulary,
+    count_words,
+    quantise_term_table,
+    read_term_table,
+    read_term_vocabulary,
+    write_term_table,
+)
+from encoder.tokenizer import open_tokenizer
+from training.data.batch_specs import Part
+from training.errors import TrainingRecipeError
+from training.recipe import TermRecipe, TrainingRecipe
+
+
+class TermReader:
+    """Computes the term features of parts; those of whole documents only once.
+
+    The words of a whole document are all counted, however few of its blocks training reads.
+    """
+
+    def __init__(self, archives: Sequence[BlockArchive], channel: TermChannel) -> None:
+        self._archives = archives
+        self._channel = channel
+        self._whole: dict[tuple[int, int], Float16] = {}
+
+    def __call__(self, part: Part) -> Float32:
+        """Return the features [F] of a part."""
+        blocks = self._archives[part.archive].blocks
+        if part.places is not None:
+            whole = blocks(part.row)
+            return self._channel.features([whole[place] for place in part.places])
+        key = (part.archive, part.row)
+        if key not in self._whole:
+            self._whole[key] = self._channel.features(blocks(part.row)).astype(np.float16)
+        return self._whole[key].astype(np.float32)
+
+
+_OF_CHANNEL = frozenset(
+    {"term_projection.weight", "term_projection.bias", "balance", "sketch_balance"}
+)
+
+
+def read_or_fit_channel(
+    start: Checkpoint,
+    recipe: TrainingRecipe,
+    archives: Sequence[BlockArchive],
+    rows: Sequence[Int64],
+    kept: Path,
+) -> TermChannel:
+    """Return the term channel that the model is trained with.
+
+    Args:
+        start: whose own channel is used where the recipe asks for none, or where it has one and
+            there are too few documents to fit another.
+        recipe: says how large a new one is.
+        archives: of the corpora.
+        rows: of each, those of the documents to fit a new one on.
+        kept: the file that a new table is kept in for a run that is resumed; a sketch beside it.
+
+    Raises:
+        EncoderError: there are too few documents to fit one on.
+        CheckpointError: the table of the start or of the run is damaged.
+    """
+    channel = open_term_channel(start)
+    too_few = sum(map(len, rows)) <= recipe.terms.span
+    if not recipe.terms.dimension or (channel.table.width and too_few):
+        return channel
+    vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
+    if not kept.exists():
+        corpora = [
+            _count(vocabulary, archive, some)
+            for archive, some in zip(archives, rows, strict=True)
+            if len(some)
+        ]
+        table = fit_term_table(corpora, vocabulary.rows, recipe.terms, recipe.seed)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(kept.name + ".partial")
+        write_term_table(partial, table)
+        put_in_place(partial, kept)
+    sketch = _read_or_fit_sketch(start, recipe, archives, rows, kept.with_name(SKETCH))
+    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), sketch)
+
+
+def _read_or_fit_sketch(
+    start: Checkpoint,
+    recipe: TrainingRecipe,
+    archives: Sequence[BlockArchive],
+    rows: Sequence[Int64],
+    kept: Path,
+) -> TermSketch:
+    if not recipe.terms.sketch:
+        return no_sketch()
+    vocabulary = new_sketch_vocabulary(start)
+    if not kept.exists():
+        corpora = [
+            [count_words(vocabulary, archive.blocks(int(row))) for row in some]
+            for archive, some in zip(archives, rows, strict=True)
+            if len(some)
+        ]
+        weights = term_weights(corpora, vocabulary.rows)
+        partial = kept.with_name(kept.name + ".partial")
+        write_term_sketch(partial, TermSketch(vocabulary, weights, recipe.terms.sketch))
+        put_in_place(partial, kept)
+    return read_term_sketch(kept.read_bytes(), str(kept), vocabulary, recipe.terms.sketch)
+
+
+def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Model:
+    """Load the model of the start, with a new term channel where it is to be given one.
+
+    Raises:
+        CheckpointError: the start has no weights, or they do not fit its configuration.
+        TrainingRecipeError: the recipe gives a term channel to an architecture that takes none.
+    """
+    model = load_model(start)
+    terms = recipe.terms
+    config = replace(model.config, dropout=recipe.dropout)
+    new = not _same(open_term_channel(start), channel)
+    if new:
+        if not isinstance(config, SmithConfig):
+            raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
+        config = _with_channel(config, terms, channel.table.width)
+    torch.manual_seed(recipe.seed)
+    grown = new_model(config)
+    kept = {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if not new or name.removeprefix("document_encoder.") not in _OF_CHANNEL
+    }
+    grown.load_state_dict(kept, strict=not new)
+    if new and isinstance(grown, Smith):
+        begin_as_terms(grown.document_encoder, terms, recipe.seed)
+    return grown.eval()
+
+
+def _with_channel(config: SmithConfig, terms: TermRecipe, features: int) -> SmithConfig:
+    return replace(
+        config,
+        dimension=config.block_part + terms.dimension + terms.sketch,
+        term_features=features,
+        term_dimension=terms.dimension,
+        term_buckets=terms.buckets,
+        sketch_dimension=terms.sketch,
+    )
+
+
+def _same(one: TermChannel, other: TermChannel) -> bool:
+    return (one.width, one.vocabulary.rows) == (other.width, other.vocabulary.rows) and bool(
+        np.array_equal(one.table.vectors, other.table.vectors)
+    )
+
+
+def _count(vocabulary: TermVocabulary, archive: BlockArchive, rows: Int64) -> list[Terms]:
+    return [vocabulary.count(archive.blocks(int(row))) for row in rows]
+
+
+_SMALLEST = 1e-6  # share of the largest singular value squared, under which there is only rounding
+
+
+def fit_term_table(
+    corpora: Sequence[Sequence[Terms]], rows: int, recipe: TermRecipe, seed: int
+) -> TermTable:
+    """Fit the weights and vectors of terms.
+
+    Args:
+        corpora: terms of the training documents of each corpus; all corpora weigh the same in the
+            weights of terms, however many documents they have.
+        rows: of the table.
+        recipe: sizes.
+        seed: of the sample of documents and of the random projections.
+
+    Returns:
+        A table of width `recipe.span + recipe.residual`.
+
+    Raises:
+        EncoderError: scipy is not installed, there are too few documents for the span, or no term
+            tells them apart.
+    """
+    random = np.random.default_rng(seed)
+    share = recipe.documents // max(1, len(corpora))
+    sample = [terms for corpus in corpora for terms in _some(corpus, share, random)]
+    if len(sample) <= recipe.span:
+        raise EncoderError(
+            f"the term channel takes more than {recipe.span} documents (terms.span) to be fitted "
+            f"on, not {len(sample)}"
+        )
+    weights = term_weights(corpora, rows)
+    span = _fit_span(_tfidf(sample, weights), recipe)  # [R, span], orthonormal columns scaled
+    noise = random.standard_normal((rows, recipe.residual), dtype=np.float32)
+    noise /= np.sqrt(max(1, recipe.residual))
+    lengths = np.linalg.norm(span, axis=0, keepdims=True)
+    directions = span / np.where(lengths, lengths, 1)
+    residual = noise - directions @ (directions.T @ noise)
+    return quantise_term_table(weights, np.concatenate([span, residual], axis=1))
+
+
+def begin_as_terms(encoder: DocumentEncoder, recipe: TermRecipe, seed: int) -> None:
+    """Set the term channel so that it keeps the strongest of the span and mixes the residual.
+
+    Args:
+        encoder: with a term channel of `recipe.dimension`.
+        recipe: sizes.
+        seed: of the mix.
+    """
+    own = min(recipe.span, recipe.dimension - recipe.residual_dimension)
+    generator = torch.Generator().manual_seed(seed)
+    mix = torch.randn(recipe.residual, recipe.dimension - own, generator=generator)
+    weight = torch.zeros(recipe.dimension, recipe.span + recipe.residual)
+    weight[:own, :own] = torch.eye(own)
+    if recipe.residual:
+        weight[own:, recipe.span :] = torch.linalg.qr(mix).Q.T
+    with torch.no_grad():
+        encoder.term_projection.weight.copy_(weight)
+        encoder.term_projection.bias.zero_()
+        encoder.balance.fill_(float(np.log(recipe.balance)))
+        if recipe.sketch:
+            encoder.sketch_balance.fill_(float(np.log(recipe.sketch_balance)))
+
+
+def fold_projection(model: Smith, table: TermTable) -> TermTable:
+    """Move the trained projection into the table, and leave the identity in its place.
+
+    Features are linear in the table, so this changes nothing but their width, which becomes
+    `term_dimension`; the caller writes `term_features` of the configuration accordingly.
+    """
+    encoder = model.document_encoder
+    weight = encoder.term_projection.weight.detach().float().cpu().numpy()  # [width, features]
+    vectors = table.vectors.astype(np.float32) * table.scales[:, None]
+    folded = vectors @ weight.T
+    bias = encoder.term_projection.bias.detach()
+    width = len(bias)
+    encoder.term_projection = torch.nn.Linear(width, width).to(bias.device)
+    with torch.no_grad():
+        encoder.term_projection.weight.copy_(torch.eye(width))
+        encoder.term_projection.bias.copy_(bias)
+    return quantise_term_table(table.weights, folded)
+
+
+def term_weights(corpora: Sequence[Sequence[Terms]], rows: int) -> Float32:
+    """Return the inverse document frequency of each term, 0 where it is in nearly every text.
+
+    Args:
+        corpora: terms of the documents of each corpus; all corpora weigh the same.
+        rows: of the vocabulary.
+
+    Returns:
+        Float32[rows]; a term that no document has weighs as one that a single document has.
+    """
+    shares = np.zeros(rows)
+    for corpus in corpora:
+        found = np.concatenate([terms.rows for terms in corpus])
+        shares += np.bincount(found, minlength=rows) / len(corpus) / len(corpora)
+    rarest = 1 / sum(map(len, corpora))
+    weights: Float32 = np.maximum(np.log(1 / (rarest + shares)), 0).astype(np.float32)
+    return weights
+
+
+def _some(corpus: Sequence[Terms], number: int, random: np.random.Generator) -> Sequence[Terms]:
+    if len(corpus) <= number:
+        return corpus
+    chosen = np.sort(random.choice(len(corpus), number, replace=False))
+    return [corpus[place] for place in chosen]
+
+
+def _tfidf(documents: Sequence[Terms], weights: Float32) -> Any:
+    """Return TF-IDF vectors of unit norm as a sparse matrix [N, R]."""
+    try:
+        import scipy.sparse
+    except ImportError as error:
+        raise EncoderError(
+            "the term channel needs the extra 'train': pip install 'longmatch[train]'"
+        ) from error
+    values, ends = [], [0]
+    for terms in documents:
+        some = np.log1p(terms.counts) * weights[terms.rows]
+        values.append(some / max(float(np.linalg.norm(some)), 1e-9))
+        ends.append(ends[-1] + len(some))
+    columns = np.concatenate([terms.rows for terms in documents])
+    data = np.concatenate(values).astype(np.float32)
+    return scipy.sparse.csr_matrix((data, columns, ends), shape=(len(documents), len(weights)))
+
+
+def _fit_span(matrix: Any, recipe: TermRecipe) -> Float32:
+    """Return the right singular vectors [R, span], scaled by a power of the singular values.
+
+    By the Gram matrix of the documents: exact, and small where documents are thousands. Where
+    documents span fewer dimensions than are asked for, the columns that are left are nought.
+    """
+    from scipy.linalg import eigh
+
+    gram = (matrix @ matrix.T).toarray()
+    last = len(gram) - 1
+    values, vectors = eigh(gram, subset_by_index=[last - recipe.span + 1, last])
+    values, vectors = values[::-1], vectors[:, ::-1]
+    spanned = values > _SMALLEST * values[0]
+    if not spanned.any():
+        raise EncoderError("the term channel cannot be fitted: no word tells the documents apart")
+    values = np.where(spanned, values, values[0])
+    scales = np.where(spanned, (values / values[0]) ** (-recipe.power / 2), 0)
+    scales /= np.sqrt((scales[spanned] ** 2).mean())
+    left = (vectors / np.sqrt(values) * scales).astype(np.float32)
+    # The sign of a singular vector is free; fixed here, so that every machine finds the same.
+    left *= np.sign(left[np.abs(left).argmax(0), np.arange(recipe.span)])
+    span: Float32 = (matrix.T @ left).astype(np.float32)
+    return span
