@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoder.arrays import Float32
-from encoder.blocks import Receipt, SentenceBlocks
+from encoder.blocks import SentenceBlocks
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
@@ -20,7 +19,7 @@ from index.directory.data_directory import DataDirectory
 from index.document import Document, RefusedInput
 from index.lexical.lexical_index import MAX_DRIFT
 from index.progress import Observer
-from index.sqlite.block_vectors import BlockVectors, block_vectors_of
+from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Entry
 from index.vectors.live_index import LiveIndex
@@ -49,16 +48,6 @@ class BuildReport:
     tokens_left_out: int
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedDocument:
-    """A document with its vector Float32[dimension], what was read of it, its block vectors."""
-
-    document: Document
-    vector: Float32
-    receipt: Receipt
-    blocks: BlockVectors
-
-
 def build_index(
     corpus: Path,
     data: DataDirectory,
@@ -83,7 +72,7 @@ def build_index(
         new = update_unchanged(accepted, data.store)
         observer.advanced(documents=len(batch) - len(new), tokens=0)
         results = encode_documents(new, tokenizer, encoder, observer)
-        data.store.put([Entry(r.document, r.vector, r.receipt, r.blocks) for r in results])
+        data.store.put(results)
         counts["refused"] += len(new) - len(results)
         counts["unchanged"] += len(accepted) - len(new)
         counts["encoded"] += len(results)
@@ -135,7 +124,7 @@ def encode_documents(
     tokenizer: BlockTokenizer,
     encoder: OnnxEncoder,
     observer: Observer,
-) -> list[EncodedDocument]:
+) -> list[Entry]:
     """Encode documents with all threads; one without a single token is refused and left out."""
     readable: list[Document] = []
     blocks: list[SentenceBlocks] = []
@@ -150,7 +139,7 @@ def encode_documents(
     tokens_read = sum(b.receipt.tokens_read for b in blocks)
     observer.advanced(documents=len(documents), tokens=tokens_read)
     return [
-        EncodedDocument(document, vector, b.receipt, block_vectors_of(b, rows))
+        Entry(document, vector, b.receipt, block_vectors_of(b, rows))
         for document, b, vector, rows in zip(
             readable, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )

@@ -33,8 +33,8 @@ from training.run_files import (
     LOSS,
     STATE,
     VALIDATION,
-    Progress,
     RunFingerprint,
+    RunState,
     append_to_curve,
     load_best,
     load_state,
@@ -139,7 +139,7 @@ class _Run(Generic[M]):
     observer: TrainingObserver
 
 
-def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingObserver) -> Progress:
+def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingObserver) -> RunState:
     """Train a model, or go on with the run that a directory holds.
 
     The model is validated before the first step too: what training cannot improve stays as it
@@ -167,41 +167,41 @@ def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingOb
     optimiser = new_optimiser(model, plan.objectives, trained, recipe.optimiser)
     directory.mkdir(parents=True, exist_ok=True)
     run = _Run(model, plan, directory, trained, optimiser, observer)
-    progress = _begin(run)
+    state = _begin(run)
     last = False
-    while not last and progress.step < recipe.steps and progress.waited < recipe.patience:
-        last = progress.step + 1 == recipe.steps or plan.stop()
-        progress = _advance(run, progress, last=last)
+    while not last and state.step < recipe.steps and state.waited < recipe.patience:
+        last = state.step + 1 == recipe.steps or plan.stop()
+        state = _advance(run, state, last=last)
     load_best(directory, trained)
     model.eval()
-    return progress
+    return state
 
 
-def _begin(run: _Run[M]) -> Progress:
+def _begin(run: _Run[M]) -> RunState:
     recipe, curve = run.plan.recipe, run.directory / CURVE
     if (run.directory / STATE).exists():
-        progress = load_state(run.directory, run.trained, run.optimiser, _fingerprint(run.plan))
-        truncate_curve(curve, progress.step)
-        run.observer.started(progress.step, recipe.steps)
-        return progress
+        state = load_state(run.directory, run.trained, run.optimiser, _fingerprint(run.plan))
+        truncate_curve(curve, state.step)
+        run.observer.started(state.step, recipe.steps)
+        return state
     truncate_curve(curve, -1)
     run.observer.started(0, recipe.steps)
-    return _validate(run, Progress(0, 0, -math.inf, 0))
+    return _validate(run, RunState(0, 0, -math.inf, 0))
 
 
-def _advance(run: _Run[M], progress: Progress, *, last: bool) -> Progress:
+def _advance(run: _Run[M], state: RunState, *, last: bool) -> RunState:
     """Take one step, validate and save where it is time."""
-    recipe, step = run.plan.recipe, progress.step + 1
+    recipe, step = run.plan.recipe, state.step + 1
     figures = _take_step(run, step)
     append_to_curve(run.directory / CURVE, step, figures)
     run.observer.stepped(step, figures)
-    progress = replace(progress, step=step)
+    state = replace(state, step=step)
     if last or step % recipe.validation_interval == 0:
-        progress = _validate(run, progress)
-    last = last or progress.waited >= recipe.patience
+        state = _validate(run, state)
+    last = last or state.waited >= recipe.patience
     if last or step % recipe.checkpoint_interval == 0:
-        save_state(run.directory, run.trained, run.optimiser, progress, _fingerprint(run.plan))
-    return progress
+        save_state(run.directory, run.trained, run.optimiser, state, _fingerprint(run.plan))
+    return state
 
 
 def _take_step(run: _Run[M], step: int) -> dict[str, float]:
@@ -267,21 +267,21 @@ def _autocast(run: _Run[M]) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
-def _validate(run: _Run[M], progress: Progress) -> Progress:
+def _validate(run: _Run[M], state: RunState) -> RunState:
     """Validate, and keep the weights if no validation was better."""
     run.model.eval()
     with torch.no_grad():
         figure = run.plan.validate(run.model)
     if not math.isfinite(figure):
-        raise NotFiniteError(progress.step, "the figure of validation", figure)
-    append_to_curve(run.directory / CURVE, progress.step, {VALIDATION: figure})
-    best = figure > progress.best_figure
-    run.observer.validated(progress.step, figure, best=best)
+        raise NotFiniteError(state.step, "the figure of validation", figure)
+    append_to_curve(run.directory / CURVE, state.step, {VALIDATION: figure})
+    best = figure > state.best_figure
+    run.observer.validated(state.step, figure, best=best)
     if not best:
-        return replace(progress, waited=progress.waited + 1)
-    progress = Progress(progress.step, progress.step, figure, 0)
-    save_best(run.directory, run.trained, progress)
-    return progress
+        return replace(state, waited=state.waited + 1)
+    state = RunState(state.step, state.step, figure, 0)
+    save_best(run.directory, run.trained, state)
+    return state
 
 
 def _finite(step: int, what: str, value: Tensor) -> float:

@@ -180,7 +180,7 @@ def step_seed(seed: int, step: int, *stream: int) -> int:
 
 
 def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float) -> VectorTask:
-    """Judge pairs: the first half of the documents against the second, row by row.
+    """Score pairs: the first half of the documents against the second, row by row.
 
     Args:
         documents: 2 P documents.

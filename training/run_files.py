@@ -100,7 +100,7 @@ _HEADER = "run"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunState:
     """How far a run is.
 
     Attributes:
@@ -133,7 +133,7 @@ def save_state(
     directory: Path,
     trained: Mapping[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
-    progress: Progress,
+    state: RunState,
     fingerprint: RunFingerprint,
 ) -> None:
     """Write all that a resumed run needs, whole or not at all.
@@ -147,7 +147,7 @@ def save_state(
     for name, parameter in trained.items():
         for key, value in optimiser.state.get(parameter, {}).items():
             tensors[f"{key}.{name}"] = value
-    header = {"progress": asdict(progress), "fingerprint": asdict(fingerprint)}
+    header = {"progress": asdict(state), "fingerprint": asdict(fingerprint)}
     _write(directory / STATE, tensors, header)
 
 
@@ -156,7 +156,7 @@ def load_state(
     trained: Mapping[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
     fingerprint: RunFingerprint,
-) -> Progress:
+) -> RunState:
     """Set weights and optimiser to what `save_state` wrote.
 
     Raises:
@@ -166,7 +166,7 @@ def load_state(
     tensors, header = _read(path)
     try:
         found = RunFingerprint(**header["fingerprint"])
-        progress = Progress(**header["progress"])
+        state = RunState(**header["progress"])
     except (KeyError, TypeError) as error:
         raise ResumeError(f"{path} is not the state of a run: {error!r}") from error
     for part in ("recipe", "data"):
@@ -183,17 +183,17 @@ def load_state(
             optimiser.state[parameter] = {
                 key: tensors[f"{key}.{name}"].to(parameter.device) for key in keys
             }
-    return progress
+    return state
 
 
-def save_best(directory: Path, trained: Mapping[str, nn.Parameter], progress: Progress) -> None:
+def save_best(directory: Path, trained: Mapping[str, nn.Parameter], state: RunState) -> None:
     """Write the best weights so far.
 
     Raises:
         OSError: the disk did not take it.
     """
     weights = {name: parameter.detach() for name, parameter in trained.items()}
-    _write(directory / BEST, weights, {"progress": asdict(progress)})
+    _write(directory / BEST, weights, {"progress": asdict(state)})
 
 
 def load_best(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:

@@ -1,4 +1,5 @@
-"""What safety costs: backup, restore, doctor, the seal, and the checksums on the way of a read.
+"""What safety costs: backup, restore, doctor, the store digest, and the checksums on the way of a
+read.
 
     python -m benchmarks.speed.backup --documents 10000
 
@@ -22,7 +23,7 @@ from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.backup import restore_backup, verify_backup, write_backup
 from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
-from index.directory.file_digest import require_unbroken, seal
+from index.directory.file_digest import require_unbroken, write_digest
 from index.doctor.examine import Sampling, examine
 from index.document import Document
 from index.progress import SilentObserver
@@ -69,8 +70,8 @@ def measure(folder: Path, checkpoint: Checkpoint, documents: int) -> dict[str, f
     results["restore"] = seconds(lambda: restore_backup(folder / "b", folder / "new", checkpoint))
     sampling = Sampling(0, None, SilentObserver())
     results["doctor"] = seconds(lambda: examine(folder / "new", checkpoint, sampling))
-    results["seal at closing"] = seconds(lambda: seal(store))
-    results["seal at opening"] = seconds(lambda: require_unbroken(store))
+    results["digest at closing"] = seconds(lambda: write_digest(store))
+    results["digest at opening"] = seconds(lambda: require_unbroken(store))
     return results
 
 

@@ -178,7 +178,7 @@ class MatchIgnition(nn.Module):
         self.apply(initialise_as_bert)
 
     def forward(self, input_ids: Tensor, token_types: Tensor, special: Tensor) -> Tensor:
-        """Judge pairs.
+        """Score pairs.
 
         Args:
             input_ids: [N, T] token ids, special tokens included, [CLS] first.

@@ -5,7 +5,7 @@ adapter.npz     optional: what was fitted to the corpus, see index/adapt.py
 snapshots/      published generations of the index, a copy
 lock            held by the process that writes
 
-.seal           the digest of a closed store, see index/directory/file_digest.py
+.store-digest           the digest of a closed store, see index/directory/file_digest.py
 
 Other names that begin with a dot are of a change of the whole content, see
 index/directory/content_swap.py.
@@ -19,7 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from index.directory.content_swap import finish_swap, swap_is_pending
-from index.directory.file_digest import SEAL_FILE, break_seal, require_unbroken, seal
+from index.directory.file_digest import DIGEST_FILE, break_seal, require_unbroken, write_digest
 from index.errors import DataDirectoryInUseError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -34,7 +34,7 @@ CONTENT = (
     STORE_FILE,
     f"{STORE_FILE}-wal",
     f"{STORE_FILE}-shm",
-    SEAL_FILE,
+    DIGEST_FILE,
     SNAPSHOTS_DIRECTORY,
     ADAPTER_FILE,
     CALIBRATION_FILE,
@@ -51,7 +51,7 @@ class DataDirectory:
     _open_files: ExitStack
 
     def close(self) -> None:
-        """Close the store, seal it if it was open for writing, and release the lock.
+        """Close the store, write its digest if it was open for writing, and release the lock.
 
         Closing twice does nothing.
         """
@@ -84,7 +84,7 @@ def open_data_directory(
         StoreError: it is not a directory, cannot be written, or its store is damaged or has
             changed since it was closed.
     """
-    sound: list[Path] = []  # a store that could not be opened gets no seal
+    sound: list[Path] = []  # a store that could not be opened gets no digest
     with ExitStack() as open_files:
         if read_only:
             _check_exists(path)
@@ -141,7 +141,7 @@ def settle(path: Path) -> None:
 
 def _seal_all(stores: list[Path]) -> None:
     for store in stores:
-        seal(store)
+        write_digest(store)
 
 
 def _check_exists(path: Path) -> None:

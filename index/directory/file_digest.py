@@ -1,7 +1,7 @@
-"""The seal of a store: a digest of its whole file, from its closing to its next opening.
+"""The digest of a store: of its whole file, from its closing to its next opening.
 
 SQLite keeps no checksums of its pages. So who closes a store takes one of the whole file, and who
-opens it compares: what changed in between is damage, wherever in the file it is. The seal is
+opens it compares: what changed in between is damage, wherever in the file it is. The digest is
 broken before the first write. After a kill there is none, and the checksums of the rows, taken
 when they are written and compared when they are read, are what is left.
 """
@@ -17,32 +17,33 @@ from zlib import crc32
 from encoder.atomic_files import sync, write_in_place
 from index.errors import StoreError
 
-SEAL_FILE = ".seal"
+DIGEST_FILE = ".store-digest"
 _CHUNK = 2**24
 _THREADS = 4
 
 _log = logging.getLogger(__name__)
 
 
-def seal(store: Path) -> None:
-    """Write the seal of a store that nobody has open; without one it opens as after a kill."""
+def write_digest(store: Path) -> None:
+    """Write the digest of a store that no process has open; without one it opens as after a
+    kill."""
     log = store.with_name(f"{store.name}-wal")
     try:
         if log.exists() and log.stat().st_size:
             return  # a reader has it open, so that the file is not all of the store
         digest = _digest(store)
-        write_in_place(store.with_name(SEAL_FILE), f"{digest} {_check(digest)}\n")
+        write_in_place(store.with_name(DIGEST_FILE), f"{digest} {_check(digest)}\n")
     except OSError as error:
-        _log.warning("%s: is left without a seal: %s", store, error)
+        _log.warning("%s: is left without a digest: %s", store, error)
 
 
 def require_unbroken(store: Path) -> None:
-    """Compare a store with its seal; one without a seal passes.
+    """Compare a store with its digest; one without a digest passes.
 
     Raises:
         StoreError: the file has changed since it was closed, or cannot be read.
     """
-    path = store.with_name(SEAL_FILE)
+    path = store.with_name(DIGEST_FILE)
     expected = _read(path)
     if expected is None:
         return
@@ -60,12 +61,12 @@ def require_unbroken(store: Path) -> None:
 
 
 def break_seal(store: Path) -> None:
-    """Remove the seal before a write.
+    """Remove the digest before a write.
 
     Raises:
         StoreError: the disk did not take it.
     """
-    path = store.with_name(SEAL_FILE)
+    path = store.with_name(DIGEST_FILE)
     try:
         if path.exists():
             path.unlink()
@@ -95,7 +96,7 @@ def _check(digest: str) -> str:
 def _digest(path: Path) -> str:
     """Return the SHA-256, in hex, of the SHA-256 of each chunk: cores work side by side."""
     size = path.stat().st_size
-    with path.open("rb") as file, ThreadPoolExecutor(_THREADS, "seal") as threads:
+    with path.open("rb") as file, ThreadPoolExecutor(_THREADS, "digest") as threads:
         chunks = threads.map(_reader(file.fileno()), range(0, max(size, 1), _CHUNK))
         return hashlib.sha256(b"".join(chunks)).hexdigest()
 

@@ -22,7 +22,7 @@ from index.directory.data_directory import (
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
 )
-from index.directory.file_digest import SEAL_FILE, require_unbroken
+from index.directory.file_digest import DIGEST_FILE, require_unbroken
 from index.doctor.derived_checks import examine_families, examine_metadata, examine_words
 from index.doctor.findings import Finding
 from index.doctor.store_checks import examine_database, examine_rows, require_present_format
@@ -117,7 +117,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
             require_unbroken(path)
         except StoreError:
             problem = "a byte of it has changed since it was closed"
-            yield Finding(SEAL_FILE, problem, "seal it again")
+            yield Finding(DIGEST_FILE, problem, "write its digest again")
         if any(one.remedy == "restore a backup" for one in broken):
             return
         _opened(data, space).close()

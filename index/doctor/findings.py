@@ -12,7 +12,7 @@ Remedy = Literal[
     "encode again",
     "delete it",
     "take the checksums again",
-    "seal it again",
+    "write its digest again",
     "restore a backup",
     "install it again",
 ]
@@ -27,7 +27,7 @@ REPAIRABLE: frozenset[Remedy] = frozenset(
         "encode again",
         "delete it",
         "take the checksums again",
-        "seal it again",
+        "write its digest again",
     )
 )
 

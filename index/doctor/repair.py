@@ -93,7 +93,7 @@ def repair(
         if again:
             _encode_again(data, checkpoint, again, precision, observer)
     if any(one.what == STORE_FILE and not one.repairable for one in findings):
-        return  # what is left cannot be opened for writing, or must not be sealed
+        return  # what is left cannot be opened for writing, or must get no digest
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
     with closing(
         open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)

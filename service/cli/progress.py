@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from index.document import RefusedInput
@@ -51,7 +52,7 @@ class Refusals:
 class BarObserver:
     """Draws a bar for each step, with documents, tokens a second and time left."""
 
-    def __init__(self, progress: Progress, refusals: Refusals) -> None:
+    def __init__(self, progress: RichProgress, refusals: Refusals) -> None:
         self._progress = progress
         self._rate = Rate()
         self.refused = refusals.tell
@@ -111,8 +112,8 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def _progress(console: Console) -> Progress:
-    return Progress(
+def _progress(console: Console) -> RichProgress:
+    return RichProgress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -177,7 +178,7 @@ class LineStepObserver:
 class BarStepObserver:
     """Moves a bar with the loss, and prints a line above it for each validation."""
 
-    def __init__(self, console: Console, progress: Progress) -> None:
+    def __init__(self, console: Console, progress: RichProgress) -> None:
         self._console = console
         self._training_progress = progress
         self._task = progress.add_task("training", total=None, loss="")
@@ -202,8 +203,8 @@ def validation_line(step: int, figure: float, *, best: bool) -> str:
     return f"step {step}: validation {figure:.4f}{', the best so far' if best else ''}"
 
 
-def _training_progress(console: Console) -> Progress:
-    return Progress(
+def _training_progress(console: Console) -> RichProgress:
+    return RichProgress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),

@@ -11,7 +11,7 @@ _PLACE: ContextVar[Reservation | None] = ContextVar("place", default=None)
 
 
 @contextmanager
-def holding(place: Reservation) -> Iterator[None]:
+def use_reservation(place: Reservation) -> Iterator[None]:
     """Let what is called in the block use a place."""
     token = _PLACE.set(place)
     try:

@@ -13,7 +13,7 @@ from service.workers.fair_queue import LaneName
 DOCUMENT_ONLY = -1  # the row of a document whose block vectors are all known
 
 
-class Places(Protocol):
+class ReservationOwner(Protocol):
     """The queue, as a place in it needs it."""
 
     def resize(self, reservation: "Reservation", tokens: int) -> None:
@@ -93,7 +93,7 @@ class Reservation:
         released: it was given back.
     """
 
-    queue: Places
+    queue: ReservationOwner
     tokens: int
     lane: LaneName = "short"
     deadline: float = math.inf

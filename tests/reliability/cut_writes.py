@@ -218,7 +218,9 @@ class Swap:
     def check(self) -> None:
         arrived = not (self.data / ARRIVING).exists()
         holds(self.data, NEW if arrived else OLD)
-        assert not [one for one in self.data.glob(".*") if one.name not in (ARRIVING, ".seal")]
+        assert not [
+            one for one in self.data.glob(".*") if one.name not in (ARRIVING, ".store-digest")
+        ]
 
 
 OPERATIONS = {

@@ -26,7 +26,7 @@ from training.objectives import (
 )
 from training.progress import SilentTrainingObserver
 from training.recipe import parse_training_recipe
-from training.run_files import Progress
+from training.run_files import RunState
 
 RECIPE = {
     "name": "tiny",
@@ -53,7 +53,7 @@ class Killer(SilentTrainingObserver):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run(directory: Path, kill_after: int = 0) -> tuple[Smith, Progress]:
+def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
     """Train in a directory, or go on there; dropout on, two objectives, one temperature learned."""
     torch.manual_seed(5)
     config = SmithConfig(

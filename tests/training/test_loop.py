@@ -25,7 +25,7 @@ from training.objectives import (
 )
 from training.progress import SilentTrainingObserver
 from training.recipe import parse_training_recipe
-from training.run_files import BEST, CURVE, STATE, Progress, read_curve
+from training.run_files import BEST, CURVE, STATE, RunState, read_curve
 
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2])
 
@@ -66,7 +66,7 @@ class Bench:
             data_fingerprint="of the data",
         )
 
-    def train(self, plan: TrainingPlan) -> Progress:
+    def train(self, plan: TrainingPlan) -> RunState:
         return train(self.model, plan, self.directory, SilentTrainingObserver())
 
     def losses(self) -> list[float]:
@@ -138,7 +138,7 @@ def test_each_level_has_its_rate(bench: Bench) -> None:
 def test_the_best_weights_are_kept_and_patience_ends_the_run(bench: Bench) -> None:
     bench.figures = [0.1, 0.5, 0.4, 0.3, 9.9]
     progress = bench.train(bench.plan(steps=100, patience=2))
-    assert progress == Progress(step=6, best_step=2, best_figure=0.5, waited=2)
+    assert progress == RunState(step=6, best_step=2, best_figure=0.5, waited=2)
     best = bench.weights()
     with torch.no_grad():
         bench.model.document_encoder.projection.weight.zero_()
@@ -293,7 +293,7 @@ def test_a_run_that_is_stopped_is_saved_and_goes_on(bench: Bench) -> None:
     answers = iter([False, False, True])
     plan = replace(bench.plan(validation_interval=9), stop=lambda: next(answers))
     bench.figures = [0.1, 0.7, 0.2]
-    assert bench.train(plan) == Progress(step=3, best_step=3, best_figure=0.7, waited=0)
+    assert bench.train(plan) == RunState(step=3, best_step=3, best_figure=0.7, waited=0)
     assert bench.train(bench.plan(validation_interval=9)).step == 6
     assert len(bench.losses()) == 6
 

@@ -23,7 +23,7 @@ from service.errors import (
     UploadTooSlowError,
 )
 from service.limits.rate_limit import WINDOW_SECONDS, Verdict, client_name
-from service.workers.reservation import holding
+from service.workers.reservation import use_reservation
 from service.workers.work import Reservation
 
 
@@ -148,7 +148,7 @@ class DoorMiddleware:
             most = engine.settings.max_queue_tokens
             upload = Upload(receive, place, self._upload_seconds, most)
             async with _deadline(seconds) as timer:
-                with holding(place):
+                with use_reservation(place):
                     answer = _answering(send, timer, verdict)
                     await self._app(scope, upload.receive, answer)
 

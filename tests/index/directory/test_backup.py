@@ -101,7 +101,7 @@ def test_a_restored_backup_answers_the_same(
         assert len(server.store) == written.documents == 311
     assert (tmp_path / "new" / "notes" / "one.txt").read_text() == "of somebody else"
     hidden = [path.name for path in (tmp_path / "new").iterdir() if path.name.startswith(".")]
-    assert hidden == [".seal"]  # of the closing above; nothing of the restoring is left
+    assert hidden == [".store-digest"]  # of the closing above; nothing of the restoring is left
 
 
 def test_a_backup_under_load_holds_all_that_was_acknowledged(

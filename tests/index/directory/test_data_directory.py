@@ -55,7 +55,7 @@ def test_everything_lies_in_one_directory(
     directory.close()
     directory.close()
     found = {path.name for path in directory.path.iterdir()} - {"lock"}
-    assert found == {"store.sqlite3", "snapshots", ".seal"}
+    assert found == {"store.sqlite3", "snapshots", ".store-digest"}
 
     again = open_directory(tmp_path / "new" / "data")
     assert again.store.find(["a", "b"]).keys() == {"a", "b"}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from index.directory.file_digest import SEAL_FILE, break_seal, require_unbroken, seal
+from index.directory.file_digest import DIGEST_FILE, break_seal, require_unbroken, write_digest
 from index.errors import StoreError
 
 
@@ -15,7 +15,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("place", [0, 2**24 - 1, 2**24, 256 * 200_000 - 1])
 def test_a_changed_byte_breaks_it(store: Path, place: int) -> None:
-    seal(store)
+    write_digest(store)
     require_unbroken(store)
     with store.open("r+b") as file:
         file.seek(place)
@@ -26,7 +26,7 @@ def test_a_changed_byte_breaks_it(store: Path, place: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 100, 256 * 200_000 - 1])
 def test_a_shorter_file_breaks_it(store: Path, size: int) -> None:
-    seal(store)
+    write_digest(store)
     with store.open("r+b") as file:
         file.truncate(size)
     with pytest.raises(StoreError, match="has changed"):
@@ -35,7 +35,7 @@ def test_a_shorter_file_breaks_it(store: Path, size: int) -> None:
 
 def test_without_one_every_store_passes(store: Path) -> None:
     require_unbroken(store)
-    seal(store)
+    write_digest(store)
     break_seal(store)
     break_seal(store)
     store.write_bytes(b"another")
@@ -46,18 +46,18 @@ def test_without_one_every_store_passes(store: Path) -> None:
 def test_a_damaged_seal_accuses_no_store(
     store: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.with_name(SEAL_FILE).write_text(content, encoding="latin-1")
+    store.with_name(DIGEST_FILE).write_text(content, encoding="latin-1")
     require_unbroken(store)
     assert "is damaged and is passed over" in caplog.text
 
 
 def test_a_store_that_a_reader_keeps_open_gets_none(store: Path) -> None:
     store.with_name("store.sqlite3-wal").write_bytes(b"changes")
-    seal(store)
-    assert not store.with_name(SEAL_FILE).exists()
+    write_digest(store)
+    assert not store.with_name(DIGEST_FILE).exists()
 
 
 def test_a_lost_store_is_told_by_its_opening(store: Path) -> None:
-    seal(store)
+    write_digest(store)
     store.unlink()
     require_unbroken(store)

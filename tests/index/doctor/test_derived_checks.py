@@ -94,7 +94,7 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
         data.index.catch_up()
         data.index.publish()
     change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
-    (tmp_path / ".seal").unlink()
+    (tmp_path / ".store-digest").unlink()
     found = examine(tmp_path, checkpoint, UNSAMPLED)
     assert [(one.what, one.repairable) for one in found] == [("families", True)]
     repair(tmp_path, checkpoint, found, None, SilentObserver())

@@ -153,21 +153,21 @@ def test_flipped_bytes_of_a_closed_directory(
         assert found != "wrong", f"seed {SEED}, flip {turn}: {where}"
         seen[f"{files[turn % len(files)].name}: {found}"] += 1
         shutil.rmtree(copy)
-    assert seen["store.sqlite3: same"] == 0, "the seal covers every byte"
+    assert seen["store.sqlite3: same"] == 0, "the digest covers every byte"
     assert seen["store.sqlite3: detected"] > 0
 
 
 def test_flipped_bytes_of_a_store_that_was_killed(
     data: Path, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
-    """Without the seal a wrong answer by words is possible; then the doctor finds the damage."""
+    """Without the digest a wrong answer by words is possible; then the doctor finds the damage."""
     with opened(data, checkpoint) as directory:
         expected = answers(directory)
     random = np.random.default_rng(SEED)
     for turn in range(FLIPS // 2):
         copy = tmp_path / "copy"
         shutil.copytree(data, copy)
-        (copy / ".seal").unlink()
+        (copy / ".store-digest").unlink()
         where = flip(copy / "store.sqlite3", random)
         examined = examine(copy, checkpoint, UNSAMPLED)
         found = outcome(copy, checkpoint, expected)
@@ -200,7 +200,7 @@ def test_a_text_that_is_no_text_any_more(
     """Bytes that are not UTF-8 are damage, not a crash."""
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)
-    (copy / ".seal").unlink()
+    (copy / ".store-digest").unlink()
     content = (copy / "store.sqlite3").read_bytes()
     (copy / "store.sqlite3").write_bytes(content.replace(b"Title 20", b"Title\xff20"))
     findings = examine(copy, checkpoint, UNSAMPLED)

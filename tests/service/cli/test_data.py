@@ -82,8 +82,8 @@ def matches(longmatch: Run, data: Path, *options: object) -> object:
 
 
 def sql(data: Path, *statements: str) -> None:
-    """Damage a store and take the seal away, as if it had happened while it was open."""
-    (data / ".seal").unlink(missing_ok=True)
+    """Damage a store and remove its digest, as if it had happened while it was open."""
+    (data / ".store-digest").unlink(missing_ok=True)
     with closing(sqlite3.connect(data / "store.sqlite3")) as connection, connection:
         for statement in statements:
             connection.execute(statement)
@@ -237,13 +237,13 @@ def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> Non
 
 
 def test_a_closed_store_that_has_changed_is_not_opened(longmatch: Run, data: Path) -> None:
-    seal = (data / ".seal").read_text()
+    digest = (data / ".store-digest").read_text()
     sql(data, "UPDATE meta SET created = 'never'")
-    (data / ".seal").write_text(seal)
+    (data / ".store-digest").write_text(digest)
     answer = longmatch("match", query(data), "--data", data)
     assert (answer.status, "has changed since it was closed" in answer.err) == (2, True)
     answer = longmatch("doctor", data)
-    assert (answer.status, "seal it again" in answer.err) == (1, True)
+    assert (answer.status, "write its digest again" in answer.err) == (1, True)
     assert longmatch("doctor", data, "--repair").status == 0
     assert matches(longmatch, data)
 
@@ -264,7 +264,12 @@ def test_reencode_moves_to_another_checkpoint(
         server.close()
     answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
     assert (answer.status, "23 documents, of checkpoint tiny-terms now" in answer.err) == (0, True)
-    assert {path.name for path in data.iterdir()} == {"store.sqlite3", "snapshots", "lock", ".seal"}
+    assert {path.name for path in data.iterdir()} == {
+        "store.sqlite3",
+        "snapshots",
+        "lock",
+        ".store-digest",
+    }
     answer = longmatch("match", query(data), "--data", data)
     assert (answer.status, "was made with checkpoint" in answer.err) == (2, True)
     assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
