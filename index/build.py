@@ -21,7 +21,7 @@ from index.lexical.lexical_index import MAX_DRIFT
 from index.progress import Observer
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.vectors.live_index import LiveIndex
 
 # One batch is what a kill can cost: some seconds of two cores.
@@ -124,7 +124,7 @@ def encode_documents(
     tokenizer: BlockTokenizer,
     encoder: OnnxEncoder,
     observer: Observer,
-) -> list[Entry]:
+) -> list[EncodedDocument]:
     """Encode documents with all threads; one without a single token is refused and left out."""
     readable: list[Document] = []
     blocks: list[SentenceBlocks] = []
@@ -139,7 +139,7 @@ def encode_documents(
     tokens_read = sum(b.receipt.tokens_read for b in blocks)
     observer.advanced(documents=len(documents), tokens=tokens_read)
     return [
-        Entry(document, vector, b.receipt, block_vectors_of(b, rows))
+        EncodedDocument(document, vector, b.receipt, block_vectors_of(b, rows))
         for document, b, vector, rows in zip(
             readable, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )
@@ -176,7 +176,9 @@ def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> l
     vectors = dict(zip(*store.vectors(ids), strict=True))
     store.put(
         [
-            Entry(document, vectors[stored[document.id].vector_id], stored[document.id].receipt)
+            EncodedDocument(
+                document, vectors[stored[document.id].vector_id], stored[document.id].receipt
+            )
             for document in redescribed
         ]
     )

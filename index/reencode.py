@@ -37,7 +37,7 @@ from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Observer
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.store.schema import read_space
 
 REENCODING = ".reencoding"
@@ -172,7 +172,7 @@ def _encode(batch: list[Document], new: DataDirectory, job: _Job) -> None:
         raise StoreError(
             f"document {min(lost)!r} has no token that this checkpoint reads: delete it first"
         )
-    new.store.put([Entry(r.document, r.vector, r.receipt, r.blocks) for r in results])
+    new.store.put([EncodedDocument(r.document, r.vector, r.receipt, r.blocks) for r in results])
 
 
 def _batches(store: SQLiteDocumentStore) -> Iterator[list[Document]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
-from index.store.records import Change, Entry, StoredDocument
+from index.store.records import Change, EncodedDocument, StoredDocument
 from service.encode import PointedText, encode_texts
 from service.engine import Engine, record_index
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
@@ -85,7 +85,7 @@ async def index_documents(
     )
     entries = dict(known)
     for (_, document), read in zip(new, encoded, strict=True):
-        entries[document.id] = Entry(document, read.vector, read.receipt, read.blocks)
+        entries[document.id] = EncodedDocument(document, read.vector, read.receipt, read.blocks)
     ordered = [entries[document.id] for document in documents]
     # One job of the one writer thread: it runs to its end even when the client leaves meanwhile.
     storing = await run_in(engine.writer, _put, engine, ordered)
@@ -138,7 +138,7 @@ def _check(engine: Engine, documents: Sequence[Document]) -> None:
         raise InvalidInputError(twice)
 
 
-def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, Entry]:
+def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, EncodedDocument]:
     """Return an entry, with the stored vector, for each document whose text is stored already."""
     hashes = data.store.content_hashes([document.id for document in documents])
     same = [d for d in documents if hashes.get(d.id) == d.content_hash]
@@ -147,7 +147,7 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
     vectors = dict(zip(ids.tolist(), rows, strict=True))
     blocks = data.store.block_vectors(ids.tolist())
     return {
-        document.id: Entry(
+        document.id: EncodedDocument(
             document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
         )
         for document in same
@@ -158,7 +158,7 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
     }
 
 
-def _put(engine: Engine, entries: Sequence[Entry]) -> float:
+def _put(engine: Engine, entries: Sequence[EncodedDocument]) -> float:
     """Store entries and make the index follow; return the seconds."""
     started = time.perf_counter()
     _follow(engine, engine.data.store.put(entries))

@@ -10,7 +10,7 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 DIMENSION = 16
 FINGERPRINT = "f" * 64
@@ -31,10 +31,10 @@ def random_unit_vector(random: np.random.Generator) -> Float32:
     return unit
 
 
-def entry_of(name: str, version: int) -> Entry:
+def entry_of(name: str, version: int) -> EncodedDocument:
     """Return what is put for a version of a document; its metadata says which it is."""
     words = f"{name} {version} {_WORDS[version % len(_WORDS)]} {_WORDS[version // 8 % len(_WORDS)]}"
-    return Entry(
+    return EncodedDocument(
         Document(name, words, "", {"version": version}), vector_of(name, version), _RECEIPT
     )
 

@@ -29,7 +29,7 @@ from index.document import Document
 from index.progress import SilentObserver
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import vector_id_list
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.store.statements import SUMMARIES
 
 WORDS, BLOCKS = 2_000, 40
@@ -110,7 +110,9 @@ def fill(directory: DataDirectory, documents: int) -> None:
             )
             receipt = Receipt(WORDS, WORDS, BLOCKS, 0)
             document = Document(f"d{number}", text, f"Title {number}", {"number": number})
-            entries.append(Entry(document, unit(random, 1, dimension)[0], receipt, blocks))
+            entries.append(
+                EncodedDocument(document, unit(random, 1, dimension)[0], receipt, blocks)
+            )
         directory.store.put(entries)
     directory.index.catch_up()
     directory.index.publish()

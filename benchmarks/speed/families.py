@@ -43,7 +43,7 @@ from index.near_duplicates.tables import add_text
 from index.sqlite.block_vectors import block_vectors_of
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 ROUNDS = 5
 HOSTS = 35
@@ -189,11 +189,11 @@ def table(record: Mapping[str, Any]) -> str:
 
 def _encode(
     planted: Sequence[PlantedDocument], tokenizer: BlockTokenizer, encoder: OnnxEncoder
-) -> list[Entry]:
+) -> list[EncodedDocument]:
     blocks = [tokenizer(one.document.text) for one in planted]
     encoded = encoder.encode(blocks)
     return [
-        Entry(one.document, vector, read.receipt, block_vectors_of(read, rows))
+        EncodedDocument(one.document, vector, read.receipt, block_vectors_of(read, rows))
         for one, read, vector, rows in zip(
             planted, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )

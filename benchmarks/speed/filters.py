@@ -40,7 +40,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.store.filters import Bound, Range
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 DOCUMENTS = 100_000
 DIMENSION = 64
@@ -179,7 +179,7 @@ def put_all(data: DataDirectory, vectors: Float32, numbers: Mapping[str, Any]) -
     for start in range(0, len(vectors), PUT_TOGETHER):
         data.store.put(
             [
-                Entry(
+                EncodedDocument(
                     Document(
                         f"d{row}", f"d{row}", "", {kind: int(numbers[kind][row]) for kind in KINDS}
                     ),

@@ -25,7 +25,7 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 _STOPS_IN = 120.0
 
@@ -188,9 +188,9 @@ def _figures(timed: Sequence[_Timed]) -> dict[str, dict[str, float]]:
     }
 
 
-def one_word_entry(name: str, vector: Float32) -> Entry:
+def one_word_entry(name: str, vector: Float32) -> EncodedDocument:
     """Return what is put for a document whose id is its text."""
-    return Entry(Document(name, name), vector, Receipt(1, 1, 1, 0))
+    return EncodedDocument(Document(name, name), vector, Receipt(1, 1, 1, 0))
 
 
 @contextmanager
@@ -238,5 +238,5 @@ def _insert(
     return timed
 
 
-def _put(data: DataDirectory, entries: Sequence[Entry]) -> None:
+def _put(data: DataDirectory, entries: Sequence[EncodedDocument]) -> None:
     data.index.apply(data.store.put(entries))

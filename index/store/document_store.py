@@ -44,7 +44,7 @@ from index.store.filter_sql import SelectionCache, select
 from index.store.filters import Filter
 from index.store.listing import DocumentPages, stored_metadata
 from index.store.migrations import bring_up_to_date
-from index.store.records import Change, DocumentSummary, Entry, StoredDocument
+from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
 from index.store.schema import check_is_ours, create_if_missing
 
 UNIT_NORM_TOLERANCE = 1e-3
@@ -106,7 +106,7 @@ class SQLiteDocumentStore:
             self._connections.close()
             raise
 
-    def put(self, entries: Sequence[Entry]) -> Change:
+    def put(self, entries: Sequence[EncodedDocument]) -> Change:
         """Insert or replace documents in one transaction that is durable at return.
 
         A document of unchanged text keeps its vector id and its vector; of it only title and
@@ -123,7 +123,7 @@ class SQLiteDocumentStore:
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
-            changed: list[Entry] = []
+            changed: list[EncodedDocument] = []
             described: list[int] = []
             for entry in entries:
                 document = entry.document
@@ -343,7 +343,7 @@ class SQLiteDocumentStore:
             rows = connection.execute(statement, (ids,)).fetchall()
             return rows, read_checksums(connection, (row[0] for row in rows))
 
-    def _signatures(self, entries: Sequence[Entry]) -> dict[bytes, UInt32]:
+    def _signatures(self, entries: Sequence[EncodedDocument]) -> dict[bytes, UInt32]:
         """Sign the texts that are new, by content hash: no write has to wait for it."""
         if not self.finds_families:
             return {}
@@ -356,7 +356,7 @@ class SQLiteDocumentStore:
     def _insert(
         self,
         connection: sqlite3.Connection,
-        entry: Entry,
+        entry: EncodedDocument,
         sequence: int,
         signatures: Mapping[bytes, UInt32],
     ) -> int:
@@ -372,7 +372,7 @@ class SQLiteDocumentStore:
             add_text(connection, document.content_hash, signature)
         return vector_id
 
-    def _check(self, entries: Sequence[Entry]) -> None:
+    def _check(self, entries: Sequence[EncodedDocument]) -> None:
         seen: set[str] = set()
         for entry in entries:
             name = f"document {entry.document.id!r}"

@@ -11,7 +11,7 @@ from index.sqlite.block_vectors import BlockVectors
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EncodedDocument:
     """What is put: a document, its vector Float32[dimension] of unit norm, what was read of it.
 
     Without its block vectors it is found all the same, but encoded anew to explain a match.

@@ -18,7 +18,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.sqlite.block_vectors import BlockVectors
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 FINGERPRINT, DIMENSION = "a" * 64, 16
 DOCUMENTS, QUERIES = 24, 6
@@ -30,9 +30,9 @@ def unit(count: int, seed: int) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def entries(numbers: Sequence[int], vectors: np.ndarray, more: str = "") -> list[Entry]:
+def entries(numbers: Sequence[int], vectors: np.ndarray, more: str = "") -> list[EncodedDocument]:
     return [
-        Entry(
+        EncodedDocument(
             Document(f"d{n}", f"{WORDS[n % 3]} of {n}{more}", f"Title {n}", {"number": n}),
             vectors[n],
             Receipt(5, 5, 1, 0),

@@ -12,7 +12,7 @@ from index.store import filter_sql as selection_cache
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filter_sql import SelectionCache
 from index.store.filters import OneOf
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 END = 12
 EVERY_ID = np.arange(-2, END + 3)
@@ -84,7 +84,7 @@ def test_a_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_store_remembers_a_filter_until_something_is_written(
-    store: SQLiteDocumentStore, entry: Callable[..., Entry]
+    store: SQLiteDocumentStore, entry: Callable[..., EncodedDocument]
 ) -> None:
     one, true = OneOf("/a", (1,)), OneOf("/a", (True,))
     store.put([entry("x", a=1), entry("y", a=True)])
@@ -99,7 +99,7 @@ def test_a_store_remembers_a_filter_until_something_is_written(
 
 
 def test_a_reader_beside_the_writer_remembers_nothing(
-    open_store: Callable[..., SQLiteDocumentStore], entry: Callable[..., Entry]
+    open_store: Callable[..., SQLiteDocumentStore], entry: Callable[..., EncodedDocument]
 ) -> None:
     writer = open_store()
     reader = open_store(read_only=True)

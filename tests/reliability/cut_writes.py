@@ -31,7 +31,7 @@ from index.directory.content_swap import ARRIVING, swap_in
 from index.directory.data_directory import CONTENT, DataDirectory, locked, open_data_directory
 from index.document import Document
 from index.errors import IndexingError
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 FINGERPRINT, DIMENSION = "a" * 64, 16
 COUNTED = ("fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "sendfile")
@@ -112,11 +112,13 @@ def opened(path: Path) -> closing[DataDirectory]:
     return closing(open_data_directory(path, fingerprint=FINGERPRINT, dimension=DIMENSION))
 
 
-def entries(numbers: range) -> list[Entry]:
+def entries(numbers: range) -> list[EncodedDocument]:
     vectors = np.random.default_rng(1).normal(size=(numbers.stop, DIMENSION)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     receipt = Receipt(1, 1, 1, 0)
-    return [Entry(Document(f"d{n}", f"text of {n}"), vectors[n], receipt) for n in numbers]
+    return [
+        EncodedDocument(Document(f"d{n}", f"text of {n}"), vectors[n], receipt) for n in numbers
+    ]
 
 
 def fill(path: Path, count: int) -> None:

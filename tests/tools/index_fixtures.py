@@ -13,14 +13,14 @@ from encoder.blocks import Receipt, SentenceBlocks
 from evaluation.encoded_corpus import EncodedCorpus
 from index.document import Document
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, Entry
+from index.store.records import Change, EncodedDocument
 from index.vectors.live_index import LiveIndex
 
 FINGERPRINT = "a" * 64
 DIMENSION = 16
 ARCHIVE_KEY = ArchiveKey("a" * 64, "b" * 64, 16, "split", "en", 64, DIMENSION, "uint16")
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
 
@@ -41,9 +41,9 @@ def entry() -> MakeEntry:
 
     def make(
         document_id: str, text: str = "some text", title: str = "", **metadata: object
-    ) -> Entry:
+    ) -> EncodedDocument:
         seed = int.from_bytes(text.encode("utf-8", "replace")[-8:].ljust(8, b"."), "big")
-        return Entry(
+        return EncodedDocument(
             Document(document_id, text, title, metadata),
             unit_vectors(1, seed=seed)[0],
             Receipt(tokens=len(text), tokens_read=len(text), blocks=1, blocks_left_out=0),
@@ -110,7 +110,7 @@ def fill() -> Callable[[SQLiteDocumentStore, Float32], Change]:
         receipt = Receipt(1, 1, 1, 0)
         return store.put(
             [
-                Entry(Document(f"d{number}", f"d{number}"), vector, receipt)
+                EncodedDocument(Document(f"d{number}", f"d{number}"), vector, receipt)
                 for number, vector in enumerate(vectors)
             ]
         )

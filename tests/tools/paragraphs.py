@@ -10,7 +10,7 @@ from index.document import Document
 from index.near_duplicates.signatures import band_keys, resemblances, sign
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 DIMENSION = 16
 WORDS = 30  # of a paragraph, which is one sentence block
@@ -20,12 +20,14 @@ def text_of(paragraphs: Sequence[int]) -> str:
     return "\n\n".join(" ".join(f"p{one}w{n}" for n in range(WORDS)) for one in paragraphs)
 
 
-def entry_of(document_id: str, paragraphs: Sequence[int], *, blocks: bool = True) -> Entry:
+def entry_of(
+    document_id: str, paragraphs: Sequence[int], *, blocks: bool = True
+) -> EncodedDocument:
     rows = np.stack([np.random.default_rng(one).normal(size=DIMENSION) for one in paragraphs])
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     mean = rows.mean(axis=0)
     offsets = np.zeros((len(paragraphs), 2), dtype=np.int64)
-    return Entry(
+    return EncodedDocument(
         Document(document_id, text_of(paragraphs)),
         mean / np.linalg.norm(mean),
         Receipt(WORDS * len(paragraphs), WORDS * len(paragraphs), len(paragraphs), 0),

@@ -20,9 +20,9 @@ from index.directory.backup import restore_backup, verify_backup, write_backup
 from index.directory.backup_archive import MANIFEST_FILE, format_manifest, read_manifest
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.errors import BackupError, DataDirectoryInUseError, StoreError
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 MakeVectors = Callable[..., Float32]
 
 FINGERPRINT = "a" * 64

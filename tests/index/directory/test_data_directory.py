@@ -16,10 +16,10 @@ import pytest
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.vectors.live_index import LiveIndex
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
 Open = Callable[..., DataDirectory]
 
@@ -209,7 +209,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.vectors.live_index import LiveIndex
-from index.store.document_store import Entry, SQLiteDocumentStore
+from index.store.document_store import EncodedDocument, SQLiteDocumentStore
 
 """
     + inspect.getsource(operation)
@@ -221,7 +221,7 @@ for number in range(int(sys.argv[2]), 10**9):
         vector = np.random.default_rng(number).normal(size=16).astype(np.float32)
         vector /= np.linalg.norm(vector)
         document = Document(name, f"text {number} " * 200)
-        change = directory.store.put([Entry(document, vector, Receipt(1, 1, 1, 0))])
+        change = directory.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0))])
     else:
         change = directory.store.delete([name])
     print(number, flush=True)

@@ -20,9 +20,9 @@ from index.errors import StoreError
 from index.lexical.scoring import LexicalQuery
 from index.lexical.terms import count_terms, count_terms_and_titles, known_titles
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
 NO_TITLES = known_titles(())
@@ -253,7 +253,7 @@ def test_any_changes_leave_it_right(
         if text is None:
             store.delete([name])
         else:
-            store.put([Entry(Document(name, text), vector, Receipt(1, 1, 1, 0))])
+            store.put([EncodedDocument(Document(name, text), vector, Receipt(1, 1, 1, 0))])
     store.close()
     assert_says_what_the_texts_say(path)
 

@@ -26,9 +26,9 @@ from index.lexical.terms import (
 )
 from index.progress import SilentObserver
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
 WORDS = ["world", "war", "ii", "a", "b"]

@@ -112,7 +112,7 @@ def test_the_lexical_system_scores_as_the_index_does(tmp_path: Path) -> None:
     from encoder.blocks import Receipt
     from index.document import Document
     from index.store.document_store import SQLiteDocumentStore
-    from index.store.records import Entry
+    from index.store.records import EncodedDocument
 
     words = [f"w{n}" for n in range(40)]
     random = np.random.default_rng(3)
@@ -120,7 +120,10 @@ def test_the_lexical_system_scores_as_the_index_does(tmp_path: Path) -> None:
     store = SQLiteDocumentStore(tmp_path / "s.sqlite3", fingerprint="a" * 64, dimension=2)
     vector = np.array([1, 0], dtype=np.float32)
     ids = store.put(
-        [Entry(Document(str(n), t), vector, Receipt(1, 1, 1, 0)) for n, t in enumerate(texts)]
+        [
+            EncodedDocument(Document(str(n), t), vector, Receipt(1, 1, 1, 0))
+            for n, t in enumerate(texts)
+        ]
     ).added
     scored = lexical_system(texts)
     table = scored.score(np.arange(25))

@@ -12,7 +12,7 @@ from index.document import Document
 from index.search.fusion import FusionRule
 from index.search.search import Asked, Mode, search
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 DOCUMENTS = 1_200  # so many that the telling words alone find too few of a selection
 RULE = FusionRule(0.5)
@@ -51,7 +51,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
             text = "bolt nut"
         metadata = {"number": number, "even": number % 2 == 0, "rare": rare}
         document = Document(f"d{number}", text, "", metadata)
-        entries.append(Entry(document, vector, Receipt(1, 1, 1, 0)))
+        entries.append(EncodedDocument(document, vector, Receipt(1, 1, 1, 0)))
     opened.index.apply(opened.store.put(entries))
     yield opened
     opened.close()

@@ -12,7 +12,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.search.fusion import FusionRule
 from index.search.search import Asked, Found, search_hybrid, search_lexical, search_semantic
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 Search = Callable[[DataDirectory, Asked, int], tuple[Found, ...]]
 RULE = FusionRule(0.5)
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
 
 def put(data: DataDirectory, documents: dict[str, tuple[str, float]]) -> None:
     entries = [
-        Entry(Document(name, text), direction(degrees), Receipt(1, 1, 1, 0))
+        EncodedDocument(Document(name, text), direction(degrees), Receipt(1, 1, 1, 0))
         for name, (text, degrees) in documents.items()
     ]
     data.index.apply(data.store.put(entries))

@@ -13,9 +13,9 @@ from encoder.blocks import Receipt, SentenceBlocks
 from index.errors import StoreError
 from index.sqlite.block_vectors import BlockVectors, block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 
 WIDTH = 384
 

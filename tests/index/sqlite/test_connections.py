@@ -11,10 +11,10 @@ import pytest
 
 from index.errors import DocumentError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.store.schema import SCHEMA_VERSION
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
 

@@ -17,11 +17,11 @@ from index.doctor.vector_checks import examine_index
 from index.errors import StoreError
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, Entry
+from index.store.records import Change, EncodedDocument
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import oldest_sequence
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 MakeVectors = Callable[..., Float32]
 Check = Callable[[LiveIndex, SQLiteDocumentStore], None]

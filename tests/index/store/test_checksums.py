@@ -15,9 +15,9 @@ from index.errors import StoreError
 from index.sqlite.block_vectors import BlockVectors
 from index.store.checksums import blocks_checksum, summary_checksum, vector_checksum
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from index.errors import IndexingError
 from index.progress import SilentObserver
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
 FLIPS = int(os.environ.get("LONGMATCH_FLIPS", "90"))
 SEED = int(os.environ.get("LONGMATCH_SEED", "7"))
@@ -92,10 +92,10 @@ def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return path
 
 
-def entry(number: int, vector: np.ndarray, more: str = "") -> Entry:
+def entry(number: int, vector: np.ndarray, more: str = "") -> EncodedDocument:
     blocks = BlockVectors(np.array([[0, 50], [50, 99]]), unit(2, 384, number))
     document = Document(f"d{number}", text_of(number) + more, f"Title {number}", {"n": number})
-    return Entry(document, vector, Receipt(40, 40, 2, 0), blocks)
+    return EncodedDocument(document, vector, Receipt(40, 40, 2, 0), blocks)
 
 
 def answers(directory: DataDirectory) -> Answers:

@@ -13,9 +13,9 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import DocumentSummary, Entry
+from index.store.records import DocumentSummary, EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
 
@@ -27,7 +27,7 @@ def test_a_document_comes_back_as_it_was_put(store: SQLiteDocumentStore, entry: 
         {"year": 2020, "nested": {"list": [1, 2.5, None, True, "ü"]}},
     )
     receipt = Receipt(tokens=9_000, tokens_read=4_096, blocks=32, blocks_left_out=39)
-    change = store.put([Entry(document, entry("x").vector, receipt)])
+    change = store.put([EncodedDocument(document, entry("x").vector, receipt)])
     (vector_id,) = change.added.tolist()
 
     stored = store.find([document.id])[document.id]
@@ -64,7 +64,7 @@ def test_the_same_text_keeps_its_vector_and_takes_the_new_description(
     other_vector = entry("a", "different").vector
     renamed = Document("a", "same text", "new title", {"year": 2})
 
-    second = store.put([Entry(renamed, other_vector, Receipt(5, 5, 1, 0))])
+    second = store.put([EncodedDocument(renamed, other_vector, Receipt(5, 5, 1, 0))])
 
     assert (second.sequence, second.added.size, second.removed.size) == (first.sequence, 0, 0)
     assert store.find(["a"])["a"].document == renamed
@@ -214,7 +214,9 @@ def test_an_id_twice_in_one_call_is_refused(store: SQLiteDocumentStore, entry: M
 def test_a_bad_vector_is_refused_by_name(
     store: SQLiteDocumentStore, entry: MakeEntry, vector: Float32, complaint: str
 ) -> None:
-    bad = Entry(Document("bad one", "text"), vector.astype(np.float32), Receipt(1, 1, 1, 0))
+    bad = EncodedDocument(
+        Document("bad one", "text"), vector.astype(np.float32), Receipt(1, 1, 1, 0)
+    )
     with pytest.raises(ValueError, match=f"document 'bad one': its vector has {complaint}"):
         store.put([entry("good"), bad])
     assert len(store) == 0

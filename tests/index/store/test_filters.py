@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Or, Range, matches
 from index.store.metadata import MAX_FIELD_CHARACTERS, MAX_NESTING, metadata_values
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
 LONG = "é" * 512

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.listing import BEFORE_ALL
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3)
 
 

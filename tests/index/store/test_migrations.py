@@ -23,7 +23,7 @@ from index.lexical.terms import count_terms
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import OneOf
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.store.schema import (
     SCHEMA_VERSION,
     VERSION_WITHOUT_BLOCKS,
@@ -31,7 +31,7 @@ from index.store.schema import (
     VERSION_WITHOUT_WORDS,
 )
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 
 REPOSITORY = Path(__file__).parents[3]
@@ -251,7 +251,7 @@ def write_for_ever() -> None:
     from encoder.blocks import Receipt
     from index.document import Document
     from index.store.document_store import SQLiteDocumentStore
-    from index.store.records import Entry
+    from index.store.records import EncodedDocument
 
     store = SQLiteDocumentStore(Path(sys.argv[1]), fingerprint="a" * 64, dimension=16)
     vector = np.eye(16, dtype=np.float32)[0]
@@ -262,7 +262,9 @@ def write_for_ever() -> None:
         names = [f"d{(number + n) % 40}" for n in range(8)]
         texts = [f"state{number} of {name} " + f"filler{number} " * 50 for name in names]
         documents = [Document(name, text) for name, text in zip(names, texts, strict=True)]
-        store.put([Entry(document, vector, Receipt(1, 1, 1, 0)) for document in documents])
+        store.put(
+            [EncodedDocument(document, vector, Receipt(1, 1, 1, 0)) for document in documents]
+        )
         told.write(f"{number}\n")
         told.flush()
         if number % 3 == 0:

@@ -11,14 +11,14 @@ import index.vectors.live_index
 from encoder.arrays import Float32
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, Entry
+from index.store.records import Change, EncodedDocument
 from index.vectors.drift import needs_training
 from index.vectors.faiss_index import FaissIndex, choose_nlist
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot
 from index.vectors.vector_index import NO_VECTOR
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 MakeVectors = Callable[..., Float32]
 Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
@@ -87,7 +87,9 @@ def test_changes_may_arrive_in_any_order_and_twice(
     assert_equals_store(live, store)
 
 
-def change_and_check(live: LiveIndex, store: SQLiteDocumentStore, entries: Sequence[Entry]) -> None:
+def change_and_check(
+    live: LiveIndex, store: SQLiteDocumentStore, entries: Sequence[EncodedDocument]
+) -> None:
     """What is applied is found by the next search, what is deleted is not."""
     for one in entries:
         change = store.put([one])

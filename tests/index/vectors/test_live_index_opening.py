@@ -8,12 +8,12 @@ import pytest
 from encoder.arrays import Float32
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, Entry
+from index.store.records import Change, EncodedDocument
 from index.vectors.faiss_index import ONE_LIST_BELOW
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 MakeVectors = Callable[..., Float32]
 Check = Callable[[LiveIndex, SQLiteDocumentStore], None]

@@ -12,14 +12,14 @@ import pytest
 from encoder.arrays import Float32
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, Entry
+from index.store.records import Change, EncodedDocument
 from index.vectors.drift import Training
 from index.vectors.faiss_index import ONE_LIST_BELOW, load_faiss_index
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.recall import nprobe_bounds
 from index.vectors.snapshot import verify_current_snapshot
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 MakeVectors = Callable[..., Float32]
 Check = Callable[[LiveIndex, SQLiteDocumentStore], None]

@@ -13,7 +13,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.sqlite.task_state import REFUSED_TRAINING
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.vectors.drift import read_refused
 from index.vectors.faiss_index import ONE_LIST_BELOW
 from service.background.maintenance import PUBLISH_FROM, Maintenance
@@ -56,7 +56,7 @@ def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
     receipt = Receipt(1, 1, 1, 0)
     documents = [Document(f"d{first + n}", f"d{first + n} {text}") for n in range(count)]
     pairs = zip(documents, drawn, strict=True)
-    data.index.apply(data.store.put([Entry(one, row, receipt) for one, row in pairs]))
+    data.index.apply(data.store.put([EncodedDocument(one, row, receipt) for one, row in pairs]))
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -231,7 +231,7 @@ def test_near_duplicates_of_an_earlier_release_are_found(tmp_path: Path, metrics
     before = opened(find_families=False)
     put(before, 0, 3)
     vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
-    before.store.put([Entry(Document("copy", "d1 "), vector, Receipt(1, 1, 1, 0))])
+    before.store.put([EncodedDocument(Document("copy", "d1 "), vector, Receipt(1, 1, 1, 0))])
     Maintenance(before, metrics, Settings()).work()
     assert before.store.families.pending() == 4
     before.close()
@@ -251,7 +251,7 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
         Document("river", "water all the way", "A river"),
         Document("war", "it was long", "Great War"),
     ):
-        data.store.put([Entry(document, vector, Receipt(1, 1, 1, 0))])
+        data.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0))])
     named = data.store.lexical.read("unheard", title="Great War")
     assert len(data.store.lexical.search(named, 10).vector_ids) == 1
     maintenance.work()

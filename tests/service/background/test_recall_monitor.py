@@ -13,7 +13,7 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from index.vectors.faiss_index import ONE_LIST_BELOW
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.recall import nprobe_bounds
@@ -42,7 +42,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
     store = SQLiteDocumentStore(folder / "store.sqlite3", fingerprint="a" * 64, dimension=DIMENSION)
     receipt = Receipt(1, 1, 1, 0)
     vectors = unit_vectors(ONE_LIST_BELOW, seed=1)
-    store.put([Entry(Document(f"d{n}", f"d{n}"), row, receipt) for n, row in enumerate(vectors)])
+    store.put(
+        [EncodedDocument(Document(f"d{n}", f"d{n}"), row, receipt) for n, row in enumerate(vectors)]
+    )
     yield open_live_index(store, folder / "snapshots")
     store.close()
 

@@ -18,7 +18,7 @@ from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
 from index.search.fusion import FusionRule, read_fusion, write_fusion
-from index.store.records import Entry
+from index.store.records import EncodedDocument
 from service.cli.main import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -66,7 +66,7 @@ def store_vectors(data: Path, checkpoint: Path, count: int) -> None:
     )
     directory.store.put(
         [
-            Entry(Document(str(row), text_of(row)), vector, Receipt(2, 2, 1, 0))
+            EncodedDocument(Document(str(row), text_of(row)), vector, Receipt(2, 2, 1, 0))
             for row, vector in enumerate(vectors_of(count))
         ]
     )
