@@ -38,7 +38,7 @@ from index.corpus.reader import count_documents, read_corpus
 from index.document import Document, RefusedInput
 from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
-from index.progress import Observer
+from index.progress import Progress
 
 IDS = "ids.json"
 _TEXTS = "texts.jsonl"
@@ -70,7 +70,7 @@ def encode_corpus(
     corpus: Path,
     directory: Path,
     encoder: OnnxEncoder,
-    observer: Observer,
+    progress: Progress,
     max_blocks: int | None = None,
 ) -> EncodedCorpus:
     """Encode what is new in a corpus; killed at any moment, the next run goes on.
@@ -79,7 +79,7 @@ def encode_corpus(
         corpus: of any format of `index.corpus.reader`.
         directory: made when missing.
         encoder: whose sentence level and tokenizer are used.
-        observer: hears of progress and refusals.
+        progress: reports progress and refusals.
         max_blocks: sentence blocks read of a document, which may be more than the checkpoint's
             document level reads; as many as that when not given.
 
@@ -92,14 +92,14 @@ def encode_corpus(
     directory.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(directory / _LOCK, timeout=0):
-            _encode(corpus, directory, encoder, observer, key)
+            _encode(corpus, directory, encoder, progress, key)
     except Timeout as error:
         raise CorpusError(f"{directory}: another process is encoding into it") from error
     return read_encoded_corpus(directory, key)
 
 
 def keep_blocks(
-    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer
+    corpus: Path, directory: Path, encoder: OnnxEncoder, progress: Progress
 ) -> EncodedCorpus:
     """Open the block vectors of a corpus in a directory; what is missing there is encoded.
 
@@ -109,7 +109,7 @@ def keep_blocks(
     """
     # An archive may hold more blocks of a document than this checkpoint reads.
     limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
-    return encode_corpus(corpus, directory, encoder, observer, limit)
+    return encode_corpus(corpus, directory, encoder, progress, limit)
 
 
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
@@ -163,7 +163,7 @@ class _TextArchive:
         self.row_of = {text.hash: row for row, text in enumerate(texts)}
         _write_texts(self._path, texts)  # cuts off what a killed run left
 
-    def add(self, documents: Mapping[str, Document], observer: Observer) -> None:
+    def add(self, documents: Mapping[str, Document], progress: Progress) -> None:
         """Encode and commit the documents of new text hashes; those without a token are refused."""
         texts: list[_Text] = []
         blocks: list[SentenceBlocks] = []
@@ -171,7 +171,7 @@ class _TextArchive:
             try:
                 blocks.append(self._tokenizer(document.text))
             except EmptyTextError as error:
-                observer.refused(RefusedInput(f"document {document.id}", str(error)))
+                progress.refused(RefusedInput(f"document {document.id}", str(error)))
             else:
                 texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
         vectors = _encode_blocks(blocks, self._encoder)
@@ -180,23 +180,23 @@ class _TextArchive:
         for text in texts:
             self.row_of[text.hash] = len(self.row_of)
         tokens = sum(document.receipt.tokens_read for document in blocks)
-        observer.advanced(documents=len(documents), tokens=tokens)
+        progress.advanced(documents=len(documents), tokens=tokens)
 
 
 def _encode(
-    corpus: Path, directory: Path, encoder: OnnxEncoder, observer: Observer, key: ArchiveKey
+    corpus: Path, directory: Path, encoder: OnnxEncoder, progress: Progress, key: ArchiveKey
 ) -> None:
-    observer.started("encoding", count_documents(corpus))
+    progress.started("encoding", count_documents(corpus))
     archive = _TextArchive(directory, encoder, key)
     ids: list[str] = []
     rows: list[int] = []
     refused = 0
-    for batch in batches(told(read_corpus(corpus), observer)):
+    for batch in batches(told(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
         hashes = [document.content_hash.hex() for document in documents]
         new = {h: d for h, d in zip(hashes, documents, strict=True) if h not in archive.row_of}
-        observer.advanced(documents=len(batch) - len(new), tokens=0)
-        archive.add(new, observer)
+        progress.advanced(documents=len(batch) - len(new), tokens=0)
+        archive.add(new, progress)
         for document, text_hash in zip(documents, hashes, strict=True):
             if text_hash in archive.row_of:
                 ids.append(document.id)

@@ -23,7 +23,7 @@ from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
 from index.document import Document
 from index.embed import EmbeddedCorpus
-from index.progress import Observer
+from index.progress import Progress
 from index.search.fusion import read_fusion
 from index.search.search import Mode
 
@@ -33,7 +33,7 @@ def adapt_vectors(
     documents: Sequence[Document],
     number: int,
     checkpoint: Checkpoint,
-    observer: Observer,
+    progress: Progress,
 ) -> Float32:
     """Fit an adapter to a corpus and adapt its vectors, and those of queries, which it never saw.
 
@@ -42,7 +42,7 @@ def adapt_vectors(
         documents: theirs, with a token each.
         number: N, those of the corpus, which come first.
         checkpoint: of the vectors.
-        observer: hears of the progress.
+        progress: reports progress.
 
     Returns:
         Float32[N + others, dimension + width], unit norm.
@@ -52,23 +52,23 @@ def adapt_vectors(
     """
     tokenizer, vocabulary = BlockTokenizer(checkpoint), adapter_vocabulary(checkpoint)
     titles = find_titles((document.title for document in documents[:number]), tokenizer)
-    observer.started("counting words", len(documents))
+    progress.started("counting words", len(documents))
     counted = []
     for document in documents:
         counted.append(count_words(vocabulary, tokenizer(document.text).blocks, titles))
-        observer.advanced(documents=1, tokens=0)
+        progress.advanced(documents=1, tokens=0)
     read = [
         terms
         for terms, document in zip(counted[:number], documents, strict=False)
         if in_sample(document, number)
     ]
-    adapter = fit_adapter(CountedCorpus(read, titles), checkpoint, observer)
+    adapter = fit_adapter(CountedCorpus(read, titles), checkpoint, progress)
     adapted = [adapter.adapt(*one) for one in zip(vectors, counted, strict=True)]
     return np.stack(adapted)
 
 
 def adapt_embedded_corpus(
-    corpus: Path, embedded: EmbeddedCorpus, checkpoint: Checkpoint, observer: Observer
+    corpus: Path, embedded: EmbeddedCorpus, checkpoint: Checkpoint, progress: Progress
 ) -> EmbeddedCorpus:
     """Adapt the vectors of a corpus, whose texts are read once more.
 
@@ -76,7 +76,7 @@ def adapt_embedded_corpus(
         CorpusError: the corpus cannot be read, or nothing can be fitted to it.
     """
     documents = read_documents(corpus, embedded.ids)
-    vectors = adapt_vectors(embedded.vectors, documents, len(documents), checkpoint, observer)
+    vectors = adapt_vectors(embedded.vectors, documents, len(documents), checkpoint, progress)
     return replace(embedded, vectors=vectors)
 
 
@@ -125,7 +125,7 @@ def own_systems(
     checkpoint: Checkpoint,
     mode: Mode,
     files: Sequence[Path],
-    adapting: Observer | None = None,
+    adapting: Progress | None = None,
 ) -> Iterator[System]:
     """Make the systems of Longmatch itself, those that `own_names` names.
 

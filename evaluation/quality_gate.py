@@ -20,7 +20,7 @@ from index.corpus.demo import write_stdlib_corpus
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from index.progress import Observer
+from index.progress import Progress
 
 NEIGHBOURS = 10
 DOCUMENTS = 300  # a minute of fp32 for each 600 thousand tokens on two cores
@@ -90,7 +90,7 @@ def sample_corpus(corpus: Path, qrels: Qrels, *, limit: int, seed: int = 0) -> G
 
 
 def measure_quality(
-    checkpoint: Checkpoint, precisions: Sequence[str], sample: GateSample, observer: Observer
+    checkpoint: Checkpoint, precisions: Sequence[str], sample: GateSample, progress: Progress
 ) -> dict[str, Quality]:
     """Compare precisions of a checkpoint with its fp32 on a CPU.
 
@@ -98,17 +98,17 @@ def measure_quality(
         checkpoint: with graphs of fp32 and of `precisions`.
         precisions: "int8", "fp16".
         sample: what they are compared on.
-        observer: hears of the progress.
+        progress: reports progress.
 
     Raises:
         CheckpointError: a graph is missing.
         CorpusError: the extra `evaluate` is not installed, and there are judgements.
     """
-    exact = _encode(checkpoint, "fp32", sample, observer)
+    exact = _encode(checkpoint, "fp32", sample, progress)
     ndcg_fp32 = _ndcg(exact, sample.qrels)
     qualities = {}
     for precision in precisions:
-        found = _encode(checkpoint, precision, sample, observer)
+        found = _encode(checkpoint, precision, sample, progress)
         qualities[precision] = Quality(
             corpus=sample.corpus,
             corpus_documents=sample.corpus_documents,
@@ -149,15 +149,15 @@ class _Encoded:
 
 
 def _encode(
-    checkpoint: Checkpoint, precision: str, sample: GateSample, observer: Observer
+    checkpoint: Checkpoint, precision: str, sample: GateSample, progress: Progress
 ) -> _Encoded:
     encoder = OnnxEncoder(checkpoint, precision=precision, providers=["cpu"])
     tokenizer = BlockTokenizer(checkpoint)
-    observer.started(f"encoding with {precision}", len(sample.documents))
+    progress.started(f"encoding with {precision}", len(sample.documents))
     encoded = []
     for start in range(0, len(sample.documents), _DOCUMENTS_A_CALL):
         some = sample.documents[start : start + _DOCUMENTS_A_CALL]
-        encoded += encode_documents(some, tokenizer, encoder, observer)
+        encoded += encode_documents(some, tokenizer, encoder, progress)
     _require_enough(len(encoded), sample.corpus)
     return _Encoded(
         ids=tuple(one.document.id for one in encoded),

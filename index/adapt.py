@@ -31,7 +31,7 @@ from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import ADAPTER_FILE, STORE_FILE, locked, settle
 from index.document import Document
 from index.errors import CorpusError, StoreError
-from index.progress import Observer
+from index.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def adapt_data_directory(
     data: Path,
     checkpoint: Checkpoint,
     tokenizer: BlockTokenizer,
-    observer: Observer,
+    progress: Progress,
 ) -> CorpusAdapter:
     """Fit an adapter to a corpus and store it, unless the data directory has one.
 
@@ -68,8 +68,8 @@ def adapt_data_directory(
                 f"{data}: was made without --adapt, and vectors of both kinds cannot be compared: "
                 "index the corpus with --adapt into a new data directory"
             )
-        counted = count_corpus(corpus, checkpoint, tokenizer, observer)
-        adapter = fit_adapter(counted, checkpoint, observer)
+        counted = count_corpus(corpus, checkpoint, tokenizer, progress)
+        adapter = fit_adapter(counted, checkpoint, progress)
         write_corpus_adapter(data, adapter)
         return CorpusAdapter(adapter, kept=False)
 
@@ -129,7 +129,7 @@ class CountedCorpus:
 
 
 def count_corpus(
-    corpus: Path, checkpoint: Checkpoint, tokenizer: BlockTokenizer, observer: Observer
+    corpus: Path, checkpoint: Checkpoint, tokenizer: BlockTokenizer, progress: Progress
 ) -> CountedCorpus:
     """Count the terms of the documents of a corpus; of a large one, of a sample.
 
@@ -137,9 +137,9 @@ def count_corpus(
         CorpusError: the corpus cannot be read at all.
     """
     total = count_documents(corpus)
-    observer.started("reading titles", total)
-    titles = find_titles(_titles(corpus, observer), tokenizer)
-    observer.started("counting words", total)
+    progress.started("reading titles", total)
+    titles = find_titles(_titles(corpus, progress), tokenizer)
+    progress.started("counting words", total)
     vocabulary = adapter_vocabulary(checkpoint)
     counted = []
     for document in read_corpus(corpus):
@@ -151,7 +151,7 @@ def count_corpus(
                 continue  # refused again, and told, when it is encoded
             counted.append(count_words(vocabulary, read.blocks, titles))
             tokens = read.receipt.tokens_read
-        observer.advanced(documents=1, tokens=tokens)
+        progress.advanced(documents=1, tokens=tokens)
     return CountedCorpus(counted, titles)
 
 
@@ -160,11 +160,11 @@ def find_titles(titles: Iterable[str], tokenizer: BlockTokenizer) -> TitleTable:
     return title_table(_tokens(title, tokenizer) for title in titles)
 
 
-def _titles(corpus: Path, observer: Observer) -> Iterator[str]:
+def _titles(corpus: Path, progress: Progress) -> Iterator[str]:
     for document in read_corpus(corpus):
         if isinstance(document, Document):
             yield document.title
-        observer.advanced(documents=1, tokens=0)
+        progress.advanced(documents=1, tokens=0)
 
 
 def _tokens(title: str, tokenizer: BlockTokenizer) -> list[int]:
@@ -179,7 +179,7 @@ def in_sample(document: Document, total: int) -> bool:
     return int.from_bytes(document.content_hash[:6]) * total < DOCUMENTS << 48
 
 
-def fit_adapter(corpus: CountedCorpus, checkpoint: Checkpoint, observer: Observer) -> Adapter:
+def fit_adapter(corpus: CountedCorpus, checkpoint: Checkpoint, progress: Progress) -> Adapter:
     """Fit an adapter to the documents of a corpus.
 
     The same terms give the same adapter (up to the arithmetic of the processor).
@@ -187,7 +187,7 @@ def fit_adapter(corpus: CountedCorpus, checkpoint: Checkpoint, observer: Observe
     Args:
         corpus: the terms of N documents.
         checkpoint: whose vectors it joins.
-        observer: hears that it begins.
+        progress: hears that it begins.
 
     Raises:
         CorpusError: too few documents, or none of them has a word that another has.
@@ -198,7 +198,7 @@ def fit_adapter(corpus: CountedCorpus, checkpoint: Checkpoint, observer: Observe
             f"--adapt: the corpus has {len(counted)} readable documents, and it takes "
             f"{MIN_DOCUMENTS}: index it without"
         )
-    observer.started("fitting the adapter", None)
+    progress.started("fitting the adapter", None)
     weights = _weigh(counted, vocabulary.rows)
     rows = np.flatnonzero(weights)
     if len(rows) == 0:

@@ -18,7 +18,7 @@ from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, RefusedInput
 from index.lexical.lexical_index import MAX_DRIFT
-from index.progress import Observer
+from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
@@ -36,7 +36,7 @@ class BuildReport:
     Attributes:
         encoded: documents that were new or changed.
         unchanged: documents that the store held already.
-        refused: pieces of input that were left out, each told to the observer.
+        refused: pieces of input that were left out, each told to the progress.
         tokens: tokens of the encoded documents.
         tokens_left_out: those of them beyond the checkpoint's `max_blocks`.
     """
@@ -53,7 +53,7 @@ def build_index(
     data: DataDirectory,
     tokenizer: BlockTokenizer,
     encoder: OnnxEncoder,
-    observer: Observer,
+    progress: Progress,
 ) -> BuildReport:
     """Bring a data directory up to date with a corpus and publish a snapshot.
 
@@ -64,14 +64,14 @@ def build_index(
         StoreError: the store cannot be written; what was committed before stays.
         SnapshotError: all is stored, but the index could not be published.
     """
-    observer.started("encoding", count_documents(corpus))
+    progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
-    for batch in batches(told(read_corpus(corpus), observer)):
+    for batch in batches(told(read_corpus(corpus), progress)):
         counts["refused"] += sum(isinstance(item, RefusedInput) for item in batch)
         accepted = [item for item in batch if isinstance(item, Document)]
         new = update_unchanged(accepted, data.store)
-        observer.advanced(documents=len(batch) - len(new), tokens=0)
-        results = encode_documents(new, tokenizer, encoder, observer)
+        progress.advanced(documents=len(batch) - len(new), tokens=0)
+        results = encode_documents(new, tokenizer, encoder, progress)
         data.store.put(results)
         counts["refused"] += len(new) - len(results)
         counts["unchanged"] += len(accepted) - len(new)
@@ -80,10 +80,10 @@ def build_index(
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
     # A pass over all texts is too much for a few documents, so those of earlier runs count too.
     if data.store.changed_since_recount() > MAX_DRIFT * len(data.store):
-        data.store.recount_titles(observer)
+        data.store.recount_titles(progress)
     if data.store.finds_families and data.store.families.pending():  # of an earlier release
-        data.store.families.find(observer)
-    publish(data.index, observer)
+        data.store.families.find(progress)
+    publish(data.index, progress)
     return BuildReport(
         encoded=counts["encoded"],
         unchanged=counts["unchanged"],
@@ -94,12 +94,12 @@ def build_index(
 
 
 def told(
-    items: Iterable[Document | RefusedInput], observer: Observer
+    items: Iterable[Document | RefusedInput], progress: Progress
 ) -> Iterator[Document | RefusedInput]:
-    """Pass the items of a corpus on, telling the observer of each that is refused."""
+    """Pass the items of a corpus on, telling the progress of each that is refused."""
     for item in items:
         if isinstance(item, RefusedInput):
-            observer.refused(item)
+            progress.refused(item)
         yield item
 
 
@@ -123,7 +123,7 @@ def encode_documents(
     documents: Sequence[Document],
     tokenizer: BlockTokenizer,
     encoder: OnnxEncoder,
-    observer: Observer,
+    progress: Progress,
 ) -> list[EncodedDocument]:
     """Encode documents with all threads; one without a single token is refused and left out."""
     readable: list[Document] = []
@@ -132,12 +132,12 @@ def encode_documents(
         try:
             blocks.append(tokenizer(document.text))
         except EmptyTextError as error:
-            observer.refused(RefusedInput(f"document {document.id}", str(error)))
+            progress.refused(RefusedInput(f"document {document.id}", str(error)))
         else:
             readable.append(document)
     encoded = encoder.encode(blocks)
     tokens_read = sum(b.receipt.tokens_read for b in blocks)
-    observer.advanced(documents=len(documents), tokens=tokens_read)
+    progress.advanced(documents=len(documents), tokens=tokens_read)
     return [
         EncodedDocument(document, vector, b.receipt, block_vectors_of(b, rows))
         for document, b, vector, rows in zip(
@@ -146,7 +146,7 @@ def encode_documents(
     ]
 
 
-def publish(index: LiveIndex, observer: Observer) -> None:
+def publish(index: LiveIndex, progress: Progress) -> None:
     """Bring an index up to its store and publish it, trained anew where it was outgrown.
 
     Raises:
@@ -156,10 +156,10 @@ def publish(index: LiveIndex, observer: Observer) -> None:
     before = index.sequence
     index.catch_up()
     if index.outgrown:
-        observer.started("training the index", None)
+        progress.started("training the index", None)
         index.rebuild()
     elif index.sequence != before or index.generation == 0:
-        observer.started("publishing the index", None)
+        progress.started("publishing the index", None)
         index.publish()
 
 

@@ -14,7 +14,7 @@ from index.build import batches, encode_documents, told
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from index.progress import Observer
+from index.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,19 @@ class EmbeddedCorpus:
 
 
 def embed_corpus(
-    corpus: Path, tokenizer: BlockTokenizer, encoder: OnnxEncoder, observer: Observer
+    corpus: Path, tokenizer: BlockTokenizer, encoder: OnnxEncoder, progress: Progress
 ) -> EmbeddedCorpus:
     """Encode every document of a corpus, in its order.
 
     Raises:
         CorpusError: the corpus cannot be read, or holds no document.
     """
-    observer.started("encoding", count_documents(corpus))
+    progress.started("encoding", count_documents(corpus))
     encoded = []
     refused = 0
-    for batch in batches(told(read_corpus(corpus), observer)):
+    for batch in batches(told(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
-        results = encode_documents(documents, tokenizer, encoder, observer)
+        results = encode_documents(documents, tokenizer, encoder, progress)
         refused += len(batch) - len(results)
         encoded += [(r.document.id, r.vector, r.receipt) for r in results]
     if not encoded:

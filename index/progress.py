@@ -5,7 +5,7 @@ from typing import Protocol
 from index.document import RefusedInput
 
 
-class Observer(Protocol):
+class Progress(Protocol):
     """Hears of the progress of a job; a command line draws a bar of it."""
 
     def refused(self, refused: RefusedInput) -> None:
@@ -21,7 +21,7 @@ class Observer(Protocol):
         ...
 
 
-class SilentObserver:
+class SilentProgress:
     """Hears everything and says nothing."""
 
     def refused(self, refused: RefusedInput) -> None:

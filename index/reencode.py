@@ -35,7 +35,7 @@ from index.directory.data_directory import (
 from index.directory.file_digest import require_unbroken
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
-from index.progress import Observer
+from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from index.store.schema import read_space
@@ -51,10 +51,10 @@ class _Job:
 
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
-    observer: Observer
+    progress: Progress
 
 
-def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, observer: Observer) -> int:
+def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, progress: Progress) -> int:
     """Encode all documents with another checkpoint and put the result in place; resumable.
 
     A corpus adapter is fitted anew, to the texts that are stored. The calibration of the corpus
@@ -77,8 +77,8 @@ def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, observer
     beside = data / REENCODING
     with closing(_open(data, space)) as old:
         if (data / ADAPTER_FILE).exists():
-            _adapt(old, beside, checkpoint, observer)
-        job = _open_job(beside, checkpoint, precision, observer)
+            _adapt(old, beside, checkpoint, progress)
+        job = _open_job(beside, checkpoint, precision, progress)
         _follow(old, beside, job)
     try:
         with locked(data):
@@ -120,7 +120,7 @@ def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
 
 
 def _adapt(
-    old: SQLiteDocumentStore, beside: Path, checkpoint: Checkpoint, observer: Observer
+    old: SQLiteDocumentStore, beside: Path, checkpoint: Checkpoint, progress: Progress
 ) -> None:
     """Fit an adapter to the stored texts, unless that is done."""
     if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
@@ -132,12 +132,12 @@ def _adapt(
         for batch in _batches(old):
             for document in batch:
                 file.write(json.dumps({"id": document.id, "text": document.text}) + "\n")
-    adapt_data_directory(corpus, beside, checkpoint, BlockTokenizer(checkpoint), observer)
+    adapt_data_directory(corpus, beside, checkpoint, BlockTokenizer(checkpoint), progress)
     corpus.unlink()
 
 
 def _open_job(
-    beside: Path, checkpoint: Checkpoint, precision: str | None, observer: Observer
+    beside: Path, checkpoint: Checkpoint, precision: str | None, progress: Progress
 ) -> _Job:
     adapter = read_corpus_adapter(beside, checkpoint)
     encoder = OnnxEncoder(checkpoint, precision=precision, adapter=adapter)
@@ -145,7 +145,7 @@ def _open_job(
     store = beside / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
         shutil.rmtree(beside)  # begun with a third checkpoint
-    return _Job(BlockTokenizer(checkpoint), encoder, observer)
+    return _Job(BlockTokenizer(checkpoint), encoder, progress)
 
 
 def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
@@ -154,20 +154,20 @@ def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
     with closing(
         open_data_directory(beside, fingerprint=encoder.fingerprint, dimension=encoder.dimension)
     ) as new:
-        job.observer.started("encoding", len(old))
+        job.progress.started("encoding", len(old))
         living: set[str] = set()
         for batch in _batches(old):
             living.update(document.id for document in batch)
             _encode(batch, new, job)
         new.store.delete(sorted(_ids(new.store) - living))
-        publish(new.index, job.observer)
+        publish(new.index, job.progress)
         return len(new.store)
 
 
 def _encode(batch: list[Document], new: DataDirectory, job: _Job) -> None:
     changed = update_unchanged(batch, new.store)
-    job.observer.advanced(documents=len(batch) - len(changed), tokens=0)
-    results = encode_documents(changed, job.tokenizer, job.encoder, job.observer)
+    job.progress.advanced(documents=len(batch) - len(changed), tokens=0)
+    results = encode_documents(changed, job.tokenizer, job.encoder, job.progress)
     if lost := {one.id for one in changed} - {one.document.id for one in results}:
         raise StoreError(
             f"document {min(lost)!r} has no token that this checkpoint reads: delete it first"

@@ -26,7 +26,7 @@ from training.optimiser import (
     set_rates,
     trained_parameters,
 )
-from training.progress import TrainingObserver
+from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, recipe_fingerprint
 from training.run_files import (
     CURVE,
@@ -136,10 +136,10 @@ class _Run(Generic[M]):
     directory: Path
     trained: Mapping[str, nn.Parameter]
     optimiser: torch.optim.Optimizer
-    observer: TrainingObserver
+    progress: TrainingProgress
 
 
-def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingObserver) -> RunState:
+def train(model: M, plan: TrainingPlan[M], directory: Path, progress: TrainingProgress) -> RunState:
     """Train a model, or go on with the run that a directory holds.
 
     The model is validated before the first step too: what training cannot improve stays as it
@@ -149,7 +149,7 @@ def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingOb
         model: on the device to train on; has the best weights afterwards.
         plan: of the run.
         directory: of the run's state, best weights and curve; made where it is missing.
-        observer: hears of every step.
+        progress: hears of every step.
 
     Raises:
         TrainingRecipeError: the recipe does not fit the model.
@@ -166,7 +166,7 @@ def train(model: M, plan: TrainingPlan[M], directory: Path, observer: TrainingOb
     trained = trained_parameters(model, plan.objectives)
     optimiser = new_optimiser(model, plan.objectives, trained, recipe.optimiser)
     directory.mkdir(parents=True, exist_ok=True)
-    run = _Run(model, plan, directory, trained, optimiser, observer)
+    run = _Run(model, plan, directory, trained, optimiser, progress)
     state = _begin(run)
     last = False
     while not last and state.step < recipe.steps and state.waited < recipe.patience:
@@ -182,10 +182,10 @@ def _begin(run: _Run[M]) -> RunState:
     if (run.directory / STATE).exists():
         state = load_state(run.directory, run.trained, run.optimiser, _fingerprint(run.plan))
         truncate_curve(curve, state.step)
-        run.observer.started(state.step, recipe.steps)
+        run.progress.started(state.step, recipe.steps)
         return state
     truncate_curve(curve, -1)
-    run.observer.started(0, recipe.steps)
+    run.progress.started(0, recipe.steps)
     return _validate(run, RunState(0, 0, -math.inf, 0))
 
 
@@ -194,7 +194,7 @@ def _advance(run: _Run[M], state: RunState, *, last: bool) -> RunState:
     recipe, step = run.plan.recipe, state.step + 1
     figures = _take_step(run, step)
     append_to_curve(run.directory / CURVE, step, figures)
-    run.observer.stepped(step, figures)
+    run.progress.stepped(step, figures)
     state = replace(state, step=step)
     if last or step % recipe.validation_interval == 0:
         state = _validate(run, state)
@@ -276,7 +276,7 @@ def _validate(run: _Run[M], state: RunState) -> RunState:
         raise NotFiniteError(state.step, "the figure of validation", figure)
     append_to_curve(run.directory / CURVE, state.step, {VALIDATION: figure})
     best = figure > state.best_figure
-    run.observer.validated(state.step, figure, best=best)
+    run.progress.validated(state.step, figure, best=best)
     if not best:
         return replace(state, waited=state.waited + 1)
     state = RunState(state.step, state.step, figure, 0)

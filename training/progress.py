@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 
-class TrainingObserver(Protocol):
+class TrainingProgress(Protocol):
     """Hears of the progress of a run; a command line draws a bar of it."""
 
     def started(self, step: int, steps: int) -> None:
@@ -20,7 +20,7 @@ class TrainingObserver(Protocol):
         ...
 
 
-class SilentTrainingObserver:
+class SilentTrainingProgress:
     """Hears everything and says nothing."""
 
     def started(self, step: int, steps: int) -> None:

@@ -13,7 +13,7 @@ from evaluation.encoded_corpus import keep_blocks
 from evaluation.metrics import AUC, MEASURES, choose_threshold, judge_each, measure_pairs
 from evaluation.systems import rank, vector_system
 from index.errors import CorpusError
-from index.progress import Observer
+from index.progress import Progress
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
 from training.data.samplers import find_sources
@@ -81,7 +81,7 @@ def find_folders(data: Path, names: Sequence[str]) -> list[Path]:
 
 
 def read_data(
-    folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, observer: Observer
+    folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, progress: Progress
 ) -> AblationData:
     """Encode corpora, or open what was encoded before; read what is known of their documents.
 
@@ -89,7 +89,7 @@ def read_data(
         folders: of the corpora.
         encoder: whose sentence level is used.
         blocks: the folder that keeps block vectors and neighbours, by name of the corpus.
-        observer: hears of it.
+        progress: hears of it.
 
     Raises:
         CorpusError: a corpus cannot be read.
@@ -100,10 +100,10 @@ def read_data(
         corpus, train, valid, qrels, splits = (folder / name for name in NEEDED)
         files = CorpusFiles(corpus, qrels, (train, valid), splits)  # no pairs for testing
         directory = blocks / folder.name / "blocks"
-        encoded.append((files, keep_blocks(files.corpus, directory, encoder, observer)))
+        encoded.append((files, keep_blocks(files.corpus, directory, encoder, progress)))
     corpora = read_training_data(encoded)
     directories = [blocks / folder.name / "neighbours" for folder in folders]
-    sources = find_sources(corpora, directories, LONGEST, observer)
+    sources = find_sources(corpora, directories, LONGEST, progress)
     names = tuple(folder.name for folder in folders)
     return AblationData(encoder.checkpoint, corpora, tuple(sources), names)
 

@@ -30,7 +30,7 @@ from benchmarks.ablation.training import tokens_read
 from benchmarks.common import commit, make_record, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 Part = Literal["pretraining", "combinations", "length"]
 PARTS: tuple[Part, ...] = ("combinations", "length", "pretraining")  # the slowest last
@@ -52,7 +52,7 @@ def main(
     source = commit()
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     folders = find_folders(data, corpus or ())
-    read = read_data(folders, encoder, work / "blocks", SilentObserver())
+    read = read_data(folders, encoder, work / "blocks", SilentProgress())
     seconds = None if minutes is None else 60 * minutes
     wanted = plan([part] if part else PARTS, read, seeds, Size())
     run_cells(wanted, read, work / "models", seconds, lambda text: typer.echo(text, err=True))

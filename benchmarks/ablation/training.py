@@ -20,7 +20,7 @@ from training.data.samplers import draw_of
 from training.jobs.output import read_vocabulary
 from training.loop import TrainingPlan, train
 from training.objectives import Objective, VectorTask, step_generator
-from training.progress import SilentTrainingObserver
+from training.progress import SilentTrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
 
 _SAVED_EVERY = 50  # steps
@@ -91,7 +91,7 @@ def fit(model: Model, run: Run, directory: Path) -> None:
         validate=_minus_loss(objectives, run.recipe.seed),
         data_fingerprint=data_fingerprint(run.data.corpora),
     )
-    train(model, plan, directory, SilentTrainingObserver())
+    train(model, plan, directory, SilentTrainingProgress())
 
 
 def encode_corpora(model: Model, data: AblationData, reader: Reader) -> list[Float32]:

@@ -14,7 +14,7 @@ from evaluation.encoded_corpus import IDS, encode_corpus, read_encoded_corpus
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import MEASURES, choose_threshold, judge_each, measure_pairs
 from evaluation.systems import rank, vector_system
-from index.progress import Observer
+from index.progress import Progress
 from training.data.batch_specs import Part, cut_blocks
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
@@ -67,7 +67,7 @@ class Answers:
 
 
 def read_corpora(
-    folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, observer: Observer
+    folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, progress: Progress
 ) -> AblationData:
     """Read what the benchmark trains on; encode what is not encoded.
 
@@ -77,7 +77,7 @@ def read_corpora(
         folders: of the corpora.
         encoder: whose sentence level is used.
         blocks: the folder that keeps block vectors, by name of the corpus.
-        observer: hears of encoding.
+        progress: hears of encoding.
 
     Raises:
         CorpusError: a corpus cannot be read.
@@ -92,7 +92,7 @@ def read_corpora(
         kept = (
             read_encoded_corpus(directory, key)
             if complete
-            else encode_corpus(corpus, directory, encoder, observer)
+            else encode_corpus(corpus, directory, encoder, progress)
         )
         encoded.append((CorpusFiles(corpus, None, (train, valid), splits), kept))
     corpora = read_training_data(encoded)

@@ -29,7 +29,7 @@ from encoder.arrays import Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.significance import compare_paired
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 KEPT = Path(tempfile.gettempdir(), "longmatch-ablation")
 
@@ -46,7 +46,7 @@ def main(
     source, size = commit(), Size()
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     folders = find_folders(data, corpus or ())
-    read = read_corpora(folders, encoder, work / "blocks", SilentObserver())
+    read = read_corpora(folders, encoder, work / "blocks", SilentProgress())
     truths, kept = read_truths(folders, read), work / "colde"
     bench = new_bench(read, truths, kept, lambda text: typer.echo(text, err=True))
     lengths = plan_lengths(0, size)

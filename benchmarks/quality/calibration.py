@@ -32,7 +32,7 @@ from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.lexical.scoring import rows_of_texts, take_rows
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.search.fusion import read_fusion
 from index.search.score_distribution import (
     Channels,
@@ -78,7 +78,7 @@ def main(
     tried: dict[Mode, dict[str, dict[str, float]]] = {mode: {} for mode in measured}
     for folder in sorted(path.parent for path in data.glob(f"*/{PAIRS_FILE}")):
         ids, channels = _channels(folder, vectors, opened)
-        pairs = score_labelled_pairs(folder / PAIRS_FILE, ids, channels, SilentObserver(), SEED)
+        pairs = score_labelled_pairs(folder / PAIRS_FILE, ids, channels, SilentProgress(), SEED)
         thresholds = try_thresholds(channels, {mode: pairs[mode].random_pairs for mode in measured})
         for mode in measured:
             stated[mode][folder.name] = state(calibration.kinds[mode], pairs[mode])
@@ -141,13 +141,13 @@ def try_thresholds(
         channels: of N documents.
         measured: how their random pairs score, drawn with `SEED`.
     """
-    observer = SilentObserver()
+    progress = SilentProgress()
     documents = len(channels.vectors)
-    fresh = mode_scores(channels, draw_pairs(documents, SEED + 1), observer)
+    fresh = mode_scores(channels, draw_pairs(documents, SEED + 1), progress)
     order = np.random.default_rng(SEED).permutation(documents)
     seen, unseen = (_some(channels, order[start::2]) for start in (0, 1))
-    of_half = measure_modes(seen, observer, seed=SEED)
-    of_unseen = mode_scores(unseen, draw_pairs(len(unseen.vectors), SEED), observer)
+    of_half = measure_modes(seen, progress, seed=SEED)
+    of_unseen = mode_scores(unseen, draw_pairs(len(unseen.vectors), SEED), progress)
     found = {}
     for mode, random_pairs in measured.items():
         threshold = threshold_for(random_pairs, RATE)
@@ -248,7 +248,7 @@ def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> Embedd
     if vectors is not None:
         return read_embedded_corpus(vectors / f"{folder.name}.npz")
     encoder = OnnxEncoder(checkpoint)
-    return embed_corpus(folder, BlockTokenizer(checkpoint), encoder, SilentObserver())
+    return embed_corpus(folder, BlockTokenizer(checkpoint), encoder, SilentProgress())
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
 from evaluation.report import choose_reference, report_pairs, report_retrieval
 from evaluation.systems import System
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 KEPT_BLOCKS = Path(tempfile.gettempdir(), "longmatch-blocks")
 _RETRIEVAL, _PAIRS = ("nDCG@10", "MAP@100", "recall@10"), ("accuracy", "F1", "AUC")
@@ -95,11 +95,11 @@ def find_corpora(data: Path, part: str) -> list[Judged]:
 
 def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any]:
     """Measure all systems on one corpus."""
-    encoded = keep_blocks(judged.corpus, blocks, encoder, SilentObserver())
+    encoded = keep_blocks(judged.corpus, blocks, encoder, SilentProgress())
     embedded = embed_encoded_corpus(encoded, encoder)
     known = Known(embedded, embedded)
     systems: list[System] = [
-        *own_systems(known, encoder.checkpoint, "hybrid", [judged.corpus], SilentObserver()),
+        *own_systems(known, encoder.checkpoint, "hybrid", [judged.corpus], SilentProgress()),
         *anchor_systems(ANCHORS, known, [judged.corpus], blocks_of(encoded, embedded.ids)),
     ]
     reference = choose_reference([system.name for system in systems], None)

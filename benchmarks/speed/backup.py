@@ -26,7 +26,7 @@ from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_
 from index.directory.file_digest import require_unbroken, write_digest
 from index.doctor.examine import Sampling, examine
 from index.document import Document
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import vector_id_list
 from index.store.records import EncodedDocument
@@ -68,7 +68,7 @@ def measure(folder: Path, checkpoint: Checkpoint, documents: int) -> dict[str, f
         results["snapshot to one file"] = seconds(lambda: write_backup(data, archive, checkpoint))
     results["verification"] = seconds(lambda: verify_backup(folder / "b"))
     results["restore"] = seconds(lambda: restore_backup(folder / "b", folder / "new", checkpoint))
-    sampling = Sampling(0, None, SilentObserver())
+    sampling = Sampling(0, None, SilentProgress())
     results["doctor"] = seconds(lambda: examine(folder / "new", checkpoint, sampling))
     results["digest at closing"] = seconds(lambda: write_digest(store))
     results["digest at opening"] = seconds(lambda: require_unbroken(store))

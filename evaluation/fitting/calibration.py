@@ -28,7 +28,7 @@ from evaluation.calibration_error import (
 )
 from evaluation.judgements import find_pairs, read_pairs
 from index.errors import CorpusError
-from index.progress import Observer, SilentObserver
+from index.progress import Progress, SilentProgress
 from index.search.score_distribution import (
     Channels,
     RandomPairs,
@@ -224,7 +224,7 @@ def _needs_scikit_learn() -> CorpusError:
 
 
 def score_labelled_pairs(
-    pairs_file: Path, ids: tuple[str, ...], channels: Channels, observer: Observer, seed: int
+    pairs_file: Path, ids: tuple[str, ...], channels: Channels, progress: Progress, seed: int
 ) -> dict[Mode, ScoredPairs]:
     """Score labelled pairs of a corpus of these N ids, and random pairs beside.
 
@@ -237,8 +237,8 @@ def score_labelled_pairs(
     name = f"{pairs_file.absolute().parent.name}/{pairs_file.name}"
     fitted_on = FittedOn(name, len(labels), int(labels.sum()), file_digest(pairs_file))
     labelled = np.stack([rows.sources, rows.targets], axis=1)
-    measured = measure_modes(channels, observer, seed=seed)
-    scored = mode_scores(channels, labelled, SilentObserver())
+    measured = measure_modes(channels, progress, seed=seed)
+    scored = mode_scores(channels, labelled, SilentProgress())
     return {
         mode: ScoredPairs(fitted_on, scores, labels, measured[mode])
         for mode, scores in scored.items()

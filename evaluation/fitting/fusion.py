@@ -19,7 +19,7 @@ from evaluation.report import Retrieval
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, rank, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.search.fusion import FusionRule, write_fusion
 
 STEPS = 40
@@ -168,7 +168,7 @@ def read(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCo
 def encode(corpus: Path, checkpoint: Checkpoint) -> EmbeddedCorpus:
     """Encode a corpus with all cores."""
     encoder = OnnxEncoder(checkpoint)
-    return embed_corpus(corpus, BlockTokenizer(checkpoint), encoder, SilentObserver())
+    return embed_corpus(corpus, BlockTokenizer(checkpoint), encoder, SilentProgress())
 
 
 def report(names: list[str], fitted: FusionFit) -> dict[str, object]:

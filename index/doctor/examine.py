@@ -28,7 +28,7 @@ from index.doctor.findings import Finding
 from index.doctor.store_checks import examine_database, examine_rows, require_present_format
 from index.doctor.vector_checks import examine_index, examine_vectors
 from index.errors import FingerprintMismatchError, StoreError
-from index.progress import Observer
+from index.progress import Progress
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.fusion import read_fusion
 from index.store.document_store import SQLiteDocumentStore
@@ -43,12 +43,12 @@ class Sampling:
     Attributes:
         documents: how many to encode again.
         precision: of the graphs; None for the best for the device.
-        observer: hears of the progress.
+        progress: reports progress.
     """
 
     documents: int
     precision: str | None
-    observer: Observer
+    progress: Progress
 
 
 def examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> tuple[Finding, ...]:
@@ -83,7 +83,7 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
         if not broken and sampling.documents:
             encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
             yield from examine_vectors(
-                store, BlockTokenizer(checkpoint), encoder, sampling.documents, sampling.observer
+                store, BlockTokenizer(checkpoint), encoder, sampling.documents, sampling.progress
             )
 
 

@@ -21,7 +21,7 @@ from index.directory.file_digest import break_seal
 from index.doctor.findings import Finding, Remedy
 from index.lexical.title_refresh import recount_titles
 from index.near_duplicates.tables import make_family_tables
-from index.progress import Observer, SilentObserver
+from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
 from index.store.checksums import write_checksums
@@ -71,7 +71,7 @@ def repair(
     checkpoint: Checkpoint,
     findings: Sequence[Finding],
     precision: str | None,
-    observer: Observer,
+    progress: Progress,
 ) -> None:
     """Do what helps against these findings, where it is repairable; `examine` again afterwards.
 
@@ -91,7 +91,7 @@ def repair(
         _repair_database(data / STORE_FILE, remedies)
         again = sorted({vector_id for one in findings for vector_id in one.vector_ids})
         if again:
-            _encode_again(data, checkpoint, again, precision, observer)
+            _encode_again(data, checkpoint, again, precision, progress)
     if any(one.what == STORE_FILE and not one.repairable for one in findings):
         return  # what is left cannot be opened for writing, or must get no digest
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
@@ -99,10 +99,10 @@ def repair(
         open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
     ) as directory:
         if again or "rebuild the index" in remedies:
-            observer.started("building the index", None)
+            progress.started("building the index", None)
             directory.index.rebuild()
         if "find the families again" in remedies:
-            directory.store.families.find(observer)
+            directory.store.families.find(progress)
 
 
 def _repair_database(store: Path, remedies: set[Remedy]) -> None:
@@ -113,7 +113,7 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
     with closing(SQLiteConnections(store, read_only=False)) as connections:
         if "make the lexical index again" in remedies:
             make_lexical_index(connections)
-            recount_titles(connections, SilentObserver())
+            recount_titles(connections, SilentProgress())
         if "find the families again" in remedies:
             with connections.writing() as connection:
                 make_family_tables(connection)  # filled below, when block vectors are sound
@@ -129,13 +129,13 @@ def _encode_again(
     checkpoint: Checkpoint,
     vector_ids: Sequence[int],
     precision: str | None,
-    observer: Observer,
+    progress: Progress,
 ) -> None:
     tokenizer = BlockTokenizer(checkpoint)
     encoder = OnnxEncoder(
         checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
     )
-    observer.started("encoding again", len(vector_ids))
+    progress.started("encoding again", len(vector_ids))
     with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as connections:
         for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
             some = vector_ids[start : start + _DOCUMENTS_A_TRANSACTION]
@@ -146,4 +146,4 @@ def _encode_again(
             with connections.writing() as connection:
                 replace_vectors(connection, blocks, encoded)
             tokens = sum(one.receipt.tokens_read for one in blocks.values())
-            observer.advanced(documents=len(some), tokens=tokens)
+            progress.advanced(documents=len(some), tokens=tokens)

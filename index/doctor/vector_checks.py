@@ -11,7 +11,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.doctor.findings import Finding
 from index.errors import SnapshotError
-from index.progress import Observer
+from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.snapshot import read_current_snapshot
 
@@ -25,7 +25,7 @@ def examine_vectors(
     tokenizer: BlockTokenizer,
     encoder: OnnxEncoder,
     sample: int,
-    observer: Observer,
+    progress: Progress,
 ) -> Iterator[Finding]:
     """Encode `sample` documents, drawn at random, and compare with the vectors that are stored.
 
@@ -35,7 +35,7 @@ def examine_vectors(
     ids = store.changes_since(0).added
     if len(ids) > sample:
         ids = np.sort(np.random.default_rng(SAMPLE_SEED).choice(ids, sample, replace=False))
-    observer.started("encoding a sample", len(ids))
+    progress.started("encoding a sample", len(ids))
     names = {vector_id: summary.id for vector_id, summary in store.get(ids.tolist()).items()}
     vectors = dict(zip(*store.vectors(ids), strict=True))
     wrong = []
@@ -49,7 +49,7 @@ def examine_vectors(
             again = encoder.encode([blocks]).document_vectors[0]
             if vector_id in vectors and float(again @ vectors[vector_id]) < LEAST_COSINE:
                 wrong.append(vector_id)
-            observer.advanced(documents=1, tokens=blocks.receipt.tokens_read)
+            progress.advanced(documents=1, tokens=blocks.receipt.tokens_read)
     if wrong:
         problem = (
             f"{len(wrong)} of {len(ids)} documents that were encoded again have another vector, "

@@ -32,7 +32,7 @@ from index.lexical.scoring import (
 )
 from index.lexical.tables import DocumentTerms, read_document_terms
 from index.lexical.terms import Titles, count_terms_and_titles, known_titles, with_titles
-from index.progress import Observer
+from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
@@ -187,7 +187,7 @@ class LexicalIndex:
         with self._connections.reading() as connection:
             return self._score(connection, query, vector_ids)
 
-    def term_rows(self, vector_ids: Int64, observer: Observer) -> TermRows:
+    def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
 
         One that is not there has no terms.
@@ -197,14 +197,14 @@ class LexicalIndex:
         """
         none = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
         parts = []
-        observer.started("reading words", len(vector_ids))
+        progress.started("reading words", len(vector_ids))
         with self._connections.reading() as connection:
             idf = self._idf(connection)
             for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
                 some = vector_ids[start : start + _ROWS_A_CALL].tolist()
                 documents = self._read(connection, some)
                 parts.append(weigh_rows([documents.get(one, none) for one in some], idf))
-                observer.advanced(documents=len(some), tokens=0)
+                progress.advanced(documents=len(some), tokens=0)
         return join_rows(parts)
 
     def explain(

@@ -18,7 +18,7 @@ import numpy as np
 from encoder.arrays import Float32, Float64, Int64, UInt32
 from index.lexical.tables import MAX_COUNT, DocumentTerms
 from index.lexical.terms import count_corpus
-from index.progress import Observer
+from index.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
     return weigh_rows(documents, idf * (frequencies >= 2))
 
 
-def term_cosines(rows: TermRows, pairs: Int64, observer: Observer) -> Float32:
+def term_cosines(rows: TermRows, pairs: Int64, progress: Progress) -> Float32:
     """Return the cosine Float32[P] of the terms of each pair of rows Int64[P, 2], from 0 to 1.
 
-    The observer hears of P pairs.
+    The progress hears of P pairs.
     """
     starts = np.append(0, rows.ends[:-1])
     asked = np.zeros(int(rows.term_ids.max(initial=0)) + 1, dtype=np.float32)
@@ -112,7 +112,7 @@ def term_cosines(rows: TermRows, pairs: Int64, observer: Observer) -> Float32:
         asked[rows.term_ids[own]] = rows.weights[own]
         found[some] = _dots(rows, starts, pairs[some, 1], asked)
         asked[rows.term_ids[own]] = 0.0
-        observer.advanced(documents=len(some), tokens=0)
+        progress.advanced(documents=len(some), tokens=0)
     return np.minimum(found, np.float32(1.0))
 
 

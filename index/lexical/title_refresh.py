@@ -14,7 +14,7 @@ import numpy as np
 from encoder.arrays import Int64
 from index.lexical.tables import DocumentTerms, find_term_ids, read_document_terms, replace_terms
 from index.lexical.terms import QUOTE, Titles, count_terms_and_titles, known_titles
-from index.progress import Observer
+from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import TITLES, read_count, write_upkeep
 
@@ -36,11 +36,11 @@ _Row = tuple[int, str, str]
 
 
 def recount_titles(
-    connections: SQLiteConnections, observer: Observer, stop: Callable[[], bool] = lambda: False
+    connections: SQLiteConnections, progress: Progress, stop: Callable[[], bool] = lambda: False
 ) -> None:
     """Count the titles that each stored text names, and write the terms of those that differ.
 
-    Documents may be put and deleted meanwhile; the observer hears of every document looked at. It
+    Documents may be put and deleted meanwhile; the progress hears of every document looked at. It
     ends early when `stop` says so, and then does not count as made.
 
     Raises:
@@ -53,7 +53,7 @@ def recount_titles(
         bounds = (QUOTE, chr(ord(QUOTE) + 1))
         rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
     title_ids = np.array(rows, dtype=np.int64).reshape(-1)
-    observer.started("looking for titles", number)
+    progress.started("looking for titles", number)
     last = 0
     while not stop():
         with connections.reading() as connection:
@@ -69,7 +69,7 @@ def recount_titles(
                 _replace(connection, changed)
                 changes += _read_changes(connection) - before  # its own are not changes since
         last = int(some[-1][0])
-        observer.advanced(documents=len(some), tokens=0)
+        progress.advanced(documents=len(some), tokens=0)
 
 
 def count_changes_since_recount(connection: sqlite3.Connection) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from encoder.arrays import Int64
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_text, follow_rule, make_family_tables
-from index.progress import Observer
+from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections, document_id_list
 
 _DOCUMENTS_A_TRANSACTION = 64
@@ -198,7 +198,7 @@ class Families:
             with self._connections.writing() as connection:
                 make_family_tables(connection)
 
-    def find(self, observer: Observer, stop: Callable[[], bool] = lambda: False) -> None:
+    def find(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
         """Look at the texts that have not been looked at: those of a store of an earlier format.
 
         Documents may be put and deleted meanwhile. It ends early when `stop` says so, and a later
@@ -207,7 +207,7 @@ class Families:
         Raises:
             StoreError: the file cannot be read or written, or a row in it is damaged.
         """
-        observer.started("looking for near-duplicates", self.pending())
+        progress.started("looking for near-duplicates", self.pending())
         last = 0
         while not stop():
             with self._connections.reading() as connection:
@@ -222,4 +222,4 @@ class Families:
                     if connection.execute(_IS_STORED, (content_hash,)).fetchone():
                         add_text(connection, content_hash, signature)
             last = rows[-1][0]
-            observer.advanced(documents=len(rows), tokens=0)
+            progress.advanced(documents=len(rows), tokens=0)

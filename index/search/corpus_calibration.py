@@ -18,7 +18,7 @@ import numpy as np
 from encoder.atomic_files import write_in_place
 from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import StoreError
-from index.progress import Observer
+from index.progress import Progress
 from index.search.fusion import FusionRule
 from index.search.score_distribution import (
     MAX_DOCUMENTS,
@@ -56,7 +56,7 @@ class CorpusCalibration:
 
 
 def measure_store(
-    store: SQLiteDocumentStore, rule: FusionRule, observer: Observer, *, seed: int = 0
+    store: SQLiteDocumentStore, rule: FusionRule, progress: Progress, *, seed: int = 0
 ) -> Mapping[Mode, RandomPairs]:
     """Measure how random pairs of the stored documents score in each mode.
 
@@ -70,8 +70,8 @@ def measure_store(
     if len(ids) > MAX_DOCUMENTS:
         ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
     living, vectors = store.vectors(ids)
-    words = store.lexical.term_rows(living, observer)
-    return measure_modes(Channels(vectors, words, rule), observer, seed=seed)
+    words = store.lexical.term_rows(living, progress)
+    return measure_modes(Channels(vectors, words, rule), progress, seed=seed)
 
 
 def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:

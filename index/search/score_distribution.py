@@ -13,7 +13,7 @@ import numpy as np
 from encoder.arrays import Float32, Float64, Int64
 from index.errors import CorpusError
 from index.lexical.scoring import TermRows, term_cosines
-from index.progress import Observer
+from index.progress import Progress
 from index.search.fusion import FusionRule, fuse
 from index.search.search import Mode
 
@@ -254,7 +254,7 @@ class Channels:
     rule: FusionRule
 
 
-def mode_scores(channels: Channels, pairs: Int64, observer: Observer) -> dict[Mode, Float64]:
+def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mode, Float64]:
     """Return the score Float64[P] of each pair of rows Int64[P, 2] in each mode.
 
     These are the scores that search gives in that mode when one of the two is a stored document
@@ -266,8 +266,8 @@ def mode_scores(channels: Channels, pairs: Int64, observer: Observer) -> dict[Mo
     semantic = pair_scores(channels.vectors, pairs)
     if channels.words is None:
         return {"semantic": semantic}
-    observer.started("scoring pairs by their words", len(pairs))
-    lexical = term_cosines(channels.words, pairs, observer)
+    progress.started("scoring pairs by their words", len(pairs))
+    lexical = term_cosines(channels.words, pairs, progress)
     hybrid = fuse(channels.rule, semantic.astype(np.float32), lexical)
     return {
         "semantic": semantic,
@@ -277,7 +277,7 @@ def mode_scores(channels: Channels, pairs: Int64, observer: Observer) -> dict[Mo
 
 
 def measure_modes(
-    channels: Channels, observer: Observer, *, seed: int = 0
+    channels: Channels, progress: Progress, *, seed: int = 0
 ) -> Mapping[Mode, RandomPairs]:
     """Measure how random pairs score in each mode: the same pairs in all of them.
 
@@ -286,7 +286,7 @@ def measure_modes(
     """
     documents = len(channels.vectors)
     pairs = draw_pairs(documents, seed)
-    scored = mode_scores(channels, pairs, observer)
+    scored = mode_scores(channels, pairs, progress)
     return {
         mode: measure_scores(pairs, scores, documents, seed=seed) for mode, scores in scored.items()
     }

@@ -20,7 +20,7 @@ from index.lexical.title_refresh import count_changes_since_recount, recount_tit
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_text
-from index.progress import Observer
+from index.progress import Progress
 from index.sqlite.block_vectors import (
     BLOCKS_BY_VECTOR_ID,
     BlockVectors,
@@ -270,7 +270,7 @@ class SQLiteDocumentStore:
         """
         return reclaim(self._connections, pages)
 
-    def recount_titles(self, observer: Observer, stop: Callable[[], bool] = lambda: False) -> None:
+    def recount_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
         """Look again for the titles that each text names: those of later documents, too.
 
         Ends early when `stop` says so.
@@ -279,7 +279,7 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read or written; a later call goes on.
         """
         try:
-            recount_titles(self._connections, observer, stop)
+            recount_titles(self._connections, progress, stop)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 

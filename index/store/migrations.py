@@ -26,7 +26,7 @@ from index.lexical.tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical.terms import count_terms
 from index.lexical.title_refresh import recount_titles
 from index.near_duplicates.tables import make_family_tables
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import make_upkeep_if_missing
@@ -69,7 +69,7 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
             connection.execute(BLOCKS_SCHEMA)
             connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_TITLES}")
     _log.info("%s: looking for the titles that texts name", path)
-    recount_titles(connections, SilentObserver())
+    recount_titles(connections, SilentProgress())
     with connections.writing() as connection:
         make_metadata_values(connection, path)
     take_checksums(connections, VERSION_WITHOUT_FAMILIES)

@@ -10,7 +10,7 @@ import threading
 
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.vectors.drift import Attempt, Drift, DriftLimits, drift_reasons, read_refused
 from index.vectors.live_index import LiveIndex
 from service.metrics import Metrics
@@ -133,14 +133,14 @@ class Maintenance:
     def _keep_titles(self) -> None:
         store = self._data.store
         if store.changed_since_recount() > TITLES_SHARE * len(store):
-            store.recount_titles(SilentObserver(), self._stopping.is_set)
+            store.recount_titles(SilentProgress(), self._stopping.is_set)
 
     def _keep_families(self) -> None:
         store = self._data.store
         if store.finds_families and not self._families_found:
             if pending := store.families.pending():
                 _log.info("looking for near-duplicates of %d documents", pending)
-                store.families.find(SilentObserver(), self._stopping.is_set)
+                store.families.find(SilentProgress(), self._stopping.is_set)
             self._families_found = not self._stopping.is_set()
             self._families_counted_at = -1
         if (changes := store.lexical.changes) != self._families_counted_at:  # it reads all

@@ -46,7 +46,7 @@ from service.cli.options import (
     opened,
     print_json,
 )
-from service.cli.progress import observing
+from service.cli.progress import show_progress
 from service.matching.calibration import score_kind
 
 _MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
@@ -100,8 +100,8 @@ def fit_calibration(
         embedded = _vectors(corpus_path, opened, precision, provider, threads)
         words = _words(texts_path, embedded.ids) if needs_words else None
         channels = Channels(embedded.vectors, words, rule)
-        with observing(console) as observer:
-            scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, observer, seed))
+        with show_progress(console) as progress:
+            scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, progress, seed))
     fitted = {
         name: fit_kind([one[mode] for one in scored], seed=seed) for name, mode in modes.items()
     }
@@ -168,8 +168,8 @@ def _vectors(
     if path.suffix.lower() == ".npz":
         return read_embedded_corpus(path)
     loaded = load(checkpoint.directory, precision, provider, threads)
-    with observing(console) as observer:
-        return embed_corpus(path, loaded.tokenizer, loaded.encoder, observer)
+    with show_progress(console) as progress:
+        return embed_corpus(path, loaded.tokenizer, loaded.encoder, progress)
 
 
 def _other_kinds(checkpoint: Checkpoint) -> dict[str, KindCalibration]:
@@ -216,8 +216,8 @@ def calibrate(
     loaded = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
     adapter = read_corpus_adapter(data, loaded)
     space, rule = vector_space(loaded, adapter), read_fusion(loaded)
-    with opened(data, space, read_only=True) as directory, observing(console) as observer:
-        by_mode = measure_store(directory.store, rule, observer, seed=seed)
+    with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
+        by_mode = measure_store(directory.store, rule, progress, seed=seed)
     kinds = {score_kind(mode, adapted=adapter is not None): one for mode, one in by_mode.items()}
     write_corpus_calibration(data, CorpusCalibration(space.fingerprint, kinds, rule.lexical))
     kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)

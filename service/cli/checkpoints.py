@@ -20,7 +20,7 @@ from evaluation.quality_gate import (
 )
 from index.errors import CorpusError
 from service.cli.options import console
-from service.cli.progress import observing
+from service.cli.progress import show_progress
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -89,8 +89,8 @@ def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
 
     def gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
         documents = sample()
-        with observing(console) as observer:
-            qualities = measure_quality(staged, smaller, documents, observer)
+        with show_progress(console) as progress:
+            qualities = measure_quality(staged, smaller, documents, progress)
         for name, quality in qualities.items():
             console.print(f"{name}: {_in_words(quality)}")
         return qualities

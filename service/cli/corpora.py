@@ -42,7 +42,7 @@ from service.cli.options import (
     parse_filter,
     print_json,
 )
-from service.cli.progress import observing, printable
+from service.cli.progress import printable, show_progress
 from service.matching.calibration import judge_scores, open_judge
 
 
@@ -90,8 +90,8 @@ def index(
             _adapt(corpus, data, load_checkpoint(checkpoint or DEFAULT_CHECKPOINT))
         loaded = load(checkpoint, precision, provider, threads, data)
         with opened(data, loaded.encoder) as directory:
-            with observing(console) as observer:
-                report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
+            with show_progress(console) as progress:
+                report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
         console.print("stopped: the same command goes on from here")
@@ -174,22 +174,22 @@ def embed(
     if not output.parent.is_dir():
         raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
     loaded = load(checkpoint, precision, provider, threads)
-    with observing(console) as observer:
+    with show_progress(console) as progress:
         if blocks:
-            kept = keep_blocks(corpus, blocks, loaded.encoder, observer)
+            kept = keep_blocks(corpus, blocks, loaded.encoder, progress)
             embedded = embed_encoded_corpus(kept, loaded.encoder)
         else:
-            embedded = embed_corpus(corpus, loaded.tokenizer, loaded.encoder, observer)
+            embedded = embed_corpus(corpus, loaded.tokenizer, loaded.encoder, progress)
         if adapt:
-            embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, observer)
+            embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, progress)
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} refused")
     raise typer.Exit(REFUSED if embedded.refused else OK)
 
 
 def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
-    with observing(console) as observer:
-        found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), observer)
+    with show_progress(console) as progress:
+        found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), progress)
     adapter = found.adapter
     fitted = "was there already and is kept: fitted" if found.kept else "fitted"
     console.print(

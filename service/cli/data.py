@@ -13,7 +13,7 @@ from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
 from index.reencode import reencode as reencode_data
 from service.cli.options import INTERRUPTED, OK, REFUSED, CheckpointOption, PrecisionOption, console
-from service.cli.progress import observing, printable
+from service.cli.progress import printable, show_progress
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 
@@ -61,12 +61,12 @@ def doctor(
 ) -> None:
     """Examine a data directory; exit status 0: all is sound, 1: something is wrong."""
     opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
-    with observing(console) as observer:
-        sampling = Sampling(sample, precision, observer)
+    with show_progress(console) as progress:
+        sampling = Sampling(sample, precision, progress)
         findings = examine(data, opened, sampling)
         _print_findings(findings)
         if repair and any(one.repairable for one in findings):
-            repair_data(data, opened, findings, precision, observer)
+            repair_data(data, opened, findings, precision, progress)
             findings = examine(data, opened, sampling)
             console.print("after the repair:")
             _print_findings(findings)
@@ -85,8 +85,8 @@ def reencode(
     """Move a data directory to another checkpoint; give the command again to go on."""
     opened = load_checkpoint(checkpoint)
     try:
-        with observing(console) as observer:
-            documents = reencode_data(data, opened, precision, observer)
+        with show_progress(console) as progress:
+            documents = reencode_data(data, opened, precision, progress)
     except KeyboardInterrupt:
         console.print("stopped, the old vectors serve: the same command goes on from here")
         raise typer.Exit(INTERRUPTED) from None

@@ -53,7 +53,7 @@ from service.cli.options import (
     load,
     print_json,
 )
-from service.cli.progress import observing
+from service.cli.progress import show_progress
 
 _QUESTIONS = ("retrieval", "pairs")
 
@@ -198,8 +198,8 @@ def evaluate(
     known = Known(embedded, _embed(queries, loaded) if queries else embedded)
     kept = blocks_of(encoded, embedded.ids) if encoded else None
     files = [corpus, queries] if queries else [corpus]
-    with observing(console) as observer:
-        adapting = observer if adapt else None
+    with show_progress(console) as progress:
+        adapting = progress if adapt else None
         own = list(own_systems(known, loaded.checkpoint, mode, files, adapting))
     if rerank and reranker:
         own.append(reranked_own(own[-1], known, files, open_reranker(reranker), rerank))
@@ -245,13 +245,13 @@ def _wanted(ids: Path | None, split: Path | None, part: str, qrels: Qrels) -> se
 
 
 def _embed(corpus: Path, loaded: Loaded) -> EmbeddedCorpus:
-    with observing(console) as observer:
-        return embed_corpus(corpus, loaded.tokenizer, loaded.encoder, observer)
+    with show_progress(console) as progress:
+        return embed_corpus(corpus, loaded.tokenizer, loaded.encoder, progress)
 
 
 def _keep_blocks(corpus: Path, blocks: Path, loaded: Loaded) -> EncodedCorpus:
-    with observing(console) as observer:
-        return keep_blocks(corpus, blocks, loaded.encoder, observer)
+    with show_progress(console) as progress:
+        return keep_blocks(corpus, blocks, loaded.encoder, progress)
 
 
 def _embed_or_read(

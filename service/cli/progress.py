@@ -11,21 +11,21 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from index.document import RefusedInput
-from index.progress import Observer
+from index.progress import Progress
 
 REFUSALS_SHOWN = 20
 SECONDS_BETWEEN_LINES = 15.0
 
 
 @contextmanager
-def observing(console: Console) -> Iterator[Observer]:
+def show_progress(console: Console) -> Iterator[Progress]:
     """Show the progress of a job on a console for as long as it runs."""
     refusals = Refusals(console)
     if console.is_terminal:
         with _progress(console) as progress:
-            yield BarObserver(progress, refusals)
+            yield BarProgress(progress, refusals)
     else:
-        yield LineObserver(console, refusals)
+        yield LineProgress(console, refusals)
     refusals.close()
 
 
@@ -49,7 +49,7 @@ class Refusals:
             self._console.print(f"refused {self._count - REFUSALS_SHOWN} more")
 
 
-class BarObserver:
+class BarProgress:
     """Draws a bar for each step, with documents, tokens a second and time left."""
 
     def __init__(self, progress: RichProgress, refusals: Refusals) -> None:
@@ -68,7 +68,7 @@ class BarObserver:
         self._progress.update(self._task, advance=documents, rate=str(self._rate))
 
 
-class LineObserver:
+class LineProgress:
     """Prints a line when a step begins and now and then while it lasts."""
 
     def __init__(self, console: Console, refusals: Refusals) -> None:
@@ -124,7 +124,7 @@ def _progress(console: Console) -> RichProgress:
     )
 
 
-class StepObserver(Protocol):
+class StepProgress(Protocol):
     """Hears of a training run (`training.progress`, which is not there when serving)."""
 
     def started(self, step: int, steps: int) -> None:
@@ -141,16 +141,16 @@ class StepObserver(Protocol):
 
 
 @contextmanager
-def observing_training(console: Console) -> Iterator[StepObserver]:
+def show_training(console: Console) -> Iterator[StepProgress]:
     """Show a training run on a console for as long as it lasts."""
     if console.is_terminal:
         with _training_progress(console) as progress:
-            yield BarStepObserver(console, progress)
+            yield BarStepProgress(console, progress)
     else:
-        yield LineStepObserver(console)
+        yield LineStepProgress(console)
 
 
-class LineStepObserver:
+class LineStepProgress:
     """Prints a line for each validation, and now and then for a step."""
 
     def __init__(self, console: Console) -> None:
@@ -175,7 +175,7 @@ class LineStepObserver:
         self._console.print(validation_line(step, figure, best=best))
 
 
-class BarStepObserver:
+class BarStepProgress:
     """Moves a bar with the loss, and prints a line above it for each validation."""
 
     def __init__(self, console: Console, progress: RichProgress) -> None:

@@ -19,7 +19,7 @@ from service.cli.options import (
     load,
     opened,
 )
-from service.cli.progress import observing
+from service.cli.progress import show_progress
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")]
@@ -63,8 +63,8 @@ def demo(
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, None, None, None, data)
-    with opened(data, loaded.encoder) as directory, observing(console) as observer:
-        build_index(corpus, directory, loaded.tokenizer, loaded.encoder, observer)
+    with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
+        build_index(corpus, directory, loaded.tokenizer, loaded.encoder, progress)
     url = f"http://{host}:{port}"
     console.print(f"""
 Which modules match the documentation of asyncio.queues? In another shell:

@@ -17,7 +17,7 @@ from service.cli.options import (
     console,
     load,
 )
-from service.cli.progress import observing, observing_training
+from service.cli.progress import show_progress, show_training
 from training.data.corpus import describe
 from training.data.files import EncoderJob, RerankJob, given_files
 from training.jobs.output import write_output
@@ -72,8 +72,8 @@ def train_reranker_command(
         seconds=None if minutes is None else 60 * minutes,
     )
     try:
-        with observing(console) as observer, observing_training(console) as training_observer:
-            train_reranker(job, observer, training_observer)
+        with show_progress(console) as progress, show_training(console) as training_observer:
+            train_reranker(job, progress, training_observer)
     except KeyboardInterrupt:
         console.print("stopped: the same command goes on from here")
         raise typer.Exit(INTERRUPTED) from None
@@ -135,13 +135,13 @@ def train(
         seconds=None if minutes is None else 60 * minutes,
     )
     try:
-        with observing(console) as observer:
-            data = prepare_data(job, loaded.encoder, observer)
+        with show_progress(console) as progress:
+            data = prepare_data(job, loaded.encoder, progress)
         for one in data:
             console.print(describe(one.found))
-        with observing(console) as observer:
-            sources = prepare_sources(job, data, observer)
-        with observing_training(console) as training_observer:
+        with show_progress(console) as progress:
+            sources = prepare_sources(job, data, progress)
+        with show_training(console) as training_observer:
             trained = run_training(job, data, sources, training_observer)
         write_output(job, trained, quality_gate(lambda: sample_stdlib(gate_documents)))
     except KeyboardInterrupt:

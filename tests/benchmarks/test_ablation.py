@@ -27,7 +27,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.export.create import load_model
 from encoder.onnx_encoder import OnnxEncoder
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from training.run_files import read_curve
 
 TOPICS = {
@@ -77,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def data(folder: Path, tiny_checkpoint: Path) -> AblationData:
     encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
-    return read_data(find_folders(folder, ()), encoder, folder.parent / "kept", SilentObserver())
+    return read_data(find_folders(folder, ()), encoder, folder.parent / "kept", SilentProgress())
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from benchmarks.colde.table import draw, table
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.judgements import PairRows
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 TOPICS = {
     "river": "The river carries cold water to the sea, {} of its kind.",
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(folder: Path, tiny_checkpoint: Path) -> Bench:
     encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
     folders = find_folders(folder, ())
-    data = read_corpora(folders, encoder, folder.parent / "kept", SilentObserver())
+    data = read_corpora(folders, encoder, folder.parent / "kept", SilentProgress())
     made = new_bench(data, read_truths(folders, data), folder.parent / "models", lambda _: None)
     plan = [*plan_table(0, TINY), *(one for row in plan_lengths(0, TINY).values() for one in row)]
     train_all(made, plan, None)

@@ -11,7 +11,7 @@ from evaluation.block_baselines import blocks_of
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, encode_corpus
 from index.embed import embed_corpus
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 TEXTS = {"a": "A river. " * 30, "b": "Music. " * 2_000, "c": "A river. " * 30, "d": "Stones."}
 
@@ -32,7 +32,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def encoded(
     corpus: Path, encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory
 ) -> EncodedCorpus:
-    return encode_corpus(corpus, tmp_path_factory.mktemp("kept"), encoder, SilentObserver(), 90)
+    return encode_corpus(corpus, tmp_path_factory.mktemp("kept"), encoder, SilentProgress(), 90)
 
 
 def test_kept_blocks_give_the_vectors_of_the_texts(
@@ -40,7 +40,7 @@ def test_kept_blocks_give_the_vectors_of_the_texts(
 ) -> None:
     """More blocks are kept of the long one than the checkpoint reads."""
     kept = embed_encoded_corpus(encoded, encoder)
-    fresh = embed_corpus(corpus, BlockTokenizer(encoder.checkpoint), encoder, SilentObserver())
+    fresh = embed_corpus(corpus, BlockTokenizer(encoder.checkpoint), encoder, SilentProgress())
     assert kept.ids == fresh.ids
     assert np.allclose(kept.vectors, fresh.vectors, atol=2e-3)
     assert kept.tokens.tolist() == fresh.tokens.tolist()

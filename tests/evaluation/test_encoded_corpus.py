@@ -17,12 +17,12 @@ from encoder.tokenizer import BlockTokenizer
 from evaluation.encoded_corpus import EncodedCorpus, encode_corpus, read_encoded_corpus
 from index.document import RefusedInput
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 ROOT = Path(__file__).parents[2]
 
 
-class Watching(SilentObserver):
+class Watching(SilentProgress):
     """Counts what is encoded and refused."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def test_what_has_no_token_is_refused(encoder: OnnxEncoder, tmp_path: Path) -> N
     assert encoded.refused == len(watching.refusals) == 2
     write_corpus(corpus, {"b": "\x01"})
     with pytest.raises(CorpusError, match="no document"):
-        encode_corpus(corpus, tmp_path / "other", encoder, SilentObserver())
+        encode_corpus(corpus, tmp_path / "other", encoder, SilentProgress())
 
 
 def test_more_and_fewer_blocks_than_the_document_level_reads(
@@ -101,11 +101,11 @@ def test_more_and_fewer_blocks_than_the_document_level_reads(
     corpus = write_corpus(tmp_path / "c.jsonl", {"a": "One word after the other. " * 300})
     for max_blocks in (2, 70):
         directory = tmp_path / str(max_blocks)
-        encoded = encode_corpus(corpus, directory, encoder, SilentObserver(), max_blocks)
+        encoded = encode_corpus(corpus, directory, encoder, SilentProgress(), max_blocks)
         assert len(encoded.archive.vectors(0)) == max_blocks
         assert encoded.tokens[0] == 1_800
     with pytest.raises(ArchiveError, match="max_blocks 2, not 64"):
-        encode_corpus(corpus, tmp_path / "2", encoder, SilentObserver())
+        encode_corpus(corpus, tmp_path / "2", encoder, SilentProgress())
     with pytest.raises(ArchiveError, match="another encoder"):
         read_encoded_corpus(tmp_path / "2", archive_key(encoder.checkpoint))
 
@@ -119,9 +119,9 @@ import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 import index.build; index.build.BATCH_DOCUMENTS = 8
 from encoder.checkpoint import load_checkpoint; from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import encode_corpus; from index.progress import SilentObserver
+from evaluation.encoded_corpus import encode_corpus; from index.progress import SilentProgress
 encoder = OnnxEncoder(load_checkpoint(Path({str(tiny_checkpoint)!r})), threads=1)
-encode_corpus(Path({str(corpus)!r}), Path({str(blocks)!r}), encoder, SilentObserver())
+encode_corpus(Path({str(corpus)!r}), Path({str(blocks)!r}), encoder, SilentProgress())
 """
     job = subprocess.Popen([sys.executable, "-c", code])
     while not (blocks / "document_ends.bin").exists() or not len(read_block_archive(blocks)):
@@ -147,14 +147,14 @@ def test_one_writer_at_a_time(encoder: OnnxEncoder, tmp_path: Path) -> None:
         FileLock(tmp_path / "blocks" / "writer.lock"),
         pytest.raises(CorpusError, match="another process"),
     ):
-        encode_corpus(corpus, tmp_path / "blocks", encoder, SilentObserver())
+        encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
 
 
 @pytest.mark.parametrize("name", ["texts.jsonl", "ids.json"])
 @pytest.mark.parametrize("content", ["", "{}", "[[", '{"hash": 1}'])
 def test_damage_is_named(encoder: OnnxEncoder, tmp_path: Path, name: str, content: str) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl", {"a": "Text."})
-    encode_corpus(corpus, tmp_path / "blocks", encoder, SilentObserver())
+    encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
     (tmp_path / "blocks" / name).write_text(content)
     with pytest.raises(CorpusError, match=name.replace(".", r"\.")):
         read_encoded_corpus(tmp_path / "blocks")

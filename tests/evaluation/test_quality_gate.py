@@ -9,7 +9,7 @@ from encoder.checkpoint import load_checkpoint
 from evaluation.judgements import Qrels
 from evaluation.quality_gate import measure_quality, neighbours_kept, sample_corpus
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbour", "snow"]
 
@@ -91,7 +91,7 @@ def test_vectors_that_are_no_numbers_keep_nothing() -> None:
 def test_precisions_are_measured_against_fp32(tiny_checkpoint: Path, corpus: Path) -> None:
     sample = sample_corpus(corpus, QRELS, limit=16)
     qualities = measure_quality(
-        load_checkpoint(tiny_checkpoint), ["fp32", "int8"], sample, SilentObserver()
+        load_checkpoint(tiny_checkpoint), ["fp32", "int8"], sample, SilentProgress()
     )
     same, int8 = qualities["fp32"], qualities["int8"]
     assert (same.neighbours, same.ndcg_loss) == (1.0, 0.0)

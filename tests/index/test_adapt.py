@@ -24,14 +24,14 @@ from index.adapt import (
 )
 from index.document import Document
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 TOPICS = (
     "zither violin orchestra sonata concert melody",
     "granite basalt quartz feldspar lava crystal",
     "harbour schooner sailor anchor lighthouse tide",
 )
-QUIET = SilentObserver()
+QUIET = SilentProgress()
 
 
 @pytest.fixture(scope="module")

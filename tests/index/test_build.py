@@ -14,7 +14,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import RefusedInput
 from index.errors import CorpusError, FingerprintMismatchError
 from index.near_duplicates.tables import make_family_tables
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.store.records import StoredDocument
 
 WORDS = [
@@ -67,10 +67,10 @@ class Job:
         lines = [d if isinstance(d, str) else json.dumps(d) for d in documents]
         self.corpus.write_text("\n".join(lines) + "\n")
 
-    def run(self, observer: RecordingObserver | None = None) -> BuildReport:
+    def run(self, progress: RecordingObserver | None = None) -> BuildReport:
         with self.opened() as data:
             return build_index(
-                self.corpus, data, self.tokenizer, self.encoder, observer or SilentObserver()
+                self.corpus, data, self.tokenizer, self.encoder, progress or SilentProgress()
             )
 
     def opened(self) -> closing[DataDirectory]:
@@ -123,15 +123,15 @@ def test_unchanged_documents_are_not_encoded_again(job: Job) -> None:
         {"id": "new", "text": text(50)},
         *({"id": f"d{n}", "text": text(n)} for n in range(2, 20)),
     )
-    observer = RecordingObserver()
-    report = job.run(observer)
+    progress = RecordingObserver()
+    report = job.run(progress)
     after = job.stored("new", *(f"d{n}" for n in range(20)))
     assert (report.encoded, report.unchanged) == (2, 19)
     assert after["d0"].vector_id != before["d0"].vector_id
     assert after["d1"].vector_id == before["d1"].vector_id
     assert after["d1"].document.title == "new title"
     assert after["d5"] == before["d5"]
-    assert observer.tokens == after["d0"].receipt.tokens + after["new"].receipt.tokens
+    assert progress.tokens == after["d0"].receipt.tokens + after["new"].receipt.tokens
 
 
 def test_documents_that_the_corpus_does_not_have_stay(job: Job) -> None:
@@ -147,11 +147,11 @@ def test_nothing_new_publishes_nothing(job: Job) -> None:
     job.run()
     with job.opened() as data:
         generation = data.index.generation
-    observer = RecordingObserver()
-    job.run(observer)
+    progress = RecordingObserver()
+    job.run(progress)
     with job.opened() as data:
         assert data.index.generation == generation
-    assert [step for step, _ in observer.steps] == ["encoding"]
+    assert [step for step, _ in progress.steps] == ["encoding"]
 
 
 def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
@@ -162,17 +162,17 @@ def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
         {"id": "a", "text": text(2)},
         {"id": "c", "text": text(3)},
     )
-    observer = RecordingObserver()
-    report = job.run(observer)
-    assert report.refused == len(observer.refusals) == 3
-    assert [r.where for r in observer.refusals] == [
+    progress = RecordingObserver()
+    report = job.run(progress)
+    assert report.refused == len(progress.refusals) == 3
+    assert [r.where for r in progress.refusals] == [
         "corpus.jsonl:2",
         "corpus.jsonl:4",
         "document b",
     ]
     assert set(job.stored("a", "b", "c")) == {"a", "c"}
-    assert observer.steps[0] == ("encoding", 5)
-    assert observer.documents == {"encoding": 5, "looking for titles": 2}
+    assert progress.steps[0] == ("encoding", 5)
+    assert progress.documents == {"encoding": 5, "looking for titles": 2}
 
 
 def test_a_corpus_of_many_batches(job: Job) -> None:
@@ -229,14 +229,14 @@ def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
     documents = [{"id": str(n), "text": text(n)} for n in range(150)]
     job.write(*documents)
     job.run()
-    observer = RecordingObserver()
+    progress = RecordingObserver()
     job.write(*documents[1:], {"id": "0", "text": text(200)})  # one removed, one added: 2 changes
-    job.run(observer)
-    assert "looking for titles" in observer.documents
-    observer = RecordingObserver()
+    job.run(progress)
+    assert "looking for titles" in progress.documents
+    progress = RecordingObserver()
     job.write(*documents[1:], {"id": "0", "text": text(200)}, {"id": "new", "text": text(300)})
-    job.run(observer)
-    assert "looking for titles" not in observer.documents
+    job.run(progress)
+    assert "looking for titles" not in progress.documents
 
 
 def families_in(job: Job) -> set[frozenset[str]]:
@@ -279,13 +279,13 @@ def test_near_duplicates_of_an_earlier_release_are_found_at_the_end_of_the_job(
     with job.opened() as data, data.store._connections.writing() as connection:
         make_family_tables(connection)  # as when the format is brought up to date
     assert families_in(job) == set()
-    observer = RecordingObserver()
-    job.run(observer)
-    assert ("looking for near-duplicates", 2) in observer.steps
+    progress = RecordingObserver()
+    job.run(progress)
+    assert ("looking for near-duplicates", 2) in progress.steps
     assert families_in(job) == {frozenset({"a", "b"})}
-    observer = RecordingObserver()
-    job.run(observer)
-    assert "looking for near-duplicates" not in dict(observer.steps)
+    progress = RecordingObserver()
+    job.run(progress)
+    assert "looking for near-duplicates" not in dict(progress.steps)
 
 
 def test_changes_of_many_small_runs_come_to_a_pass(tmp_path: Path, encoder: OnnxEncoder) -> None:
@@ -297,9 +297,9 @@ def test_changes_of_many_small_runs_come_to_a_pass(tmp_path: Path, encoder: Onnx
     passes = []
     for n in range(5):
         job.write({"id": f"new{n}", "title": f"N{n}", "text": text(300 + n)})
-        observer = RecordingObserver()
-        job.run(observer)
-        passes.append("looking for titles" in observer.documents)
+        progress = RecordingObserver()
+        job.run(progress)
+        passes.append("looking for titles" in progress.documents)
     assert passes == [False, False, True, False, False]  # the third is over a hundredth
     with job.opened() as data:
         assert data.store.changed_since_recount() == 2
@@ -314,5 +314,5 @@ def test_what_a_pass_itself_writes_is_no_change(tmp_path: Path, encoder: OnnxEnc
     with job.opened() as data:
         assert data.store.lexical.changes == 4  # two documents, and one that was counted anew
         assert data.store.changed_since_recount() == 0
-        data.store.recount_titles(SilentObserver(), lambda: True)  # given up at once
+        data.store.recount_titles(SilentProgress(), lambda: True)  # given up at once
         assert data.store.changed_since_recount() == 0

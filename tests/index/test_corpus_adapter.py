@@ -13,7 +13,7 @@ from encoder.tokenizer import BlockTokenizer
 from index.adapt import ADAPTER_FILE, CorpusAdapter, adapt_data_directory, read_corpus_adapter
 from index.directory.data_directory import locked, open_data_directory
 from index.errors import CorpusError, DataDirectoryInUseError, FingerprintMismatchError, StoreError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ class Adapting:
 
     def __call__(self, corpus: Path) -> CorpusAdapter:
         tokenizer = BlockTokenizer(self.checkpoint)
-        return adapt_data_directory(corpus, self.data, self.checkpoint, tokenizer, SilentObserver())
+        return adapt_data_directory(corpus, self.data, self.checkpoint, tokenizer, SilentProgress())
 
 
 @pytest.fixture

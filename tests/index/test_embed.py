@@ -9,7 +9,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.embed import embed_corpus, read_embedded_corpus, write_embedded_corpus
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_vectors_in_the_order_of_the_corpus(encoder: OnnxEncoder, tmp_path: Path
         "".join(json.dumps({"id": f"ü{n}", "text": t}) + "\n" for n, t in enumerate(texts)) + "{\n"
     )
     tokenizer = BlockTokenizer(encoder.checkpoint)
-    embedded = embed_corpus(corpus, tokenizer, encoder, SilentObserver())
+    embedded = embed_corpus(corpus, tokenizer, encoder, SilentProgress())
     expected = encoder.encode([tokenizer(t) for t in texts]).document_vectors
     assert embedded.ids == ("ü0", "ü1", "ü2")
     assert embedded.refused == 1
@@ -47,7 +47,7 @@ def test_a_corpus_without_a_document_is_an_error(encoder: OnnxEncoder, tmp_path:
     (tmp_path / "c.jsonl").write_text("{}\n")
     tokenizer = BlockTokenizer(encoder.checkpoint)
     with pytest.raises(CorpusError, match="no document"):
-        embed_corpus(tmp_path / "c.jsonl", tokenizer, encoder, SilentObserver())
+        embed_corpus(tmp_path / "c.jsonl", tokenizer, encoder, SilentProgress())
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04broken"])

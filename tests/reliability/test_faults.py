@@ -21,7 +21,7 @@ import pytest
 
 from index.doctor.examine import Sampling, examine
 from index.errors import SnapshotError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from service.engine import Engine
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -151,7 +151,7 @@ def sound(client: Any) -> None:
     assert client.get("/readyz").json()["status"] == "ready"
     assert engine.scheduler.queued_tokens == 0
     assert engine.admission.active == 0
-    sampling = Sampling(4, "fp32", SilentObserver())
+    sampling = Sampling(4, "fp32", SilentProgress())
     assert examine(engine.data.path, engine.checkpoint, sampling) == ()
 
 

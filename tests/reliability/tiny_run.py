@@ -24,7 +24,7 @@ from training.objectives import (
     contrastive_task,
     masked_blocks_task,
 )
-from training.progress import SilentTrainingObserver
+from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 from training.run_files import RunState
 
@@ -42,7 +42,7 @@ RECIPE = {
 }
 
 
-class Killer(SilentTrainingObserver):
+class Killer(SilentTrainingProgress):
     """Kills the process after a step."""
 
     def __init__(self, step: int) -> None:

@@ -23,7 +23,7 @@ from training.objectives import (
     step_generator,
     supervised_contrastive_task,
 )
-from training.progress import SilentTrainingObserver
+from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 from training.run_files import BEST, CURVE, STATE, RunState, read_curve
 
@@ -67,7 +67,7 @@ class Bench:
         )
 
     def train(self, plan: TrainingPlan) -> RunState:
-        return train(self.model, plan, self.directory, SilentTrainingObserver())
+        return train(self.model, plan, self.directory, SilentTrainingProgress())
 
     def losses(self) -> list[float]:
         records = read_curve(self.directory / CURVE)

@@ -22,7 +22,7 @@ from evaluation.systems import lexical_system, rank
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from index.progress import Observer
+from index.progress import Progress
 from index.vectors.vector_index import NO_VECTOR
 from training.data.files import CorpusFiles
 from training.data.neighbours import find_neighbours
@@ -247,7 +247,7 @@ def prepare_rerank_data(
     checkpoint: RerankerCheckpoint,
     kinds: PairKinds,
     work: Path,
-    observer: Observer,
+    progress: Progress,
 ) -> RerankData:
     """Filter and tokenise the pairs of corpora, or read what was made of them before.
 
@@ -256,7 +256,7 @@ def prepare_rerank_data(
         checkpoint: that reads the pairs.
         kinds: of pairs.
         work: where neighbours and tables are kept.
-        observer: hears of pairs as of documents.
+        progress: hears of pairs as of documents.
 
     Raises:
         CorpusError: an extra is not installed, or a corpus has no link within a part.
@@ -271,7 +271,7 @@ def prepare_rerank_data(
             pairs = training_pairs(corpus, kinds, work / f"{key}-neighbours")
             judged = validation_pairs(corpus, kinds.candidates)
             for path, some in zip(paths, (pairs, judged), strict=True):
-                write_pair_table(path, _tokenise(some, corpus, reader, observer))
+                write_pair_table(path, _tokenise(some, corpus, reader, progress))
         train, valid = (read_pair_table(path) for path in paths)
         groups = np.full(len(train), number, dtype=np.int64)
         tables.append(
@@ -288,9 +288,9 @@ def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerChec
 
 
 def _tokenise(
-    pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairReader, observer: Observer
+    pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairReader, progress: Progress
 ) -> PairTable:
-    observer.started("filtering pairs of", len(pairs))
+    progress.started("filtering pairs of", len(pairs))
     read: dict[int, ReadText] = {}
 
     def text(row: int) -> ReadText:
@@ -303,7 +303,7 @@ def _tokenise(
             tokens = reader.pair(text(pair.first), text(pair.second))
             yield LabelledPair(tokens, pair.label, pair.group, pair.score)
             if number % _PAIRS_A_STEP == 0:
-                observer.advanced(documents=_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
+                progress.advanced(documents=_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
 
     return make_pair_table(made())
 

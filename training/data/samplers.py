@@ -9,7 +9,7 @@ import numpy as np
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from index.progress import Observer
+from index.progress import Progress
 from training.data.batch_specs import Drawn
 from training.data.corpus import TrainingCorpus
 from training.data.neighbours import find_neighbours
@@ -36,7 +36,7 @@ def find_sources(
     data: Sequence[TrainingCorpus],
     directories: Sequence[Path],
     max_blocks: int,
-    observer: Observer,
+    progress: Progress,
 ) -> list[Source]:
     """Find the lexical neighbours of the training part of each corpus.
 
@@ -44,7 +44,7 @@ def find_sources(
         data: corpora; the number of a part's archive is their place.
         directories: where the neighbours of each are kept.
         max_blocks: blocks of a document that training reads.
-        observer: hears of it.
+        progress: hears of it.
 
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
@@ -54,7 +54,7 @@ def find_sources(
         rows = one.rows(TRAIN)
         if len(rows) < 2:
             continue  # nothing to draw from: held-out documents only
-        observer.started(f"lexical neighbours of {one.files.corpus.name}", None)
+        progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
         neighbours = find_neighbours(directory, _texts(one, rows.tolist()))
         sources.append(new_source(number, one, neighbours, max_blocks))
     return sources

@@ -11,7 +11,7 @@ from encoder.comparison.sections import find_sections
 from encoder.tokenizer import BlockTokenizer
 from index.corpus.reader import read_corpus
 from index.document import Document
-from index.progress import Observer
+from index.progress import Progress
 from training.data.batch_specs import DrawnLabels, Part, cut_blocks
 from training.data.corpus import TrainingCorpus
 from training.data.sampling import Source, choose_source
@@ -19,14 +19,14 @@ from training.data.splits import TRAIN
 
 
 def find_section_starts(
-    corpus: TrainingCorpus, checkpoint: Checkpoint, observer: Observer
+    corpus: TrainingCorpus, checkpoint: Checkpoint, progress: Progress
 ) -> dict[int, Int64]:
     """Read the texts of the training part, which the block archive does not have.
 
     Args:
         corpus: encoded with the tokenizer of the checkpoint.
         checkpoint: whose tokenizer it is.
-        observer: hears of it.
+        progress: hears of it.
 
     Returns:
         For each row of a document with headings, the blocks that its sections begin with,
@@ -35,7 +35,7 @@ def find_section_starts(
     Raises:
         CorpusError: the corpus cannot be read.
     """
-    observer.started(f"sections of {corpus.files.corpus.name}", None)
+    progress.started(f"sections of {corpus.files.corpus.name}", None)
     row_of = {corpus.encoded.ids[row]: row for row in corpus.rows(TRAIN).tolist()}
     tokenizer = BlockTokenizer(checkpoint)
     starts = {}

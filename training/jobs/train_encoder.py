@@ -18,7 +18,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import TermChannel
 from evaluation.encoded_corpus import keep_blocks
 from index.errors import CorpusError
-from index.progress import Observer
+from index.progress import Progress
 from training.data.batch_specs import Part
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
@@ -32,12 +32,12 @@ from training.jobs.validation import choose_figure, measure
 if TYPE_CHECKING:
     from encoder.models.registry import Model
     from training.collate import Reader
-    from training.progress import TrainingObserver
+    from training.progress import TrainingProgress
     from training.recipe import TrainingRecipe
 
 
 def prepare_data(
-    job: EncoderJob, encoder: OnnxEncoder, observer: Observer
+    job: EncoderJob, encoder: OnnxEncoder, progress: Progress
 ) -> tuple[TrainingCorpus, ...]:
     """Encode the block vectors of all corpora, read what is known of them, refuse leaks.
 
@@ -50,14 +50,14 @@ def prepare_data(
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")
     recipe = read_recipe(job)
     encoded = [
-        (files, keep_blocks(files.corpus, _directory_of(job, files) / "blocks", encoder, observer))
+        (files, keep_blocks(files.corpus, _directory_of(job, files) / "blocks", encoder, progress))
         for files in job.files
     ]
     return read_training_data(encoded, recipe.seed)
 
 
 def prepare_sources(
-    job: EncoderJob, data: Sequence[TrainingCorpus], observer: Observer
+    job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
 ) -> list[Source]:
     """Find the lexical neighbours of the training part of each corpus, and sections if needed.
 
@@ -66,11 +66,11 @@ def prepare_sources(
     """
     recipe = read_recipe(job)
     directories = [_directory_of(job, one.files) / "neighbours" for one in data]
-    sources = find_sources(data, directories, recipe.max_blocks, observer)
+    sources = find_sources(data, directories, recipe.max_blocks, progress)
     if not any("parts" in objective.parameters for objective in recipe.objectives):
         return sources
     return [
-        replace(s, section_starts=find_section_starts(s.corpus, job.start, observer))
+        replace(s, section_starts=find_section_starts(s.corpus, job.start, progress))
         for s in sources
     ]
 
@@ -79,7 +79,7 @@ def run_training(
     job: EncoderJob,
     data: Sequence[TrainingCorpus],
     sources: Sequence[Source],
-    observer: "TrainingObserver",
+    progress: "TrainingProgress",
 ) -> Trained:
     """Train, or go on with training; `write_output` makes a checkpoint of it.
 
@@ -87,7 +87,7 @@ def run_training(
         job: what to train.
         data: of `prepare_data`.
         sources: of `prepare_sources`.
-        observer: hears of every step.
+        progress: hears of every step.
 
     Raises:
         CorpusError: the data has not what the recipe learns from.
@@ -116,7 +116,7 @@ def run_training(
         data_fingerprint=_fingerprint(job.start, data),
         stop=out_of_time,
     )
-    train(model, plan, job.work / RUN, observer)
+    train(model, plan, job.work / RUN, progress)
     report = make_report(
         job, recipe, figure, [one.found.facts() for one in data], out_of_time=out_of_time.over
     )

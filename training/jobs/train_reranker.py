@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder.arrays import Float32
 from encoder.reranker.checkpoint import RerankerCheckpoint
-from index.progress import Observer
+from index.progress import Progress
 from training.data.files import RerankJob, TimeLimit, read_recipe
 from training.data.rerank_pairs import (
     PairKinds,
@@ -21,13 +21,13 @@ from training.rerank_objective import PairTable
 
 if TYPE_CHECKING:
     from encoder.models.match_ignition import MatchIgnition
-    from training.progress import TrainingObserver
+    from training.progress import TrainingProgress
 
 FIGURE = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
 
 
 def train_reranker(
-    job: RerankJob, observer: Observer, training_observer: "TrainingObserver"
+    job: RerankJob, progress: Progress, training_observer: "TrainingProgress"
 ) -> RerankerCheckpoint:
     """Train a reranker, or go on with training, and write it with its graphs.
 
@@ -45,7 +45,7 @@ def train_reranker(
     objective = recipe.objectives[0]
     corpora = [read_rerank_corpus(files, recipe.seed) for files in job.files]
     kinds = PairKinds(int(objective.number("candidates")), objective.number("random"))
-    data = prepare_rerank_data(corpora, job.start, kinds, job.work, observer)
+    data = prepare_rerank_data(corpora, job.start, kinds, job.work, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
     out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(

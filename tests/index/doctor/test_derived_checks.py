@@ -17,7 +17,7 @@ from index.doctor.examine import Sampling, examine
 from index.doctor.repair import repair
 from index.doctor.store_checks import examine_database
 from index.errors import StoreError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import SCHEMA_VERSION, VERSION_WITHOUT_FAMILIES
 from tests.tools.paragraphs import entry_of, families_in
@@ -26,7 +26,7 @@ OpenStore = Callable[..., SQLiteDocumentStore]
 FIRST = list(range(10))
 DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
 FAMILY = {frozenset({"first", "copy", "edited"})}
-UNSAMPLED = Sampling(0, None, SilentObserver())
+UNSAMPLED = Sampling(0, None, SilentProgress())
 
 
 def change(path: Path, statement: str) -> None:
@@ -97,7 +97,7 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
     (tmp_path / ".store-digest").unlink()
     found = examine(tmp_path, checkpoint, UNSAMPLED)
     assert [(one.what, one.repairable) for one in found] == [("families", True)]
-    repair(tmp_path, checkpoint, found, None, SilentObserver())
+    repair(tmp_path, checkpoint, found, None, SilentProgress())
     assert examine(tmp_path, checkpoint, UNSAMPLED) == ()
     with closing(
         open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
@@ -118,7 +118,7 @@ def test_a_store_of_the_former_format_is_brought_up_to_date(
     assert families_in(store) == set()
     assert store.families.pending() == len(DOCUMENTS)
     store.put([entry_of("late", [*FIRST[:8], 200, 201])])
-    store.families.find(SilentObserver())
+    store.families.find(SilentProgress())
     assert families_in(store) == {frozenset({"first", "copy", "edited", "late"})}
     assert list(examine_families(filled)) == []
     assert SCHEMA_VERSION == VERSION_WITHOUT_FAMILIES + 1

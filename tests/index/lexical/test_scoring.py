@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.lexical.scoring import join_rows, rows_of_texts, take_rows, term_cosines, weigh_rows
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 
 TEXTS = [
     "Ants live in colonies of the forest. Workers carry leaves, and ants dig the soil.",
@@ -23,7 +23,7 @@ TEXTS = [
 PAIRS = np.array([*combinations(range(len(TEXTS)), 2), (4, 2), (1, 1)], dtype=np.int64)
 
 
-class Counting(SilentObserver):
+class Counting(SilentProgress):
     """Counts what it is told."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ def test_pairs_score_as_a_stored_query_does(
     store.put([entry(str(number), text) for number, text in enumerate(TEXTS)])
     documents = store.find([str(number) for number in range(len(TEXTS))])
     ids = np.array([documents[str(number)].vector_id for number in range(len(TEXTS))])
-    found = term_cosines(store.lexical.term_rows(ids, SilentObserver()), PAIRS, SilentObserver())
-    of_texts = term_cosines(rows_of_texts(TEXTS), PAIRS, SilentObserver())
+    found = term_cosines(store.lexical.term_rows(ids, SilentProgress()), PAIRS, SilentProgress())
+    of_texts = term_cosines(rows_of_texts(TEXTS), PAIRS, SilentProgress())
     assert found == pytest.approx(of_texts, abs=1e-6)
     for (source, target), score in zip(PAIRS.tolist(), found.tolist(), strict=True):
         query = store.lexical.read(TEXTS[source], stored=True)
@@ -56,17 +56,17 @@ def test_a_document_that_is_not_there_scores_nothing(
 ) -> None:
     store = open_store()
     store.put([entry(str(number), text) for number, text in enumerate(TEXTS)])
-    rows = store.lexical.term_rows(np.array([1, 99]), SilentObserver())
+    rows = store.lexical.term_rows(np.array([1, 99]), SilentProgress())
     assert len(rows) == 2
     both = np.array([[0, 1]], dtype=np.int64)
-    assert term_cosines(rows, both, SilentObserver()).tolist() == [0.0]
-    assert len(store.lexical.term_rows(np.zeros(0, dtype=np.int64), SilentObserver())) == 0
+    assert term_cosines(rows, both, SilentProgress()).tolist() == [0.0]
+    assert len(store.lexical.term_rows(np.zeros(0, dtype=np.int64), SilentProgress())) == 0
 
 
 def test_every_pair_is_told_once() -> None:
-    observer = Counting()
-    term_cosines(rows_of_texts(TEXTS), PAIRS, observer)
-    assert observer.done == len(PAIRS)
+    progress = Counting()
+    term_cosines(rows_of_texts(TEXTS), PAIRS, progress)
+    assert progress.done == len(PAIRS)
 
 
 words = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
@@ -83,19 +83,19 @@ def test_cosines_are_those_of_dense_vectors(drawn: list[list[str]], cut: int) ->
     pairs = np.array(list(combinations(range(len(drawn)), 2)), dtype=np.int64)
     expected = np.einsum("ij,ij->i", weights[pairs[:, 0]], weights[pairs[:, 1]])
     rows = rows_of_texts([" ".join(one) for one in drawn])
-    assert term_cosines(rows, pairs, SilentObserver()) == pytest.approx(expected, abs=1e-6)
+    assert term_cosines(rows, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)
     documents = [
         (np.flatnonzero(row).astype(np.uint32), row[row > 0].astype(np.uint16)) for row in counts
     ]
     parts = [some for some in (documents[:cut], documents[cut:]) if some]
     joined = join_rows([weigh_rows(some, idf.astype(np.float32)) for some in parts])
-    assert term_cosines(joined, pairs, SilentObserver()) == pytest.approx(expected, abs=1e-6)
+    assert term_cosines(joined, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)
 
 
 def test_some_rows_keep_their_scores() -> None:
     rows = rows_of_texts(TEXTS)
     chosen = np.array([5, 3, 4, 2], dtype=np.int64)
     pairs = np.array([[0, 1], [2, 3], [3, 0]], dtype=np.int64)
-    found = term_cosines(take_rows(rows, chosen), pairs, SilentObserver())
-    assert found.tolist() == term_cosines(rows, chosen[pairs], SilentObserver()).tolist()
+    found = term_cosines(take_rows(rows, chosen), pairs, SilentProgress())
+    assert found.tolist() == term_cosines(rows, chosen[pairs], SilentProgress()).tolist()
     assert len(take_rows(rows, chosen[:0])) == 0

@@ -24,7 +24,7 @@ from index.lexical.terms import (
     with_titles,
     words_of,
 )
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 
@@ -138,10 +138,10 @@ def test_a_pass_finds_the_titles_of_later_documents(
 ) -> None:
     put_all(store, entry)
     assert naming(store) == {"war"}
-    store.recount_titles(SilentObserver())
+    store.recount_titles(SilentProgress())
     assert naming(store) == {"war", "names it", "names it, too"}
     changes = store.lexical.changes
-    store.recount_titles(SilentObserver())
+    store.recount_titles(SilentProgress())
     assert store.lexical.changes == changes
 
 
@@ -149,13 +149,13 @@ def test_a_new_title_and_a_deleted_document_are_followed(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     put_all(store, entry)
-    store.recount_titles(SilentObserver())
+    store.recount_titles(SilentProgress())
     store.put([entry("war", TEXTS["war"][1], "A war")])
     assert naming(store) == {"names it", "names it, too"}
-    store.recount_titles(SilentObserver())
+    store.recount_titles(SilentProgress())
     assert naming(store) == set()
     store.put([entry("war", TEXTS["war"][1], "World War II")])
-    store.recount_titles(SilentObserver())
+    store.recount_titles(SilentProgress())
     store.delete(["names it"])
     assert naming(store) == {"war", "names it, too"}
 
@@ -173,7 +173,7 @@ def test_a_store_of_the_former_format_is_searched_for_titles_when_it_is_opened(
 
 def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
-    store.recount_titles(SilentObserver())
+    store.recount_titles(SilentProgress())
     titles = [title for title, _ in TEXTS.values()]
     texts = [text for _, text in TEXTS.values()]
     ids = np.array([store.find([name])[name].vector_id for name in TEXTS])
@@ -181,7 +181,7 @@ def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: Ma
     table = system.score(np.arange(len(texts)))
     assert table[0, 1] > lexical_system(texts).score(np.arange(len(texts)))[0, 1]
     pairs = np.array([[0, 1], [1, 2], [2, 3]])
-    rows = term_cosines(rows_of_texts(texts, titles), pairs, SilentObserver())
+    rows = term_cosines(rows_of_texts(texts, titles), pairs, SilentProgress())
     assert rows == pytest.approx([table[0, 1], table[1, 2], table[2, 3]], abs=1e-5)
     for row, (text, title) in enumerate(zip(texts, titles, strict=True)):
         query = store.lexical.read(text, title=title, stored=True)
@@ -192,7 +192,7 @@ def test_an_answer_names_the_title_among_its_terms(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     put_all(store, entry)
-    store.recount_titles(SilentObserver())
+    store.recount_titles(SilentProgress())
     query = store.lexical.read("A story of World War II.")
     ids = store.lexical.search(query, 10).vector_ids.tolist()
     first = {n: terms[0].term for n, terms in store.lexical.explain(query, ids).items()}

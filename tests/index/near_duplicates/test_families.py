@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.near_duplicates import signatures as near_copies
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from tests.tools.paragraphs import entry_of, expected_families, families_in
 
@@ -184,9 +184,9 @@ def test_texts_that_were_there_before_are_found_later(open_store: OpenStore) -> 
     store = open_store()
     put(store, late=DOCUMENTS["a1"])
     turns = iter(range(100))
-    store.families.find(SilentObserver(), lambda: next(turns) > 0)  # stopped after one round
+    store.families.find(SilentProgress(), lambda: next(turns) > 0)  # stopped after one round
     assert 0 < store.families.pending() < len(DOCUMENTS)
-    store.families.find(SilentObserver())
+    store.families.find(SilentProgress())
     assert store.families.pending() == 0
     assert families_in(store) == expected_families({**DOCUMENTS, "late": DOCUMENTS["a1"]})
 
@@ -214,7 +214,7 @@ def test_signatures_of_another_rule_are_made_again(
     store = open_store()
     assert store.families.pending() == len(CHAIN)
     assert families_in(store) == set()
-    store.families.find(SilentObserver())
+    store.families.find(SilentProgress())
     assert families_in(store) == {frozenset(CHAIN)}
 
 

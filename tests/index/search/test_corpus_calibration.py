@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from index.errors import CorpusError, StoreError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.search import corpus_calibration
 from index.search.corpus_calibration import (
     CALIBRATION_FILE,
@@ -120,17 +120,17 @@ def test_a_store_is_measured_in_every_mode(
     texts = [f"text {number % 7} of {number % 11} and {number % 13}" for number in range(130)]
     store.put([entry(str(number), text) for number, text in enumerate(texts)])
     _, stored = store.vectors(store.changes_since(0).added)
-    measured = measure_store(store, RULE, SilentObserver(), seed=2)
+    measured = measure_store(store, RULE, SilentProgress(), seed=2)
     assert set(measured) == {"semantic", "lexical", "hybrid"}
     assert measured["semantic"] == measure_random_pairs(stored, seed=2)
     assert measured["lexical"].scores[0] == 0.0
-    alone = measure_store(store, FusionRule(1.0), SilentObserver(), seed=2)
+    alone = measure_store(store, FusionRule(1.0), SilentProgress(), seed=2)
     assert alone["hybrid"] == measured["lexical"]
-    vectors = measure_store(store, FusionRule(0.0), SilentObserver(), seed=2)
+    vectors = measure_store(store, FusionRule(0.0), SilentProgress(), seed=2)
     assert vectors["hybrid"].scores == pytest.approx(measured["semantic"].scores, abs=2e-6)
     monkeypatch.setattr(corpus_calibration, "MAX_DOCUMENTS", 110)
-    few = measure_store(store, RULE, SilentObserver(), seed=2)
+    few = measure_store(store, RULE, SilentProgress(), seed=2)
     assert {one.documents for one in few.values()} == {110}
     store.delete([str(number) for number in range(129)])
     with pytest.raises(CorpusError, match="1 documents are too few"):
-        measure_store(store, RULE, SilentObserver())
+        measure_store(store, RULE, SilentProgress())

@@ -25,7 +25,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.doctor.examine import Sampling, examine, examine_checkpoint
 from index.document import Document
 from index.errors import IndexingError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
@@ -34,7 +34,7 @@ FLIPS = int(os.environ.get("LONGMATCH_FLIPS", "90"))
 SEED = int(os.environ.get("LONGMATCH_SEED", "7"))
 DOCUMENTS = 60
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "sonata", "granite"]
-UNSAMPLED = Sampling(0, None, SilentObserver())
+UNSAMPLED = Sampling(0, None, SilentProgress())
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
         Terms(np.arange(n % 5, n % 5 + 9, dtype=np.int64), np.ones(9, dtype=np.int64))
         for n in range(12)
     ]
-    write_corpus_adapter(path, fit_adapter(CountedCorpus(counted), checkpoint, SilentObserver()))
+    write_corpus_adapter(path, fit_adapter(CountedCorpus(counted), checkpoint, SilentProgress()))
     with opened(path, checkpoint) as directory:
         store = directory.store
         vectors = unit(2 * DOCUMENTS, store.dimension, 1)

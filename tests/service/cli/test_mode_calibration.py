@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from encoder.calibration import Calibration, FittedMap, KindCalibration, Logistic, MapError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from index.search.corpus_calibration import (
     CorpusCalibration,
     measure_store,
@@ -44,7 +44,7 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
         body = {"documents": documents[start : start + 10]}
         assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
-    kinds = measure_store(engine.data.store, engine.fusion, SilentObserver())
+    kinds = measure_store(engine.data.store, engine.fusion, SilentProgress())
     calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical)
     write_corpus_calibration(engine.data.path, calibration)
     judge = open_judge(engine.checkpoint, engine.data.path)

@@ -3,18 +3,18 @@ import io
 from rich.console import Console
 
 from index.document import RefusedInput
-from service.cli.progress import REFUSALS_SHOWN, observing, printable
+from service.cli.progress import REFUSALS_SHOWN, printable, show_progress
 
 
 def shown(*, terminal: bool, refusals: int = 0) -> str:
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=120, soft_wrap=True)
-    with observing(console) as observer:
-        observer.started("encoding", 7)
-        observer.advanced(documents=3, tokens=1_000)
+    with show_progress(console) as progress:
+        progress.started("encoding", 7)
+        progress.advanced(documents=3, tokens=1_000)
         for number in range(refusals):
-            observer.refused(RefusedInput(f"line {number}", "[bold]bad[/]\x1b[2J"))
-        observer.advanced(documents=4, tokens=1_000)
+            progress.refused(RefusedInput(f"line {number}", "[bold]bad[/]\x1b[2J"))
+        progress.advanced(documents=4, tokens=1_000)
     return output.getvalue()
 
 

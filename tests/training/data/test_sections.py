@@ -9,7 +9,7 @@ import numpy as np
 from encoder.checkpoint import load_checkpoint
 from encoder.tokenizer import BlockTokenizer
 from evaluation.encoded_corpus import EncodedCorpus
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from training.data.corpus import read_training_data
 from training.data.files import find_corpus_files
 from training.data.sections import blocks_at, find_section_starts
@@ -33,7 +33,7 @@ def test_headings_are_found_and_plain_texts_left_to_equal_parts(
     (folder / "splits.tsv").write_text("headed\ttrain\nplain\ttrain\nheld out\tvalid\n")
     (data,) = read_training_data([(find_corpus_files(folder), encoded)])
     checkpoint = load_checkpoint(tiny_checkpoint)
-    starts = find_section_starts(data, checkpoint, SilentObserver())
+    starts = find_section_starts(data, checkpoint, SilentProgress())
     row = encoded.ids.index("headed")
     assert list(starts) == [row]
     offsets = BlockTokenizer(checkpoint)(HEADED).offsets

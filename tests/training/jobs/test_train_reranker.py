@@ -12,7 +12,7 @@ from encoder.errors import EncoderError
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
 from index.errors import CorpusError
-from index.progress import SilentObserver
+from index.progress import SilentProgress
 from training.data.files import CorpusFiles, RerankJob, find_corpus_files
 from training.data.rerank_pairs import (
     PairKinds,
@@ -22,7 +22,7 @@ from training.data.rerank_pairs import (
 )
 from training.data.splits import TRAIN, VALID
 from training.jobs.train_reranker import train_reranker, validation_figure
-from training.progress import SilentTrainingObserver
+from training.progress import SilentTrainingProgress
 from training.run_files import read_curve
 
 TOPICS = {
@@ -50,7 +50,7 @@ candidates = 5
 """
 
 
-class Interrupting(SilentTrainingObserver):
+class Interrupting(SilentTrainingProgress):
     """Whoever watches presses Ctrl-C after the third step."""
 
     def stepped(self, step: int, figures: Mapping[str, float]) -> None:
@@ -104,7 +104,7 @@ def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
     read = read_rerank_corpus(corpus)
     assert (np.bincount(read.parts) == [15, 9, 6]).all()
     assert (TRAIN, VALID) == (0, 1)
-    data = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentObserver())
+    data = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentProgress())
     assert 0.2 < data.training.labels.mean() < 0.9
     assert 30 <= len(data.training) <= 15 * 14 / 2
     assert (np.diff(data.validation.groups) >= 0).all()
@@ -112,7 +112,7 @@ def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
     counts = np.unique(data.validation.groups, return_counts=True)[1]
     assert counts.tolist() == [5] * 9
     assert (data.validation.scores > 0).any()
-    again = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentObserver())
+    again = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentProgress())
     assert (again.training.tokens == data.training.tokens).all()
 
 
@@ -157,14 +157,14 @@ def test_what_a_reranker_cannot_learn_from_is_refused(
     read = read_rerank_corpus(corpus)
     unlinked = replace(read, qrels={"river0": {"river9": 1}})
     with pytest.raises(CorpusError, match="no link is within the training part"):
-        prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentObserver())
+        prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentProgress())
 
 
 def test_training_learns_writes_and_goes_on_where_it_stopped(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     whole = job_of(corpus, start, tmp_path, "whole")
-    first = train_reranker(whole, SilentObserver(), SilentTrainingObserver())
+    first = train_reranker(whole, SilentProgress(), SilentTrainingProgress())
     open_reranker(first.directory).warm_up()
     report = json.loads((first.directory / "training" / "report.json").read_text())
     assert report["steps"] == 4
@@ -173,9 +173,9 @@ def test_training_learns_writes_and_goes_on_where_it_stopped(
     names = ("whole", "stopped")
     stopped = replace(job_of(corpus, start, tmp_path, "stopped"), precisions=["fp32"])
     with pytest.raises(KeyboardInterrupt):
-        train_reranker(stopped, SilentObserver(), Interrupting())
+        train_reranker(stopped, SilentProgress(), Interrupting())
     assert not stopped.output.exists()
-    resumed = train_reranker(stopped, SilentObserver(), SilentTrainingObserver())
+    resumed = train_reranker(stopped, SilentProgress(), SilentTrainingProgress())
     curves = [read_curve(tmp_path / f"{n}.work" / "run" / "curve.jsonl") for n in names]
     losses = [[r["loss"] for r in curve if "loss" in r] for curve in curves]
     assert losses[0] == losses[1]
@@ -189,17 +189,17 @@ def test_a_recipe_of_another_model_is_refused(
     job = job_of(corpus, start, tmp_path, "wrong")
     job.recipe.write_text(RECIPE.replace('kind = "rerank"\ncandidates = 5', 'kind = "halves"'))
     with pytest.raises(EncoderError, match="blocks"):
-        train_reranker(job, SilentObserver(), SilentTrainingObserver())
+        train_reranker(job, SilentProgress(), SilentTrainingProgress())
     job.recipe.write_text(f'{RECIPE}\n[[objective]]\nkind = "halves"\n')
     with pytest.raises(EncoderError, match="another model"):
-        train_reranker(job, SilentObserver(), SilentTrainingObserver())
+        train_reranker(job, SilentProgress(), SilentTrainingProgress())
 
 
 def test_the_figure_of_validation_is_of_the_reranker_alone(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
-    table = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentObserver()).validation
+    table = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentProgress()).validation
     perfect = np.where(table.labels > 0, 9.0, -9.0).astype(np.float32)
     assert validation_figure(table, perfect) == pytest.approx(1.0)
     shuffled = np.random.default_rng(1).normal(size=len(table)).astype(np.float32)
