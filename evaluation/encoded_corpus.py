@@ -35,7 +35,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.build import batches, told
 from index.corpus.reader import count_documents, read_corpus
-from index.document import Document, RefusedInput
+from index.document import Document, SkippedInput
 from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import Progress
@@ -171,7 +171,7 @@ class _TextArchive:
             try:
                 blocks.append(self._tokenizer(document.text))
             except EmptyTextError as error:
-                progress.refused(RefusedInput(f"document {document.id}", str(error)))
+                progress.refused(SkippedInput(f"document {document.id}", str(error)))
             else:
                 texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
         vectors = _encode_blocks(blocks, self._encoder)

@@ -16,7 +16,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
-from index.document import Document, RefusedInput
+from index.document import Document, SkippedInput
 from index.lexical.lexical_index import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
@@ -67,7 +67,7 @@ def build_index(
     progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
     for batch in batches(told(read_corpus(corpus), progress)):
-        counts["refused"] += sum(isinstance(item, RefusedInput) for item in batch)
+        counts["refused"] += sum(isinstance(item, SkippedInput) for item in batch)
         accepted = [item for item in batch if isinstance(item, Document)]
         new = update_unchanged(accepted, data.store)
         progress.advanced(documents=len(batch) - len(new), tokens=0)
@@ -94,20 +94,20 @@ def build_index(
 
 
 def told(
-    items: Iterable[Document | RefusedInput], progress: Progress
-) -> Iterator[Document | RefusedInput]:
+    items: Iterable[Document | SkippedInput], progress: Progress
+) -> Iterator[Document | SkippedInput]:
     """Pass the items of a corpus on, telling the progress of each that is refused."""
     for item in items:
-        if isinstance(item, RefusedInput):
+        if isinstance(item, SkippedInput):
             progress.refused(item)
         yield item
 
 
 def batches(
-    items: Iterable[Document | RefusedInput],
-) -> Iterator[list[Document | RefusedInput]]:
+    items: Iterable[Document | SkippedInput],
+) -> Iterator[list[Document | SkippedInput]]:
     """Group the items of a corpus into batches that one commit takes."""
-    batch: list[Document | RefusedInput] = []
+    batch: list[Document | SkippedInput] = []
     characters = 0
     for item in items:
         batch.append(item)
@@ -132,7 +132,7 @@ def encode_documents(
         try:
             blocks.append(tokenizer(document.text))
         except EmptyTextError as error:
-            progress.refused(RefusedInput(f"document {document.id}", str(error)))
+            progress.refused(SkippedInput(f"document {document.id}", str(error)))
         else:
             readable.append(document)
     encoded = encoder.encode(blocks)

@@ -86,7 +86,7 @@ def _check_id(document_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedInput:
+class SkippedInput:
     """A part of a corpus that gave no document, while the rest goes on.
 
     Attributes:

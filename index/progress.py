@@ -2,13 +2,13 @@
 
 from typing import Protocol
 
-from index.document import RefusedInput
+from index.document import SkippedInput
 
 
 class Progress(Protocol):
     """Hears of the progress of a job; a command line draws a bar of it."""
 
-    def refused(self, refused: RefusedInput) -> None:
+    def refused(self, refused: SkippedInput) -> None:
         """Hear of a piece of input that was left out."""
         ...
 
@@ -24,7 +24,7 @@ class Progress(Protocol):
 class SilentProgress:
     """Hears everything and says nothing."""
 
-    def refused(self, refused: RefusedInput) -> None:
+    def refused(self, refused: SkippedInput) -> None:
         """Ignore it."""
 
     def started(self, step: str, total: int | None) -> None:

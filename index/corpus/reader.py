@@ -5,14 +5,14 @@ from pathlib import Path
 
 from index.corpus.files import FILE_SUFFIXES, read_file_text
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
-from index.document import Document, RefusedInput
+from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
 
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 BEIR_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
-def read_corpus(path: Path) -> Iterator[Document | RefusedInput]:
+def read_corpus(path: Path) -> Iterator[Document | SkippedInput]:
     """Read the documents of a corpus in a fixed order, holding one of them at a time.
 
     * A folder with `corpus.jsonl` or `corpus.jsonl.gz` (BEIR) is that file.
@@ -114,41 +114,41 @@ def _read_file(path: Path, document_id: str) -> Document:
     return Document(id=document_id, text=content.text, title=content.title)
 
 
-def _read_or_refuse(path: Path, document_id: str) -> Document | RefusedInput:
+def _read_or_refuse(path: Path, document_id: str) -> Document | SkippedInput:
     try:
         return _read_file(path, document_id)
     except (CorpusError, DocumentError) as error:
-        return RefusedInput(_printable(document_id), str(error))
+        return SkippedInput(_printable(document_id), str(error))
 
 
-def _read_json_lines(path: Path) -> Iterator[Document | RefusedInput]:
+def _read_json_lines(path: Path) -> Iterator[Document | SkippedInput]:
     first_lines: dict[str, int] = {}
     for line in read_lines(path):
         where = f"{_printable(path.name)}:{line.number}"
         if isinstance(line, BadLine):
-            yield RefusedInput(where, line.reason)
+            yield SkippedInput(where, line.reason)
             continue
         if not line.text.strip():
             continue
         try:
             document = parse_document(line.text)
         except (CorpusError, DocumentError) as error:
-            yield RefusedInput(where, str(error))
+            yield SkippedInput(where, str(error))
             continue
         first = first_lines.setdefault(document.id, line.number)
         if first != line.number:
-            yield RefusedInput(where, f"the id {document.id!r} is that of line {first} already")
+            yield SkippedInput(where, f"the id {document.id!r} is that of line {first} already")
             continue
         yield document
 
 
-def _read_folder(folder: Path) -> Iterator[Document | RefusedInput]:
+def _read_folder(folder: Path) -> Iterator[Document | SkippedInput]:
     beir = _beir_corpus(folder)
     if beir is not None:
         return _read_json_lines(beir)
     _names(folder)  # so that a forbidden folder is refused at the call
     return (
-        item if isinstance(item, RefusedInput) else _read_or_refuse(folder / item, item)
+        item if isinstance(item, SkippedInput) else _read_or_refuse(folder / item, item)
         for item in _files(folder)
     )
 
@@ -157,7 +157,7 @@ def _beir_corpus(folder: Path) -> Path | None:
     return next((folder / name for name in BEIR_CORPUS_NAMES if (folder / name).is_file()), None)
 
 
-def _files(root: Path) -> Iterator[str | RefusedInput]:
+def _files(root: Path) -> Iterator[str | SkippedInput]:
     """Yield the names, relative to `root`, of the files of a known kind at any depth."""
     real_root = root.resolve()
     seen = {real_root}
@@ -179,7 +179,7 @@ def _files(root: Path) -> Iterator[str | RefusedInput]:
             elif path.suffix.lower() in FILE_SUFFIXES:
                 yield name
         except OSError as error:
-            yield RefusedInput(_printable(name), f"cannot be read: {error.strerror}")
+            yield SkippedInput(_printable(name), f"cannot be read: {error.strerror}")
 
 
 def _children(folder: Path) -> Iterator[Path]:

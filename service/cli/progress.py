@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
-from index.document import RefusedInput
+from index.document import SkippedInput
 from index.progress import Progress
 
 REFUSALS_SHOWN = 20
@@ -36,7 +36,7 @@ class Refusals:
         self._console = console
         self._count = 0
 
-    def tell(self, refused: RefusedInput) -> None:
+    def tell(self, refused: SkippedInput) -> None:
         """Print one refusal, unless there were many."""
         self._count += 1
         if self._count <= REFUSALS_SHOWN:

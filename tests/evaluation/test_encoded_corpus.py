@@ -15,7 +15,7 @@ from encoder.errors import ArchiveError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.encoded_corpus import EncodedCorpus, encode_corpus, read_encoded_corpus
-from index.document import RefusedInput
+from index.document import SkippedInput
 from index.errors import CorpusError
 from index.progress import SilentProgress
 
@@ -28,9 +28,9 @@ class Watching(SilentProgress):
     def __init__(self) -> None:
         self.tokens = 0
         self.documents = 0
-        self.refusals: list[RefusedInput] = []
+        self.refusals: list[SkippedInput] = []
 
-    def refused(self, refused: RefusedInput) -> None:
+    def refused(self, refused: SkippedInput) -> None:
         self.refusals.append(refused)
 
     def advanced(self, *, documents: int, tokens: int) -> None:

@@ -11,7 +11,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.build import BATCH_DOCUMENTS, BuildReport, build_index
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import RefusedInput
+from index.document import SkippedInput
 from index.errors import CorpusError, FingerprintMismatchError
 from index.near_duplicates.tables import make_family_tables
 from index.progress import SilentProgress
@@ -33,12 +33,12 @@ WORDS = [
 
 class RecordingObserver:
     def __init__(self) -> None:
-        self.refusals: list[RefusedInput] = []
+        self.refusals: list[SkippedInput] = []
         self.steps: list[tuple[str, int | None]] = []
         self.documents = Counter[str]()  # of each step
         self.tokens = 0
 
-    def refused(self, refused: RefusedInput) -> None:
+    def refused(self, refused: SkippedInput) -> None:
         self.refusals.append(refused)
 
     def started(self, step: str, total: int | None) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from index.corpus.json_lines import MAX_LINE_BYTES
 from index.corpus.reader import read_corpus
-from index.document import Document, RefusedInput
+from index.document import Document, SkippedInput
 
 JSON_PIECES = [
     *(bytes([byte]) for byte in b'{}[]":,\n\xff\0'),
@@ -41,7 +41,7 @@ def documents(corpus: Path) -> list[Document]:
 
 def refusals(corpus: Path) -> dict[str, str]:
     items = list(read_corpus(corpus))
-    return {item.where: item.reason for item in items if isinstance(item, RefusedInput)}
+    return {item.where: item.reason for item in items if isinstance(item, SkippedInput)}
 
 
 def ids(corpus: Path) -> list[str]:
@@ -114,7 +114,7 @@ def test_a_damaged_gzip_file_gives_what_it_has_and_names_the_place(tmp_path: Pat
     found = list(read_corpus(path))
     assert isinstance(found[0], Document)
     last = found[-1]
-    assert isinstance(last, RefusedInput)
+    assert isinstance(last, SkippedInput)
     assert last.where == f"x.jsonl.gz:{len(found)}"
     assert last.reason.startswith("the file is damaged here")
 
@@ -146,4 +146,4 @@ def test_no_bytes_make_a_gzip_corpus_raise(tmp_path: Path, content: bytes) -> No
     packed = write(tmp_path / "packed.jsonl.gz", gzip.compress(content))
     broken = write(tmp_path / "broken.jsonl.gz", b"\x1f\x8b\x08\x00" + content)
     assert len(list(read_corpus(packed))) == len(list(read_corpus(plain)))
-    assert all(isinstance(item, RefusedInput) for item in read_corpus(broken))
+    assert all(isinstance(item, SkippedInput) for item in read_corpus(broken))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from index.corpus.reader import read_corpus, read_document
-from index.document import Document, RefusedInput
+from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
 
 
@@ -28,7 +28,7 @@ def documents(corpus: Path) -> list[Document]:
 
 def refusals(corpus: Path) -> dict[str, str]:
     items = list(read_corpus(corpus))
-    return {item.where: item.reason for item in items if isinstance(item, RefusedInput)}
+    return {item.where: item.reason for item in items if isinstance(item, SkippedInput)}
 
 
 def ids(corpus: Path) -> list[str]:
@@ -83,7 +83,7 @@ def test_a_file_that_goes_away_while_the_folder_is_read_is_refused(tmp_path: Pat
     next(corpus)
     gone.unlink()
     last = next(corpus)
-    assert isinstance(last, RefusedInput)
+    assert isinstance(last, SkippedInput)
     assert last.where == "b.txt"
 
 

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from index.document import RefusedInput
+from index.document import SkippedInput
 from service.cli.progress import REFUSALS_SHOWN, printable, show_progress
 
 
@@ -13,7 +13,7 @@ def shown(*, terminal: bool, refusals: int = 0) -> str:
         progress.started("encoding", 7)
         progress.advanced(documents=3, tokens=1_000)
         for number in range(refusals):
-            progress.refused(RefusedInput(f"line {number}", "[bold]bad[/]\x1b[2J"))
+            progress.refused(SkippedInput(f"line {number}", "[bold]bad[/]\x1b[2J"))
         progress.advanced(documents=4, tokens=1_000)
     return output.getvalue()
 
