@@ -1,4 +1,4 @@
-"""The anchors of an evaluation: what a user has without Longmatch, measured in the same run."""
+"""The baselines of an evaluation: what a user has without Longmatch, measured in the same run."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from index.errors import CorpusError
 LSA_DIMENSION = 384
 _SEED = 0
 _K1, _B = 1.5, 0.75
-_MISSING = "anchors need the extra 'evaluate': pip install 'longmatch[evaluate]'"
+_MISSING = "baselines need the extra 'evaluate': pip install 'longmatch[evaluate]'"
 
 
 def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
@@ -146,32 +146,32 @@ def _row_products(left: Any, right: Any) -> Float32:
 
 LEXICAL = ("bm25", "tfidf", "lsa")
 OF_BLOCKS = {"mean": mean_system, "chunks": chunk_system, "first512": first_tokens_system}
-ANCHORS = (*LEXICAL, *OF_BLOCKS)
+BASELINES = (*LEXICAL, *OF_BLOCKS)
 
 
-def parse_anchors(text: str) -> tuple[str, ...]:
+def parse_baselines(text: str) -> tuple[str, ...]:
     """Read names with commas between them, or `all`.
 
     Raises:
         CorpusError: an unknown name.
     """
     if text.strip() == "all":
-        return ANCHORS
+        return BASELINES
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
-        if name not in ANCHORS:
-            known = ", ".join(ANCHORS)
-            raise CorpusError(f"anchors: there is no {name!r}, only {known}, and 'all' for them")
+        if name not in BASELINES:
+            known = ", ".join(BASELINES)
+            raise CorpusError(f"baselines: there is no {name!r}, only {known}, and 'all' for them")
     return names
 
 
-def lexical_anchors(
+def lexical_baselines(
     names: Sequence[str], texts: Sequence[str], documents: int | None = None
 ) -> Iterator[System]:
-    """Make those of the named anchors that read words.
+    """Make those of the named baselines that read words.
 
     Args:
-        names: of anchors.
+        names: of baselines.
         texts: of the documents, then of queries that are none.
         documents: how many of the texts are documents; all when not given.
 
@@ -188,8 +188,8 @@ def lexical_anchors(
             yield lsa_system(matrix, documents)
 
 
-def block_anchors(names: Sequence[str], blocks: CorpusBlocks) -> Iterator[System]:
-    """Make those of the named anchors that read block vectors of the corpus."""
+def block_baselines(names: Sequence[str], blocks: CorpusBlocks) -> Iterator[System]:
+    """Make those of the named baselines that read block vectors of the corpus."""
     for name, make in OF_BLOCKS.items():
         if name in names:
             yield make(blocks)

@@ -1,4 +1,4 @@
-"""Anchors from a checkpoint's own sentence level: no document level, only its block vectors."""
+"""Baselines from a checkpoint's own sentence level: no document level, only its block vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.terms.term_table import count_words
 from encoder.tokenizer import BlockTokenizer
-from evaluation.baselines import LEXICAL, block_anchors, lexical_anchors
+from evaluation.baselines import LEXICAL, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
 from evaluation.report import PairQuestion, Retrieval
@@ -176,24 +176,24 @@ def reranked_own(
     return reranked_system(system, judge, mixture, candidates, RERANKED)
 
 
-def anchor_systems(
+def baseline_systems(
     names: Sequence[str], known: Known, files: Sequence[Path], blocks: CorpusBlocks | None
 ) -> Iterator[System]:
-    """Make the named anchors.
+    """Make the named baselines.
 
     Args:
-        names: of anchors.
+        names: of baselines.
         known: whose documents they score.
         files: the corpus, then the queries where they are none of its documents.
-        blocks: for the anchors that read block vectors.
+        blocks: for the baselines that read block vectors.
 
     Raises:
         CorpusError: a text is missing, the corpus is too small, an extra is not installed.
     """
     if any(name in LEXICAL for name in names):
-        yield from lexical_anchors(names, _all_texts(known, files), len(known.corpus.ids))
+        yield from lexical_baselines(names, _all_texts(known, files), len(known.corpus.ids))
     if blocks is not None:
-        yield from block_anchors(names, blocks)
+        yield from block_baselines(names, blocks)
 
 
 def _all_documents(known: Known, files: Sequence[Path]) -> list[Document]:

@@ -18,12 +18,12 @@ import typer
 from benchmarks.common import commit, make_record, markdown_table, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.baselines import ANCHORS
+from evaluation.baselines import BASELINES
 from evaluation.block_baselines import blocks_of
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     Known,
-    anchor_systems,
+    baseline_systems,
     own_systems,
     pair_question,
     retrieval_question,
@@ -100,7 +100,7 @@ def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any
     known = Known(embedded, embedded)
     systems: list[System] = [
         *own_systems(known, encoder.checkpoint, "hybrid", [judged.corpus], SilentProgress()),
-        *anchor_systems(ANCHORS, known, [judged.corpus], blocks_of(encoded, embedded.ids)),
+        *baseline_systems(BASELINES, known, [judged.corpus], blocks_of(encoded, embedded.ids)),
     ]
     reference = choose_reference([system.name for system in systems], None)
     splits = read_splits(judged.folder / "splits.tsv")

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.baselines import OF_BLOCKS, parse_anchors
+from evaluation.baselines import OF_BLOCKS, parse_baselines
 from evaluation.block_baselines import CorpusBlocks, blocks_of
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     SEMANTIC,
     Known,
-    anchor_systems,
+    baseline_systems,
     own_names,
     own_systems,
     pair_question,
@@ -163,7 +163,7 @@ def evaluate(
         int, typer.Option(min=0, help="Measure the first so many reranked beside; 0 reranks none.")
     ] = 0,
     reranker: RerankerOption = None,
-    anchors: Annotated[
+    baselines: Annotated[
         str, typer.Option(help="bm25,tfidf,lsa,mean,chunks,first512, or all: measured beside.")
     ] = "",
     blocks: BlocksOption = None,
@@ -178,8 +178,8 @@ def evaluate(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Print how good a checkpoint is against judgements and labelled pairs, beside anchors."""
-    names = parse_anchors(anchors)
+    """Print how good a checkpoint is against judgements and labelled pairs, beside baselines."""
+    names = parse_baselines(baselines)
     _check(qrels, queries, pairs, valid_pairs)
     if rerank and not reranker:
         raise CorpusError("--rerank: needs --reranker, a directory or the name of one that ships")
@@ -203,7 +203,7 @@ def evaluate(
         own = list(own_systems(known, loaded.checkpoint, mode, files, adapting))
     if rerank and reranker:
         own.append(reranked_own(own[-1], known, files, open_reranker(reranker), rerank))
-    systems = [*own, *anchor_systems(names, known, files, kept)]
+    systems = [*own, *baseline_systems(names, known, files, kept)]
     report = _facts(known, loaded) | _measure(systems, known, asked)
     if plots:
         _draw(plots, report, known, asked, kept)
@@ -225,12 +225,12 @@ def _check(
         raise CorpusError("--valid-pairs: needs --pairs, the ones that are measured")
 
 
-def _check_blocks(anchors: Sequence[str], blocks: Path | None, queries: Path | None) -> None:
-    of_blocks = ",".join(name for name in anchors if name in OF_BLOCKS)
+def _check_blocks(baselines: Sequence[str], blocks: Path | None, queries: Path | None) -> None:
+    of_blocks = ",".join(name for name in baselines if name in OF_BLOCKS)
     if of_blocks and not blocks:
-        raise CorpusError(f"--anchors {of_blocks}: needs --blocks, a folder to keep them in")
+        raise CorpusError(f"--baselines {of_blocks}: needs --blocks, a folder to keep them in")
     if of_blocks and queries:
-        raise CorpusError(f"--anchors {of_blocks}: queries must be documents of the corpus")
+        raise CorpusError(f"--baselines {of_blocks}: queries must be documents of the corpus")
 
 
 def _wanted(ids: Path | None, split: Path | None, part: str, qrels: Qrels) -> set[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from evaluation.baselines import ANCHORS, lexical_anchors, parse_anchors
+from evaluation.baselines import BASELINES, lexical_baselines, parse_baselines
 from evaluation.block_baselines import (
     CHUNK_BLOCKS,
     CorpusBlocks,
@@ -42,16 +42,16 @@ def corpus_blocks(sizes: list[int], tokens: int = 10) -> CorpusBlocks:
 
 
 def test_names() -> None:
-    assert parse_anchors("") == ()
-    assert parse_anchors("lsa, bm25,lsa") == ("lsa", "bm25")
-    assert parse_anchors("all") == ANCHORS
+    assert parse_baselines("") == ()
+    assert parse_baselines("lsa, bm25,lsa") == ("lsa", "bm25")
+    assert parse_baselines("all") == BASELINES
     with pytest.raises(CorpusError, match="there is no 'bm42', only bm25, tfidf"):
-        parse_anchors("bm25,bm42")
+        parse_baselines("bm25,bm42")
 
 
 def test_bm25_by_hand() -> None:
     """Lucene's formula with k1 1.5 and b 0.75, each word of the query as often as it occurs."""
-    (system,) = lexical_anchors(["bm25"], TEXTS)
+    (system,) = lexical_baselines(["bm25"], TEXTS)
     tokens = [[word for word in one.split() if word not in ("and", "the")] for one in TEXTS]
     lengths = [len(one) for one in tokens]
     mean = sum(lengths) / 5
@@ -74,7 +74,7 @@ def test_bm25_by_hand() -> None:
 
 @pytest.mark.parametrize("name", ["tfidf", "lsa"])
 def test_cosines_of_words(name: str) -> None:
-    (system,) = lexical_anchors([name], TEXTS)
+    (system,) = lexical_baselines([name], TEXTS)
     scores = system.score(rows(*range(5)))
     assert np.allclose(np.diag(scores), 1, atol=1e-5)
     assert np.allclose(scores, scores.T, atol=1e-5)
@@ -84,15 +84,15 @@ def test_cosines_of_words(name: str) -> None:
 
 
 def test_the_rarest_and_the_commonest_words_do_not_count() -> None:
-    (system,) = lexical_anchors(["tfidf"], ["once aa bb", "aa cc dd", "bb cc dd", "dd ee", "ee"])
+    (system,) = lexical_baselines(["tfidf"], ["once aa bb", "aa cc dd", "bb cc dd", "dd ee", "ee"])
     cosines = system.score(rows(0))
     assert cosines[0, 1] == pytest.approx(0.5)  # "aa" of "aa bb" and "aa cc", all equally rare
 
 
 @pytest.mark.parametrize("name", ["bm25", "tfidf", "lsa"])
 def test_queries_that_are_no_documents_change_nothing(name: str) -> None:
-    (system,) = lexical_anchors([name], TEXTS)
-    (with_query,) = lexical_anchors([name], [*TEXTS, "river valley unheard"], len(TEXTS))
+    (system,) = lexical_baselines([name], TEXTS)
+    (with_query,) = lexical_baselines([name], [*TEXTS, "river valley unheard"], len(TEXTS))
     assert with_query.score(rows(1)).shape == (1, 5)
     assert np.allclose(system.score(rows(0, 1)), with_query.score(rows(0, 1)), atol=1e-5)
     assert with_query.score(rows(5))[0].argmax() == 0
@@ -100,9 +100,9 @@ def test_queries_that_are_no_documents_change_nothing(name: str) -> None:
 
 def test_a_corpus_without_shared_words() -> None:
     with pytest.raises(CorpusError, match="no word that is in two documents"):
-        list(lexical_anchors(["tfidf"], ["one", "two"]))
+        list(lexical_baselines(["tfidf"], ["one", "two"]))
     with pytest.raises(CorpusError, match="at least three"):
-        list(lexical_anchors(["lsa"], ["aa bb", "aa", "cc", "dd"]))
+        list(lexical_baselines(["lsa"], ["aa bb", "aa", "cc", "dd"]))
 
 
 def test_means_of_all_blocks_and_of_the_first_tokens() -> None:
@@ -147,7 +147,7 @@ def test_chunks_by_hand() -> None:
 
 
 def test_ranking_leaves_the_query_out() -> None:
-    (system,) = lexical_anchors(["tfidf"], TEXTS)
+    (system,) = lexical_baselines(["tfidf"], TEXTS)
     ranking = rank(system, list("abcde"), ["a", "c"], rows(0, 2))
     assert ranking.rows[0][0] == 1
     assert 0 not in ranking.rows[0].tolist()

@@ -1,4 +1,4 @@
-"""`longmatch evaluate` with anchors, pairs, splits and pictures, on the tiny checkpoint."""
+"""`longmatch evaluate` with baselines, pairs, splits and pictures, on the tiny checkpoint."""
 
 import json
 import sys
@@ -102,7 +102,7 @@ def report_of(answer: tuple[int, str, str]) -> dict[str, Any]:
 
 
 def test_all_anchors_on_queries_and_pairs(evaluate: Run, data: Path) -> None:
-    arguments = ["qrels.tsv", "--split", "splits.tsv", "--anchors", "all", "--blocks", "kept"]
+    arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "all", "--blocks", "kept"]
     arguments += ["--pairs", "pairs.jsonl", "--valid-pairs", "valid.jsonl", "--plots", "pictures"]
     report = report_of(evaluate(*arguments, "--json"))
     names = ["semantic", "lexical", "hybrid"]
@@ -134,7 +134,7 @@ def test_kept_blocks_give_what_reading_anew_gives(evaluate: Run) -> None:
 
 
 def test_pairs_alone_and_another_reference(evaluate: Run) -> None:
-    arguments = ["--pairs", "pairs.jsonl", "--anchors", "bm25,tfidf", "--reference", "bm25"]
+    arguments = ["--pairs", "pairs.jsonl", "--baselines", "bm25,tfidf", "--reference", "bm25"]
     report = report_of(evaluate(*arguments, "--json"))
     assert "retrieval" not in report
     assert report["pairs"]["threshold_chosen_on"] == "the same pairs"
@@ -145,7 +145,7 @@ def test_pairs_alone_and_another_reference(evaluate: Run) -> None:
 def test_anchors_of_queries_that_are_no_documents(evaluate: Run, data: Path) -> None:
     (data / "queries.jsonl").write_text('{"id": "q", "text": "A violin concert it is."}\n')
     (data / "q.tsv").write_text("q\t0\tmusic0\t1\nq\t0\tmusic3\t1\n")
-    arguments = ["q.tsv", "--queries", "queries.jsonl", "--anchors", "bm25,tfidf,lsa", "--json"]
+    arguments = ["q.tsv", "--queries", "queries.jsonl", "--baselines", "bm25,tfidf,lsa", "--json"]
     report = report_of(evaluate(*arguments, "--pairs", "pairs.jsonl", "--blocks", "kept"))
     for name in ("bm25", "tfidf", "lsa"):
         assert report["retrieval"]["systems"][name]["recall@10"]["value"] == 1.0
@@ -158,10 +158,10 @@ def test_anchors_of_queries_that_are_no_documents(evaluate: Run, data: Path) -> 
         ([], "give judgements, or --pairs, or both"),
         (["qrels.tsv", "--valid-pairs", "valid.jsonl"], "--valid-pairs: needs --pairs"),
         (["--pairs", "pairs.jsonl", "--queries", "corpus.jsonl"], "--queries: needs judgements"),
-        (["qrels.tsv", "--anchors", "bm42"], "there is no 'bm42'"),
-        (["qrels.tsv", "--anchors", "mean,bm25"], "--anchors mean: needs --blocks"),
+        (["qrels.tsv", "--baselines", "bm42"], "there is no 'bm42'"),
+        (["qrels.tsv", "--baselines", "mean,bm25"], "--baselines mean: needs --blocks"),
         (
-            ["qrels.tsv", "--anchors", "mean", "--blocks", "k", "--queries", "corpus.jsonl"],
+            ["qrels.tsv", "--baselines", "mean", "--blocks", "k", "--queries", "corpus.jsonl"],
             "queries must be documents of the corpus",
         ),
         (["qrels.tsv", "--reference", "lsa"], "there is no 'lsa' in this run"),
