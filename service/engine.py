@@ -15,7 +15,7 @@ from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
 from service.limits.redis_client import RedisLink
-from service.matching.calibration import Judge
+from service.matching.calibration import ScoreCalibrator
 from service.metrics import Metrics
 from service.settings import Settings
 from service.workers.block_cache import BlockMemory
@@ -55,7 +55,7 @@ class Engine:
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
     data: DataDirectory
-    judge: Judge
+    judge: ScoreCalibrator
     fusion: FusionRule
     scheduler: EncodeScheduler
     reranking: RerankPool | None

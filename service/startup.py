@@ -19,7 +19,7 @@ from service.jobs.runner import open_jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.limits.redis_client import RedisLink
-from service.matching.calibration import open_judge
+from service.matching.calibration import open_calibrator
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
 from service.threads import give_way
@@ -119,7 +119,7 @@ def open_engine(settings: Settings) -> Engine:
             tokenizer=BlockTokenizer(checkpoint),
             encoder=encoder,
             data=data,
-            judge=open_judge(checkpoint, data.path, encoder.adapter),
+            judge=open_calibrator(checkpoint, data.path, encoder.adapter),
             fusion=read_fusion(checkpoint),
             scheduler=scheduler,
             reranking=reranking,

@@ -159,7 +159,8 @@ def shuffled(blocks: int, sections: int, seed: int) -> Int64:
 
 
 def answer(truth: Truth, readings: Mapping[str, Float32]) -> Answers:
-    """Judge pairs by the threshold that is best on validation pairs as written, and rank queries.
+    """ScoreCalibrator pairs by the threshold that is best on validation pairs as written, and rank
+    queries.
 
     Args:
         truth: of the corpus.

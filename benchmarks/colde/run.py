@@ -84,7 +84,7 @@ def main(
 
 
 def quality(bench: Bench, seeds: int, size: Size) -> dict[str, Any]:
-    """Judge the models that are kept: means over seeds, rows against the reference."""
+    """ScoreCalibrator the models that are kept: means over seeds, rows against the reference."""
     by_row: dict[str, list[tuple[Planned, ...]]] = {}
     for seed in range(seeds):
         plans = {one.row: one for one in plan_table(seed, size) if is_kept(bench, one)}

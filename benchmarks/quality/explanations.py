@@ -143,7 +143,7 @@ def main(
     documents: Annotated[int, typer.Option(help="Documents of each corpus.")] = 60,
     pairs: Annotated[int, typer.Option(help="Pairs of each corpus.")] = 192,
 ) -> None:
-    """Judge explanations and write the record."""
+    """ScoreCalibrator explanations and write the record."""
     source = commit()
     corpora: list[Path | None] = [None, *(corpus or [])]
     read = {

@@ -24,7 +24,7 @@ from benchmarks.common import commit, make_record, markdown_table, spread, write
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_judge, read_judged_corpus
+from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
 from evaluation.metrics import MEASURES, Judged, judge_each
 from evaluation.report import Retrieval
 from evaluation.reranking import PairJudge, first_candidates, reranked_system
@@ -54,7 +54,7 @@ def main(  # noqa: PLR0913  its parameters are its options
     results: dict[str, Any] = {"corpora": {}}
     for name in corpora.split(","):
         corpus = read_judged_corpus(data / name, vectors / f"{name}.npz", encoder)
-        judge = open_judge(corpus, opened, work, threads)
+        judge = open_calibrator(corpus, opened, work, threads)
         results["corpora"][name] = {
             part: measure(corpus, judge, opened, corpus.question(part, queries), candidates)
             for part in parts.split(",")

@@ -81,7 +81,9 @@ def remembered(system: System) -> System:
     return System(system.name, system.settings, score, system.score_pairs)
 
 
-def open_judge(corpus: JudgedCorpus, reranker: OnnxReranker, work: Path, threads: int) -> PairJudge:
+def open_calibrator(
+    corpus: JudgedCorpus, reranker: OnnxReranker, work: Path, threads: int
+) -> PairJudge:
     """Return a judge of the pairs of a corpus whose logits are kept in a work directory."""
     work.mkdir(parents=True, exist_ok=True)
     name = f"{corpus.folder.name}-{reranker.checkpoint.fingerprint[:16]}-{reranker.precision}.npz"

@@ -15,7 +15,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
 from encoder.reranker.score_fusion import Mixture, RerankRule, write_rerank_rule
 from evaluation.fitting.calibration import MIN_OF_A_CLASS, Sample, fit_map
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_judge, read_judged_corpus
+from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
 from evaluation.judgements import Qrels
 from evaluation.report import Retrieval
 from evaluation.reranking import PairJudge, first_candidates, mix
@@ -42,7 +42,7 @@ def main() -> None:
         read_judged_corpus(given.data / name, given.vectors / f"{name}.npz", checkpoint)
         for name in given.corpora.split(",")
     ]
-    judges = [open_judge(one, reranker, given.work, given.threads) for one in corpora]
+    judges = [open_calibrator(one, reranker, given.work, given.threads) for one in corpora]
     questions = [one.question("valid", given.queries) for one in corpora]
     asked = list(zip(corpora, judges, questions, strict=True))
     fitted = {mode: fit(mode, asked, given.candidates) for mode in MODES}

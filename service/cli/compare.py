@@ -29,7 +29,7 @@ from service.cli.options import (
 )
 from service.cli.progress import printable
 from service.errors import DocumentNotFoundError
-from service.matching.calibration import judge_scores, open_judge
+from service.matching.calibration import calibrate_scores, open_calibrator
 from service.matching.compare import Explained
 from service.matching.queries import Source, find_sources, open_source
 from service.web.report import render_report
@@ -92,8 +92,8 @@ def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> 
 
 def _compare(loaded: Loaded, data: Path, left: Source, right: Source) -> Comparison:
     ours, theirs = (open_source(loaded.checkpoint.language, one) for one in (left, right))
-    judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
-    (worth,) = judge_scores(judge, "semantic", [document_score(ours, theirs)])
+    judge = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
+    (worth,) = calibrate_scores(judge, "semantic", [document_score(ours, theirs)])
     return compare_texts(ours, theirs, probability=worth.probability)
 
 

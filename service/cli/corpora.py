@@ -43,7 +43,7 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import printable, show_progress
-from service.matching.calibration import judge_scores, open_judge
+from service.matching.calibration import calibrate_scores, open_calibrator
 
 
 def families(
@@ -127,7 +127,7 @@ def match(
     loaded = load(checkpoint, precision, provider, threads, data)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
-    judge = open_judge(loaded.checkpoint, data, loaded.encoder.adapter)
+    judge = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
     vector = loaded.encoder.encode([blocks]).document_vectors[0]
     asked = Asked(document.text, vector, title=document.title)
     with opened(data, loaded.encoder, read_only=True) as directory:
@@ -136,7 +136,7 @@ def match(
         find = search_distinct if collapse else search
         found, scored_as = find(directory, asked, top_k, mode, rule, among=among)
         documents = directory.store.get([one.vector_id for one in found])
-    worths = judge_scores(judge, scored_as, [one.score for one in found])
+    worths = calibrate_scores(judge, scored_as, [one.score for one in found])
     matches = [
         {**_described(one, documents[one.vector_id]), **asdict(worth)}
         for one, worth in zip(found, worths, strict=True)

@@ -25,7 +25,7 @@ from service.errors import FieldError
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class CalibratedScore:
     """What one score is worth; None where nothing was calibrated that could tell."""
 
     probability: float | None = None
@@ -45,7 +45,7 @@ NO_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class ScoreCalibrator:
     """The calibrations of a service.
 
     Attributes:
@@ -79,7 +79,9 @@ def score_kind(mode: Mode, *, adapted: bool) -> str:
     return ADAPTED if mode == "semantic" else f"{ADAPTED} {mode}"
 
 
-def open_judge(checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None) -> Judge:
+def open_calibrator(
+    checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None
+) -> ScoreCalibrator:
     """Read both calibrations; each may be absent.
 
     Args:
@@ -97,10 +99,12 @@ def open_judge(checkpoint: Checkpoint, data: Path, adapter: Adapter | None = Non
     of_corpus = read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
     versions = [part.version for part in (of_checkpoint, of_corpus) if part is not None]
     version = "+".join(versions) or None
-    return Judge(of_checkpoint, of_corpus, version, adapted=adapter is not None)
+    return ScoreCalibrator(of_checkpoint, of_corpus, version, adapted=adapter is not None)
 
 
-def judge_scores(judge: Judge, mode: Mode, scores: Sequence[float]) -> list[Worth]:
+def calibrate_scores(
+    judge: ScoreCalibrator, mode: Mode, scores: Sequence[float]
+) -> list[CalibratedScore]:
     """Say what each score of a mode is worth; both measures rise and fall with the score."""
     kind = score_kind(mode, adapted=judge.adapted)
     inputs = np.array(scores, dtype=np.float64)
@@ -112,7 +116,7 @@ def judge_scores(judge: Judge, mode: Mode, scores: Sequence[float]) -> list[Wort
         inputs = log_odds(found)
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
     return [
-        Worth(
+        CalibratedScore(
             None if probabilities is None else probabilities[number],
             None if rates is None else rates[number],
         )
@@ -120,7 +124,7 @@ def judge_scores(judge: Judge, mode: Mode, scores: Sequence[float]) -> list[Wort
     ]
 
 
-def refused_bounds(judge: Judge, mode: Mode, bounds: Bounds) -> list[FieldError]:
+def refused_bounds(judge: ScoreCalibrator, mode: Mode, bounds: Bounds) -> list[FieldError]:
     """Return the bounds that cannot be kept because nothing was calibrated that could tell."""
     kind = score_kind(mode, adapted=judge.adapted)
     refused = []
@@ -138,7 +142,7 @@ def refused_bounds(judge: Judge, mode: Mode, bounds: Bounds) -> list[FieldError]
     return refused
 
 
-def within(bounds: Bounds, worth: Worth) -> bool:
+def within(bounds: Bounds, worth: CalibratedScore) -> bool:
     """Say whether a score of this worth is to be given; `min_score` is not looked at."""
     probability, rate = worth.probability, worth.false_positive_rate
     return (
@@ -150,7 +154,9 @@ def within(bounds: Bounds, worth: Worth) -> bool:
     )
 
 
-def served_kinds(judge: Judge) -> Mapping[str, tuple[FittedMap | None, RandomPairs | None]]:
+def served_kinds(
+    judge: ScoreCalibrator,
+) -> Mapping[str, tuple[FittedMap | None, RandomPairs | None]]:
     """Return what is known of the kind of score of each mode."""
     kinds = sorted(score_kind(mode, adapted=judge.adapted) for mode in get_args(Mode))
     return {kind: (judge.probability_map(kind), judge.random_pairs(kind)) for kind in kinds}

@@ -8,7 +8,7 @@ from encoder.comparison.compare import compare_texts, document_score
 from encoder.comparison.result import Comparison
 from encoder.comparison.text import ReadText
 from service.engine import Engine
-from service.matching.calibration import judge_scores
+from service.matching.calibration import calibrate_scores
 from service.matching.queries import (
     Query,
     Source,
@@ -107,7 +107,7 @@ def _explain(engine: Engine, sources: Sequence[Source], passages: int) -> list[E
 
 def compare_read(engine: Engine, left: ReadText, right: ReadText) -> Comparison:
     """Compare two texts that were read, with the probability that the calibration gives."""
-    (worth,) = judge_scores(engine.judge, "semantic", [document_score(left, right)])
+    (worth,) = calibrate_scores(engine.judge, "semantic", [document_score(left, right)])
     return compare_texts(left, right, probability=worth.probability)
 
 

@@ -11,7 +11,7 @@ from index.document import text_below
 from index.search.search import Mode
 from service.engine import Engine
 from service.errors import FieldError
-from service.matching.calibration import NO_BOUNDS, Worth, score_kind, within
+from service.matching.calibration import NO_BOUNDS, CalibratedScore, score_kind, within
 from service.matching.collapse import find_distinct
 from service.matching.retrieve import Match, Matches, Search, Sought
 from service.threads import run_in
@@ -160,6 +160,6 @@ def _cut(matches: Sequence[Match], search: Search) -> tuple[Match, ...]:
         one
         for one in matches
         if (least is None or one.score >= least)
-        and within(search.bounds, Worth(one.probability, one.false_positive_rate))
+        and within(search.bounds, CalibratedScore(one.probability, one.false_positive_rate))
     ]
     return tuple(kept[: search.top_k])

@@ -17,7 +17,13 @@ from index.store.filters import Filter, matches
 from index.store.records import DocumentSummary
 from index.vectors.vector_index import NO_VECTOR, SearchResult
 from service.engine import Engine
-from service.matching.calibration import NO_BOUNDS, Bounds, Judge, judge_scores, within
+from service.matching.calibration import (
+    NO_BOUNDS,
+    Bounds,
+    ScoreCalibrator,
+    calibrate_scores,
+    within,
+)
 from service.matching.compare import Explained
 from service.metrics import Stage
 from service.threads import run_in
@@ -243,13 +249,13 @@ def _observe(engine: Engine, seconds: Mapping[Stage, float]) -> None:
 
 
 def _judged(
-    judge: Judge, mode: Mode, matches: Sequence[Match], bounds: Bounds
+    judge: ScoreCalibrator, mode: Mode, matches: Sequence[Match], bounds: Bounds
 ) -> tuple[Match, ...]:
     """Say what each match is worth, and leave out those that are not worth enough.
 
     What a score is worth rises with it, so that no lower candidate could take their place.
     """
-    worths = judge_scores(judge, mode, [match.score for match in matches])
+    worths = calibrate_scores(judge, mode, [match.score for match in matches])
     return tuple(
         replace(match, probability=worth.probability, false_positive_rate=worth.false_positive_rate)
         for match, worth in zip(matches, worths, strict=True)

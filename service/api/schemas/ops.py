@@ -9,7 +9,7 @@ from encoder.calibration import FittedMap
 from index.search.score_distribution import RandomPairs
 from service.api.schemas.fields import nullable
 from service.engine import Engine, installed_version
-from service.matching.calibration import Judge, served_kinds
+from service.matching.calibration import ScoreCalibrator, served_kinds
 
 
 class LiveResponse(BaseModel):
@@ -142,7 +142,7 @@ def _adapter(adapter: Adapter | None, dimension: int) -> AdapterBody:
     )
 
 
-def _calibration(judge: Judge) -> CalibrationBody:
+def _calibration(judge: ScoreCalibrator) -> CalibrationBody:
     return CalibrationBody(
         version=judge.version,
         kinds={

@@ -29,7 +29,13 @@ from index.search.corpus_calibration import (
 )
 from index.search.score_distribution import RandomPairs, Threshold
 from service.errors import InvalidInputError
-from service.matching.calibration import Bounds, Judge, judge_scores, open_judge, served_kinds
+from service.matching.calibration import (
+    Bounds,
+    ScoreCalibrator,
+    calibrate_scores,
+    open_calibrator,
+    served_kinds,
+)
 from service.matching.match import Wanted, match
 from service.matching.queries import StoredQuery
 from service.matching.retrieve import Search
@@ -54,10 +60,10 @@ def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
     return CorpusCalibration(fingerprint, {"semantic": TABLE, "hybrid": TABLE})
 
 
-NOTHING = Judge(None, None, None)
-BY_SCORE = Judge(of_checkpoint(), None, "1")
-BY_RATE = Judge(of_checkpoint(), of_corpus(), "1+2")
-ONLY_RATE = Judge(None, of_corpus(), "2")
+NOTHING = ScoreCalibrator(None, None, None)
+BY_SCORE = ScoreCalibrator(of_checkpoint(), None, "1")
+BY_RATE = ScoreCalibrator(of_checkpoint(), of_corpus(), "1+2")
+ONLY_RATE = ScoreCalibrator(None, of_corpus(), "2")
 
 
 @pytest.fixture
@@ -70,19 +76,19 @@ def calibrated(tiny_checkpoint: Path, tmp_path: Path) -> Path:
 
 
 def test_nothing_calibrated_tells_nothing() -> None:
-    (worth,) = judge_scores(NOTHING, "semantic", [0.5])
+    (worth,) = calibrate_scores(NOTHING, "semantic", [0.5])
     assert (worth.probability, worth.false_positive_rate) == (None, None)
-    assert judge_scores(BY_RATE, "semantic", []) == []
+    assert calibrate_scores(BY_RATE, "semantic", []) == []
 
 
 def test_a_score_alone_by_the_map_of_scores() -> None:
-    (worth,) = judge_scores(BY_SCORE, "semantic", [0.5])
+    (worth,) = calibrate_scores(BY_SCORE, "semantic", [0.5])
     assert worth.probability == pytest.approx(0.5)
     assert worth.false_positive_rate is None
 
 
 def test_a_measured_corpus_by_the_map_of_rates() -> None:
-    low, high = judge_scores(BY_RATE, "semantic", [0.0, 1.0])
+    low, high = calibrate_scores(BY_RATE, "semantic", [0.0, 1.0])
     assert low.false_positive_rate == pytest.approx(0.5)
     assert low.probability == pytest.approx(1 / (1 + np.exp(4)))
     assert high.false_positive_rate == pytest.approx(0.001)
@@ -90,20 +96,20 @@ def test_a_measured_corpus_by_the_map_of_rates() -> None:
 
 
 def test_a_measured_corpus_without_maps_has_rates_only() -> None:
-    (worth,) = judge_scores(ONLY_RATE, "semantic", [0.0])
+    (worth,) = calibrate_scores(ONLY_RATE, "semantic", [0.0])
     assert worth.probability is None
     assert worth.false_positive_rate == pytest.approx(0.5)
 
 
 def test_another_kind_of_score_is_not_judged_by_this_one() -> None:
-    (worth,) = judge_scores(BY_RATE, "lexical", [0.5])
+    (worth,) = calibrate_scores(BY_RATE, "lexical", [0.5])
     assert (worth.probability, worth.false_positive_rate) == (None, None)
     nothing, known = (None, None), (MAPS.by_false_positive_rate, TABLE)
     assert served_kinds(NOTHING) == dict.fromkeys(("semantic", "lexical", "hybrid"), nothing)
     assert served_kinds(BY_RATE) == {"semantic": known, "lexical": nothing, "hybrid": known}
 
 
-def with_judge(client: Any, judge: Judge) -> Any:
+def with_judge(client: Any, judge: ScoreCalibrator) -> Any:
     """Return the client, its engine judging by `judge`."""
     client.app.state.engine = replace(client.app.state.engine, judge=judge)
     return client
@@ -131,7 +137,9 @@ def test_matches_say_what_they_are_worth(filled: Any) -> None:
         ("max_false_positive_rate", "false_positive_rate", BY_RATE),
     ],
 )
-def test_bounds_keep_the_best(filled: Any, field: str, measure: str, judge: Judge) -> None:
+def test_bounds_keep_the_best(
+    filled: Any, field: str, measure: str, judge: ScoreCalibrator
+) -> None:
     client = with_judge(filled, judge)
     every = client.post("/match", json={"id": "ants"}).json()["matches"]
     bound = every[1][measure]
@@ -150,7 +158,7 @@ def test_bounds_keep_the_best(filled: Any, field: str, measure: str, judge: Judg
     ],
 )
 def test_a_bound_that_cannot_be_kept_is_refused(
-    filled: Any, field: str, judge: Judge, said: str
+    filled: Any, field: str, judge: ScoreCalibrator, said: str
 ) -> None:
     client = with_judge(filled, judge)
     response = client.post("/match", json={"id": "ants", field: 0.5})
@@ -214,4 +222,4 @@ def test_a_damaged_calibration_stops_the_start(
     (calibrated / CALIBRATION).write_text("{}")
     with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
         open_engine(make_settings(checkpoint=calibrated))
-    assert open_judge(load_checkpoint(settings.checkpoint), settings.data) == NOTHING
+    assert open_calibrator(load_checkpoint(settings.checkpoint), settings.data) == NOTHING

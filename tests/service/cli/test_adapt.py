@@ -21,7 +21,7 @@ from index.search.corpus_calibration import CALIBRATION_FILE
 from service.api.app import create_app
 from service.cli.main import main
 from service.engine import Engine
-from service.matching.calibration import Bounds, Judge, refused_bounds, score_kind
+from service.matching.calibration import Bounds, ScoreCalibrator, refused_bounds, score_kind
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 
@@ -219,7 +219,7 @@ def test_kinds_of_scores() -> None:
     assert [score_kind(mode, adapted=False) for mode in modes] == list(modes)
     kinds = [score_kind(mode, adapted=True) for mode in modes]
     assert kinds == ["adapted", "lexical", "adapted hybrid"]
-    judge = Judge(None, None, None, adapted=True)
+    judge = ScoreCalibrator(None, None, None, adapted=True)
     (refused,) = refused_bounds(judge, "semantic", Bounds(min_probability=0.5))
     assert "of adapted scores" in refused.detail
 

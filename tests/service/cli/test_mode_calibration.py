@@ -16,7 +16,7 @@ from index.search.corpus_calibration import (
     write_corpus_calibration,
 )
 from index.search.search import DEFAULT_MODE
-from service.matching.calibration import open_judge
+from service.matching.calibration import open_calibrator
 
 MODES = ("semantic", "lexical", "hybrid")
 STORED, FRESH = 110, 50
@@ -47,7 +47,7 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
     kinds = measure_store(engine.data.store, engine.fusion, SilentProgress())
     calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical)
     write_corpus_calibration(engine.data.path, calibration)
-    judge = open_judge(engine.checkpoint, engine.data.path)
+    judge = open_calibrator(engine.checkpoint, engine.data.path)
     client.app.state.engine = replace(engine, judge=judge)
     return client
 

@@ -15,7 +15,7 @@ from service.api.http.problems import PROBLEM_TYPES
 from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
-from service.matching.calibration import Judge
+from service.matching.calibration import ScoreCalibrator
 from service.settings import Settings
 
 BODIES = {"/match": MatchRequest, "/compare": CompareRequest, "/index": IndexRequest}
@@ -162,7 +162,7 @@ def measured(client: Any) -> Any:
     threshold = Threshold(0.01, 0.5, 0.4, 0.6)
     pairs = RandomPairs(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
-    judge = Judge(None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs)), "1")
+    judge = ScoreCalibrator(None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs)), "1")
     return type(client)(create_app(engine.settings, replace(engine, judge=judge)))
 
 
