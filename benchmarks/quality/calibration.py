@@ -36,7 +36,7 @@ from index.progress import SilentProgress
 from index.search.fusion import read_fusion
 from index.search.score_distribution import (
     Channels,
-    RandomPairs,
+    NullDistribution,
     draw_pairs,
     false_positive_rates,
     measure_modes,
@@ -133,7 +133,7 @@ def diagram(stated: dict[str, Stated], name: str) -> tuple[ReliabilityBin, ...]:
 
 
 def try_thresholds(
-    channels: Channels, measured: Mapping[Mode, RandomPairs]
+    channels: Channels, measured: Mapping[Mode, NullDistribution]
 ) -> dict[Mode, dict[str, float]]:
     """Return for each mode a threshold, and the share of other random pairs that reaches it.
 

@@ -31,7 +31,7 @@ from index.errors import CorpusError
 from index.progress import Progress, SilentProgress
 from index.search.score_distribution import (
     Channels,
-    RandomPairs,
+    NullDistribution,
     false_positive_rates,
     measure_modes,
     mode_scores,
@@ -57,7 +57,7 @@ class ScoredPairs:
     fitted_on: FittedOn
     scores: Float64
     labels: Int64
-    random_pairs: RandomPairs
+    random_pairs: NullDistribution
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from index.search.fusion import FusionRule
 from index.search.score_distribution import (
     MAX_DOCUMENTS,
     Channels,
-    RandomPairs,
+    NullDistribution,
     Threshold,
     measure_modes,
 )
@@ -45,7 +45,7 @@ class CorpusCalibration:
     """
 
     fingerprint: str
-    kinds: Mapping[str, RandomPairs]
+    kinds: Mapping[str, NullDistribution]
     lexical_weight: float | None = None
 
     @property
@@ -57,7 +57,7 @@ class CorpusCalibration:
 
 def measure_store(
     store: SQLiteDocumentStore, rule: FusionRule, progress: Progress, *, seed: int = 0
-) -> Mapping[Mode, RandomPairs]:
+) -> Mapping[Mode, NullDistribution]:
     """Measure how random pairs of the stored documents score in each mode.
 
     Of more than `MAX_DOCUMENTS` so many are drawn: their vectors and terms are held in memory.
@@ -152,7 +152,7 @@ def _weight(value: object) -> float | None:
     return FusionRule(float(value)).lexical
 
 
-def _random_pairs(content: Mapping[str, Any]) -> RandomPairs:
+def _random_pairs(content: Mapping[str, Any]) -> NullDistribution:
     scores = tuple(float(score) for score in content["scores"])
     rates = tuple(float(rate) for rate in content["rates"])
     if not scores or len(scores) != len(rates):
@@ -161,7 +161,7 @@ def _random_pairs(content: Mapping[str, Any]) -> RandomPairs:
         raise ValueError("the scores do not rise")
     if any(b > a for a, b in pairwise(rates)) or not 0 < rates[-1] <= rates[0] <= 1:
         raise ValueError("the rates do not fall from 1 and stay above 0")
-    return RandomPairs(
+    return NullDistribution(
         documents=int(content["documents"]),
         pairs=int(content["pairs"]),
         seed=int(content["seed"]),

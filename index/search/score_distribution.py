@@ -47,7 +47,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomPairs:
+class NullDistribution:
     """How random pairs of a corpus score.
 
     Attributes:
@@ -114,7 +114,7 @@ def pair_scores(vectors: Float32, pairs: Int64) -> Float64:
     return rounded
 
 
-def measure_random_pairs(vectors: Float32, *, seed: int = 0) -> RandomPairs:
+def measure_random_pairs(vectors: Float32, *, seed: int = 0) -> NullDistribution:
     """Measure how random pairs of a corpus score.
 
     Args:
@@ -128,7 +128,9 @@ def measure_random_pairs(vectors: Float32, *, seed: int = 0) -> RandomPairs:
     return measure_scores(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
 
 
-def measure_scores(pairs: Int64, scores: Float64, documents: int, *, seed: int = 0) -> RandomPairs:
+def measure_scores(
+    pairs: Int64, scores: Float64, documents: int, *, seed: int = 0
+) -> NullDistribution:
     """Describe how pairs Int64[M, 2] of a corpus of so many documents score, Float64[M].
 
     Args:
@@ -141,7 +143,7 @@ def measure_scores(pairs: Int64, scores: Float64, documents: int, *, seed: int =
     order = np.argsort(-rounded, kind="stable")
     falling = rounded[order]
     points = _points(falling)
-    return RandomPairs(
+    return NullDistribution(
         documents=documents,
         pairs=len(pairs),
         seed=seed,
@@ -151,7 +153,7 @@ def measure_scores(pairs: Int64, scores: Float64, documents: int, *, seed: int =
     )
 
 
-def false_positive_rates(random_pairs: RandomPairs, scores: Float64) -> Float64:
+def false_positive_rates(random_pairs: NullDistribution, scores: Float64) -> Float64:
     """Return the share of random pairs that score as high as each of Float64[N].
 
     Between the points of the table its logarithm is a straight line; beyond the highest point it
@@ -173,7 +175,7 @@ def check_rate(rate: float) -> None:
         )
 
 
-def threshold_for(random_pairs: RandomPairs, rate: float) -> Threshold:
+def threshold_for(random_pairs: NullDistribution, rate: float) -> Threshold:
     """Return the threshold for one of `RATES`.
 
     Raises:
@@ -278,7 +280,7 @@ def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mo
 
 def measure_modes(
     channels: Channels, progress: Progress, *, seed: int = 0
-) -> Mapping[Mode, RandomPairs]:
+) -> Mapping[Mode, NullDistribution]:
     """Measure how random pairs score in each mode: the same pairs in all of them.
 
     Raises:

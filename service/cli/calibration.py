@@ -32,7 +32,7 @@ from index.search.corpus_calibration import (
     write_corpus_calibration,
 )
 from index.search.fusion import read_fusion
-from index.search.score_distribution import Channels, RandomPairs, check_rate, threshold_for
+from index.search.score_distribution import Channels, NullDistribution, check_rate, threshold_for
 from index.search.search import DEFAULT_MODE, Mode
 from service.cli.options import (
     DEFAULT_DATA,
@@ -241,11 +241,11 @@ def calibrate(
     )
 
 
-def _thresholds(kinds: Mapping[str, RandomPairs]) -> dict[str, list[dict[str, Any]]]:
+def _thresholds(kinds: Mapping[str, NullDistribution]) -> dict[str, list[dict[str, Any]]]:
     return {kind: [asdict(one) for one in measured.thresholds] for kind, measured in kinds.items()}
 
 
-def _print_thresholds(kinds: Mapping[str, RandomPairs]) -> None:
+def _print_thresholds(kinds: Mapping[str, NullDistribution]) -> None:
     table = Table("kind of score", "false positives", "score", "95 % interval", box=None)
     for kind, measured in kinds.items():
         for one in measured.thresholds:

@@ -19,7 +19,7 @@ from encoder.calibration import (
 from encoder.checkpoint import Checkpoint
 from index.search.corpus_calibration import CorpusCalibration, read_corpus_calibration
 from index.search.fusion import read_fusion
-from index.search.score_distribution import RandomPairs, false_positive_rates
+from index.search.score_distribution import NullDistribution, false_positive_rates
 from index.search.search import Mode
 from service.errors import FieldError
 
@@ -60,7 +60,7 @@ class ScoreCalibrator:
     version: str | None
     adapted: bool = False
 
-    def random_pairs(self, kind: str) -> RandomPairs | None:
+    def random_pairs(self, kind: str) -> NullDistribution | None:
         """Return how random pairs of the corpus score; None where that was not measured."""
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
@@ -156,7 +156,7 @@ def within(bounds: Bounds, worth: CalibratedScore) -> bool:
 
 def served_kinds(
     judge: ScoreCalibrator,
-) -> Mapping[str, tuple[FittedMap | None, RandomPairs | None]]:
+) -> Mapping[str, tuple[FittedMap | None, NullDistribution | None]]:
     """Return what is known of the kind of score of each mode."""
     kinds = sorted(score_kind(mode, adapted=judge.adapted) for mode in get_args(Mode))
     return {kind: (judge.probability_map(kind), judge.random_pairs(kind)) for kind in kinds}

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from encoder.adapter import Adapter
 from encoder.calibration import FittedMap
-from index.search.score_distribution import RandomPairs
+from index.search.score_distribution import NullDistribution
 from service.api.schemas.fields import nullable
 from service.engine import Engine, installed_version
 from service.matching.calibration import ScoreCalibrator, served_kinds
@@ -152,7 +152,7 @@ def _calibration(judge: ScoreCalibrator) -> CalibrationBody:
     )
 
 
-def _kind(fitted: FittedMap | None, measured: RandomPairs | None) -> KindBody:
+def _kind(fitted: FittedMap | None, measured: NullDistribution | None) -> KindBody:
     return KindBody(
         method=None if fitted is None else fitted.method,
         calibration_error=None if fitted is None else fitted.errors[fitted.method].equal_mass,

@@ -23,9 +23,9 @@ from evaluation.fitting.calibration import (
     fit_platt,
 )
 from index.errors import CorpusError
-from index.search.score_distribution import RandomPairs
+from index.search.score_distribution import NullDistribution
 
-TABLE = RandomPairs(100, 4950, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 1e-5), ())
+TABLE = NullDistribution(100, 4950, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 1e-5), ())
 
 
 def sample(count: int = 4_000, *, slope: float = 3.0, seed: int = 0) -> Sample:

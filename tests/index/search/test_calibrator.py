@@ -27,7 +27,7 @@ from index.search.corpus_calibration import (
     CorpusCalibration,
     write_corpus_calibration,
 )
-from index.search.score_distribution import RandomPairs, Threshold
+from index.search.score_distribution import NullDistribution, Threshold
 from service.errors import InvalidInputError
 from service.matching.calibration import (
     Bounds,
@@ -47,7 +47,7 @@ MAPS = KindCalibration(
     by_false_positive_rate=FittedMap(Logistic(1.0, -4.0), ERRORS),
     fitted_on=(FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
 )
-TABLE = RandomPairs(
+TABLE = NullDistribution(
     400, 79_800, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 0.001), (Threshold(0.01, 0.63, 0.6, 0.65),)
 )
 

@@ -12,7 +12,7 @@ from index.errors import CorpusError
 from index.search.score_distribution import (
     MAX_PAIRS,
     RATES,
-    RandomPairs,
+    NullDistribution,
     check_rate,
     draw_pairs,
     false_positive_rates,
@@ -33,7 +33,7 @@ def clusters() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def measured(clusters: np.ndarray) -> RandomPairs:
+def measured(clusters: np.ndarray) -> NullDistribution:
     return measure_random_pairs(clusters, seed=1)
 
 
@@ -66,7 +66,7 @@ def test_a_score_that_is_no_number_is_refused(vectors: Vectors) -> None:
 
 
 def test_thresholds_keep_their_rate_on_fresh_pairs(
-    clusters: np.ndarray, measured: RandomPairs
+    clusters: np.ndarray, measured: NullDistribution
 ) -> None:
     assert [one.false_positive_rate for one in measured.thresholds] == list(RATES)
     fresh = pair_scores(clusters, draw_pairs(len(clusters), seed=2))
@@ -78,7 +78,7 @@ def test_thresholds_keep_their_rate_on_fresh_pairs(
 
 
 def test_more_documents_make_a_narrower_interval(
-    clusters: np.ndarray, measured: RandomPairs
+    clusters: np.ndarray, measured: NullDistribution
 ) -> None:
     few = threshold_for(measure_random_pairs(clusters[::8]), 0.01)
     many = threshold_for(measured, 0.01)
@@ -86,7 +86,7 @@ def test_more_documents_make_a_narrower_interval(
 
 
 def test_the_rate_of_a_score_is_the_share_that_reaches_it(
-    clusters: np.ndarray, measured: RandomPairs
+    clusters: np.ndarray, measured: NullDistribution
 ) -> None:
     scores = pair_scores(clusters, draw_pairs(len(clusters), seed=1))
     for share in (0.999, 0.9, 0.5, 0.1, 0.01, 0.001):
@@ -100,7 +100,7 @@ def test_the_rate_of_a_score_is_the_share_that_reaches_it(
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=20))
 def test_rates_fall_as_scores_rise(scores: list[float]) -> None:
-    table = RandomPairs(10, 45, 0, (-0.5, 0.0, 0.7), (1.0, 0.4, 0.001), ())
+    table = NullDistribution(10, 45, 0, (-0.5, 0.0, 0.7), (1.0, 0.4, 0.001), ())
     assert (np.diff(false_positive_rates(table, np.sort(np.array(scores)))) <= 0).all()
 
 

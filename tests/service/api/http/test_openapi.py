@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from index.search.corpus_calibration import CorpusCalibration
-from index.search.score_distribution import RandomPairs, Threshold
+from index.search.score_distribution import NullDistribution, Threshold
 from index.search.search import Mode
 from service.api.app import create_app
 from service.api.http.problems import PROBLEM_TYPES
@@ -160,7 +160,7 @@ def upload(client: Any) -> str:
 def measured(client: Any) -> Any:
     """Return a client of the same engine, as if its data directory had been calibrated."""
     threshold = Threshold(0.01, 0.5, 0.4, 0.6)
-    pairs = RandomPairs(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
+    pairs = NullDistribution(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
     judge = ScoreCalibrator(None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs)), "1")
     return type(client)(create_app(engine.settings, replace(engine, judge=judge)))
