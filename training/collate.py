@@ -15,13 +15,13 @@ from encoder.models.colde import ColdeConfig
 from encoder.models.registry import Model, ModelConfig
 from training.batch import DocumentArrays, DocumentBatch, collate, encode
 from training.data.batch_specs import (
+    CandidateBatch,
+    DocumentsBatch,
     Drawn,
-    DrawnCandidates,
-    DrawnDocuments,
-    DrawnLabels,
-    DrawnPairs,
-    DrawnRelations,
+    LabelBatch,
+    PairBatch,
     Part,
+    SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, WordHead
@@ -195,35 +195,35 @@ def _head(recipe: ObjectiveRecipe, config: ModelConfig) -> nn.Module:
 
 def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask | ModelTask[Model]:
     match drawn:
-        case DrawnPairs():
+        case PairBatch():
             batch = making.batch(drawn.sources, drawn.targets)
             return pairs_task(batch, torch.from_numpy(drawn.labels), recipe.number("amplifier"))
-        case DrawnCandidates():
+        case CandidateBatch():
             return contrastive_task(
                 making.batch(drawn.queries, drawn.candidates),
                 torch.from_numpy(drawn.positives),
                 _temperature(making.head),
                 torch.from_numpy(drawn.ignored),
             )
-        case DrawnLabels():
+        case LabelBatch():
             labels = torch.from_numpy(drawn.labels)
             batch = making.batch(drawn.documents)
             return supervised_contrastive_task(batch, labels, _temperature(making.head))
-        case DrawnRelations():
+        case SimilarityBatch():
             return distillation_task(
                 making.batch(drawn.documents),
                 torch.from_numpy(drawn.similarities),
                 _temperature(making.head),
                 recipe.number("teacher_temperature"),
             )
-        case DrawnDocuments():
+        case DocumentsBatch():
             return _pretraining_task(recipe, drawn, making)
         case _:
             assert_never(drawn)
 
 
 def _pretraining_task(
-    recipe: ObjectiveRecipe, drawn: DrawnDocuments, making: _Making
+    recipe: ObjectiveRecipe, drawn: DocumentsBatch, making: _Making
 ) -> ModelTask[Model]:
     batch, head = making.batch(drawn.documents), making.head
     if isinstance(head, BlockHead):

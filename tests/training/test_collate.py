@@ -15,13 +15,13 @@ from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
 from training.collate import Reader, encode_parts, new_objective
 from training.data.batch_specs import (
+    CandidateBatch,
+    DocumentsBatch,
     Drawn,
-    DrawnCandidates,
-    DrawnDocuments,
-    DrawnLabels,
-    DrawnPairs,
-    DrawnRelations,
+    LabelBatch,
+    PairBatch,
     Part,
+    SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
 from training.jobs.output import read_vocabulary, write_trained
@@ -84,13 +84,13 @@ CUT = tuple(
     for number in (0, 1)
 )
 DRAWN: dict[str, Drawn] = {
-    "pairs": DrawnPairs(PARTS, PARTS[::-1], np.array([True, False])),
-    "links": DrawnCandidates(PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
-    "supcon": DrawnLabels(ALL, np.array([0, 0, 1])),
-    "sections": DrawnLabels(CUT, np.array([0, 0, 1, 1])),
-    "distil": DrawnRelations(ALL, np.eye(3, dtype=np.float32)),
-    "sp": DrawnDocuments(ALL),
-    "wp": DrawnDocuments(ALL),
+    "pairs": PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
+    "links": CandidateBatch(PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
+    "supcon": LabelBatch(ALL, np.array([0, 0, 1])),
+    "sections": LabelBatch(CUT, np.array([0, 0, 1, 1])),
+    "distil": SimilarityBatch(ALL, np.eye(3, dtype=np.float32)),
+    "sp": DocumentsBatch(ALL),
+    "wp": DocumentsBatch(ALL),
 }
 
 

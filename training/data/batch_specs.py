@@ -37,14 +37,14 @@ Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnDocuments:
+class DocumentsBatch:
     """Documents, of which nothing is known."""
 
     documents: Parts
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnPairs:
+class PairBatch:
     """P pairs with their labels [P]."""
 
     sources: Parts
@@ -53,7 +53,7 @@ class DrawnPairs:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnCandidates:
+class CandidateBatch:
     """Q queries that look for theirs among C candidates.
 
     Attributes:
@@ -70,7 +70,7 @@ class DrawnCandidates:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnLabels:
+class LabelBatch:
     """D documents with a label each, Int64[D]; equal labels belong together."""
 
     documents: Parts
@@ -78,14 +78,14 @@ class DrawnLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnRelations:
+class SimilarityBatch:
     """D documents and how similar a teacher finds them, Float32[D, D]."""
 
     documents: Parts
     similarities: Float32
 
 
-Drawn = DrawnDocuments | DrawnPairs | DrawnCandidates | DrawnLabels | DrawnRelations
+Drawn = DocumentsBatch | PairBatch | CandidateBatch | LabelBatch | SimilarityBatch
 
 
 _PLAY = 0.4  # of an equal part, by which a random cut may lie beside its place

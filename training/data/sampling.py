@@ -13,11 +13,11 @@ import numpy as np
 from encoder.arrays import Bool, Int64
 from index.errors import CorpusError
 from training.data.batch_specs import (
-    DrawnCandidates,
-    DrawnDocuments,
-    DrawnPairs,
-    DrawnRelations,
+    CandidateBatch,
+    DocumentsBatch,
+    PairBatch,
     Part,
+    SimilarityBatch,
     cut_blocks,
 )
 from training.data.corpus import TrainingCorpus
@@ -75,7 +75,7 @@ def new_source(
 
 def draw_documents(
     sources: Sequence[Source], size: int, random: np.random.Generator
-) -> DrawnDocuments:
+) -> DocumentsBatch:
     """Draw documents of all corpora, none twice."""
     ends = np.cumsum([len(source.rows) for source in sources])
     parts = []
@@ -83,10 +83,10 @@ def draw_documents(
         number = int(np.searchsorted(ends, place, side="right"))
         source = sources[number]
         parts.append(source.part(source.rows[place - ends[number]]))
-    return DrawnDocuments(tuple(parts))
+    return DocumentsBatch(tuple(parts))
 
 
-def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator) -> DrawnPairs:
+def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator) -> PairBatch:
     """Draw size / 2 labelled pairs.
 
     Raises:
@@ -95,7 +95,7 @@ def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator
     source = choose_source(sources, [len(s.corpus.pairs.labels) for s in sources], "pairs", random)
     pairs = source.corpus.pairs
     chosen = random.permutation(len(pairs.labels))[: max(1, size // 2)]
-    return DrawnPairs(
+    return PairBatch(
         tuple(source.part(row) for row in pairs.sources[chosen]),
         tuple(source.part(row) for row in pairs.targets[chosen]),
         pairs.labels[chosen],
@@ -104,7 +104,7 @@ def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator
 
 def draw_links(
     sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
-) -> DrawnCandidates:
+) -> CandidateBatch:
     """Draw queries, for each one linked document and its lexical neighbours that are not linked.
 
     Raises:
@@ -121,7 +121,7 @@ def draw_links(
     positives = np.array(
         [np.isin(candidates, corpus.linked(int(query))) for query in queries], dtype=np.bool_
     )
-    return DrawnCandidates(
+    return CandidateBatch(
         tuple(source.part(int(row)) for row in queries),
         tuple(source.part(row) for row in candidates),
         positives,
@@ -131,7 +131,7 @@ def draw_links(
 
 def draw_halves(
     sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
-) -> DrawnCandidates:
+) -> CandidateBatch:
     """Draw neighbourhoods of documents; each one's first half looks for its second half.
 
     The second halves of lexical neighbours are the hard negatives.
@@ -149,7 +149,7 @@ def draw_views(
     hard_negatives: int,
     share: float,
     random: np.random.Generator,
-) -> DrawnCandidates:
+) -> CandidateBatch:
     """Draw as `draw_halves`; the two views of a document are it without a share of its blocks."""
 
     def views(blocks: int, random: np.random.Generator) -> list[Int64]:
@@ -161,12 +161,12 @@ def draw_views(
 
 def draw_neighbours(
     sources: Sequence[Source], size: int, random: np.random.Generator
-) -> DrawnRelations:
+) -> SimilarityBatch:
     """Draw neighbourhoods of documents with the teacher's similarities among all of them."""
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     rows = _neighbourhoods(source, size, random)
     similarities = source.neighbours.between(np.searchsorted(source.rows, rows))
-    return DrawnRelations(tuple(source.part(row) for row in rows), similarities)
+    return SimilarityBatch(tuple(source.part(row) for row in rows), similarities)
 
 
 def _draw_views(
@@ -175,7 +175,7 @@ def _draw_views(
     hard_negatives: int,
     views: Callable[[int, np.random.Generator], list[Int64]],
     random: np.random.Generator,
-) -> DrawnCandidates:
+) -> CandidateBatch:
     counts = [len(s.rows) for s in sources]
     source = choose_source(sources, counts, "documents", random)
     drawn = _neighbourhoods(source, size // (2 + hard_negatives), random)
@@ -192,7 +192,7 @@ def _draw_views(
             rows.append(row)
     positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
     ignored = _ignored(source, drawn, rows) & ~positives
-    return DrawnCandidates(tuple(queries), tuple(candidates), positives, ignored)
+    return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored)
 
 
 def choose_source(

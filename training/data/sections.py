@@ -12,7 +12,7 @@ from encoder.tokenizer import BlockTokenizer
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.progress import Progress
-from training.data.batch_specs import DrawnLabels, Part, cut_blocks
+from training.data.batch_specs import LabelBatch, Part, cut_blocks
 from training.data.corpus import TrainingCorpus
 from training.data.sampling import Source, choose_source
 from training.data.splits import TRAIN
@@ -68,7 +68,7 @@ _NOTHING: Int64 = np.empty(0, dtype=np.int64)
 
 def draw_sections(
     sources: Sequence[Source], size: int, parts: int, random: np.random.Generator
-) -> DrawnLabels:
+) -> LabelBatch:
     """Draw documents, each a label of its own; needs nothing but their blocks.
 
     Args:
@@ -88,7 +88,7 @@ def draw_labels(
     random: np.random.Generator,
     parts: int = 2,
     linked: Sequence[Linked] | None = None,
-) -> DrawnLabels:
+) -> LabelBatch:
     """Draw groups of two documents that belong together, cut into sections: a label a group.
 
     No document of a group belongs together with one of another. Where nothing is known to belong
@@ -143,7 +143,7 @@ def _labelled(
     size: int,
     parts: int,
     random: np.random.Generator,
-) -> DrawnLabels:
+) -> LabelBatch:
     drawn: list[Part] = []
     labels: list[int] = []
     for label, group in enumerate(groups):
@@ -156,4 +156,4 @@ def _labelled(
             labels += [label] * len(cut)
         if len(drawn) >= size:
             break
-    return DrawnLabels(tuple(drawn), np.array(labels, dtype=np.int64))
+    return LabelBatch(tuple(drawn), np.array(labels, dtype=np.int64))
