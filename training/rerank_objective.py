@@ -24,7 +24,7 @@ _FIELDS = ("tokens", "ends", "firsts", "labels", "groups", "scores")
 
 
 @dataclass(frozen=True, slots=True)
-class PairTable:
+class LabelledPairDataset:
     """P pairs.
 
     Attributes:
@@ -65,7 +65,7 @@ class PairTable:
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """The tokens of one pair, and what is known of it; see `PairTable`."""
+    """The tokens of one pair, and what is known of it; see `LabelledPairDataset`."""
 
     tokens: PairTokens
     label: float
@@ -73,7 +73,7 @@ class LabelledPair:
     score: float = 0.0
 
 
-def make_pair_table(pairs: Iterable[LabelledPair]) -> PairTable:
+def make_pair_table(pairs: Iterable[LabelledPair]) -> LabelledPairDataset:
     """Join pairs to a table."""
     tokens: list[NDArray[Any]] = []
     firsts: list[int] = []
@@ -83,7 +83,7 @@ def make_pair_table(pairs: Iterable[LabelledPair]) -> PairTable:
         tokens.append(pair.tokens.input_ids[words].astype(np.uint32))
         firsts.append(int((pair.tokens.token_types[words] == 0).sum()))
         known.append((pair.label, pair.group, pair.score))
-    return PairTable(
+    return LabelledPairDataset(
         tokens=np.concatenate([np.empty(0, dtype=np.uint32), *tokens]),
         ends=np.cumsum([len(one) for one in tokens], dtype=np.int64),
         firsts=np.array(firsts, dtype=np.int64),
@@ -93,15 +93,15 @@ def make_pair_table(pairs: Iterable[LabelledPair]) -> PairTable:
     )
 
 
-def join_tables(tables: Sequence[PairTable]) -> PairTable:
+def join_tables(tables: Sequence[LabelledPairDataset]) -> LabelledPairDataset:
     """Put tables one behind another."""
     starts = np.cumsum([0, *(len(table.tokens) for table in tables[:-1])])
     ends = [table.ends + start for table, start in zip(tables, starts, strict=True)]
     columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in _FIELDS}
-    return PairTable(**(columns | {"ends": np.concatenate(ends)}))
+    return LabelledPairDataset(**(columns | {"ends": np.concatenate(ends)}))
 
 
-def write_pair_table(path: Path, table: PairTable) -> None:
+def write_pair_table(path: Path, table: LabelledPairDataset) -> None:
     """Write a table as .npz, whole or not at all.
 
     Raises:
@@ -113,21 +113,21 @@ def write_pair_table(path: Path, table: PairTable) -> None:
     put_in_place(unfinished, path)
 
 
-def read_pair_table(path: Path) -> PairTable:
+def read_pair_table(path: Path) -> LabelledPairDataset:
     """Read what `write_pair_table` wrote.
 
     Raises:
         OSError, ValueError, KeyError: it is missing or damaged.
     """
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return PairTable(**{name: arrays[name] for name in _FIELDS})
+        return LabelledPairDataset(**{name: arrays[name] for name in _FIELDS})
 
 
 _PAIRS_A_PASS = 32
 
 
 def rerank_objective(
-    recipe: ObjectiveRecipe, table: PairTable, checkpoint: RerankerCheckpoint, pairs: int
+    recipe: ObjectiveRecipe, table: LabelledPairDataset, checkpoint: RerankerCheckpoint, pairs: int
 ) -> Objective[MatchIgnition]:
     """Make the objective of labelled pairs.
 
@@ -171,7 +171,9 @@ def rerank_objective(
     return Objective(recipe.name, recipe.weight, draw)
 
 
-def judge_pairs(model: MatchIgnition, table: PairTable, checkpoint: RerankerCheckpoint) -> Float32:
+def judge_pairs(
+    model: MatchIgnition, table: LabelledPairDataset, checkpoint: RerankerCheckpoint
+) -> Float32:
     """Return the logits Float32[P] of the pairs of a table, by the model without gradients."""
     logits = np.empty(len(table), dtype=np.float32)
     device = next(model.parameters()).device
@@ -184,7 +186,7 @@ def judge_pairs(model: MatchIgnition, table: PairTable, checkpoint: RerankerChec
     return logits
 
 
-def _rows_by_label(table: PairTable, group: int) -> tuple[Int64, Int64]:
+def _rows_by_label(table: LabelledPairDataset, group: int) -> tuple[Int64, Int64]:
     here = table.groups == group
     others = np.flatnonzero(here & (table.labels < 0.5))
     matches = np.flatnonzero(here & (table.labels >= 0.5))
@@ -210,7 +212,7 @@ def _task(
     return ModelTask(loss)
 
 
-def _by_length(table: PairTable) -> Iterator[list[int]]:
+def _by_length(table: LabelledPairDataset) -> Iterator[list[int]]:
     lengths = np.diff(table.ends, prepend=0)
     order = np.argsort(-lengths, kind="stable").tolist()
     for start in range(0, len(order), _PAIRS_A_PASS):

@@ -13,7 +13,12 @@ from encoder.reranker.pair_tokenizer import join_pair
 from training.errors import TrainingRecipeError
 from training.objectives import ModelTask, step_generator
 from training.recipe import PARAMETERS, ObjectiveRecipe
-from training.rerank_objective import LabelledPair, PairTable, make_pair_table, rerank_objective
+from training.rerank_objective import (
+    LabelledPair,
+    LabelledPairDataset,
+    make_pair_table,
+    rerank_objective,
+)
 
 BATCH = 64
 
@@ -32,7 +37,7 @@ def recipe(**changes: float) -> ObjectiveRecipe:
     return ObjectiveRecipe("rerank", "rerank", 1.0, {**PARAMETERS["rerank"], **changes})
 
 
-def table_of(checkpoint: RerankerCheckpoint, counts: list[tuple[int, int]]) -> PairTable:
+def table_of(checkpoint: RerankerCheckpoint, counts: list[tuple[int, int]]) -> LabelledPairDataset:
     """Make pairs of 12 and 12 tokens; the ids say of which corpus they are, and whether a match."""
     pairs = []
     for corpus, numbers in enumerate(counts):
@@ -51,7 +56,7 @@ class Watching:
         model.register_forward_pre_hook(lambda _, inputs: self.seen.append(inputs[0]))
 
 
-def drawn(objective_recipe: ObjectiveRecipe, table: PairTable, *of: object) -> np.ndarray:
+def drawn(objective_recipe: ObjectiveRecipe, table: LabelledPairDataset, *of: object) -> np.ndarray:
     checkpoint, model = of
     assert isinstance(checkpoint, RerankerCheckpoint)
     assert isinstance(model, MatchIgnition)

@@ -29,7 +29,7 @@ from training.data.neighbours import find_neighbours
 from training.data.splits import TRAIN, VALID, choose_parts, given_parts, refuse_equal_texts
 from training.rerank_objective import (
     LabelledPair,
-    PairTable,
+    LabelledPairDataset,
     join_tables,
     make_pair_table,
     read_pair_table,
@@ -236,10 +236,10 @@ _FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class RerankData:
-    """Pairs to train on, and candidates of validation queries; see `PairTable`."""
+    """Pairs to train on, and candidates of validation queries; see `LabelledPairDataset`."""
 
-    training: PairTable
-    validation: PairTable
+    training: LabelledPairDataset
+    validation: LabelledPairDataset
 
 
 def prepare_rerank_data(
@@ -263,7 +263,7 @@ def prepare_rerank_data(
     """
     work.mkdir(parents=True, exist_ok=True)
     reader = PairReader(checkpoint)
-    tables: list[tuple[PairTable, PairTable]] = []
+    tables: list[tuple[LabelledPairDataset, LabelledPairDataset]] = []
     for number, corpus in enumerate(corpora):
         key = _key(corpus, checkpoint, kinds)
         paths = [work / f"{key}-{part}.npz" for part in ("train", "valid")]
@@ -289,7 +289,7 @@ def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerChec
 
 def _tokenise(
     pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairReader, progress: Progress
-) -> PairTable:
+) -> LabelledPairDataset:
     progress.started("filtering pairs of", len(pairs))
     read: dict[int, ReadText] = {}
 

@@ -17,7 +17,7 @@ from training.data.rerank_pairs import (
     rerank_fingerprint,
 )
 from training.jobs.output import RUN, TrainingReport, make_report, output_of
-from training.rerank_objective import PairTable
+from training.rerank_objective import LabelledPairDataset
 
 if TYPE_CHECKING:
     from encoder.models.match_ignition import MatchIgnition
@@ -63,7 +63,7 @@ def train_reranker(
     return _write(job, model.cpu(), report)
 
 
-def validation_figure(table: PairTable, logits: Float32) -> float:
+def validation_figure(table: LabelledPairDataset, logits: Float32) -> float:
     """Return nDCG@10 of the candidates of queries, in the order of the reranker alone.
 
     The mean of the corpora, each counting alike. A mixture with the first stage hides what a young
@@ -91,7 +91,7 @@ def _ndcg(relevance: Float32, depth: int = 10) -> float:
     return float(found @ discounts[: len(found)] / (best @ discounts[: len(best)]))
 
 
-def _facts(corpora: Sequence[RerankCorpus], table: PairTable) -> list[Mapping[str, Any]]:
+def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[Mapping[str, Any]]:
     return [
         {
             "corpus": corpus.files.corpus.name,
