@@ -14,7 +14,7 @@ from service.api.http.openapi import json_example
 from service.api.match import ANSWER as MATCH_ANSWER
 from service.api.schemas.match import MatchResponse, match_response
 from service.matching.calibration import Bounds
-from service.matching.match import Wanted, match
+from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
 from service.matching.retrieve import Search
 
@@ -101,5 +101,5 @@ async def get_similar(
         bounds=Bounds(min_score=min_score),
     )
     query = StoredQuery(None, document_id)
-    (found,) = await match(engine, [query], Wanted(search=search))
+    (found,) = await match(engine, [query], MatchOptions(search=search))
     return match_response(found, engine.checkpoint.name, engine.judge.version)

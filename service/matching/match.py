@@ -20,7 +20,7 @@ from service.threads import run_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class MatchOptions:
     """What to do for each query.
 
     Attributes:
@@ -36,7 +36,7 @@ class Wanted:
     strict: bool = False
 
 
-async def match(engine: Engine, queries: Sequence[Query], wanted: Wanted) -> list[Matches]:
+async def match(engine: Engine, queries: Sequence[Query], wanted: MatchOptions) -> list[Matches]:
     """Find the documents that match each query.
 
     Args:
@@ -66,7 +66,7 @@ async def match(engine: Engine, queries: Sequence[Query], wanted: Wanted) -> lis
     ]
 
 
-def _refused(engine: Engine, queries: Sequence[Query], wanted: Wanted) -> list[FieldError]:
+def _refused(engine: Engine, queries: Sequence[Query], wanted: MatchOptions) -> list[FieldError]:
     settings, search, explaining = engine.settings, wanted.search, wanted.explaining
     refused = []
     limit = settings.max_queries_per_request

@@ -20,7 +20,7 @@ from service.errors import (
     RequestTooLargeError,
 )
 from service.indexing import IndexedDocuments, delete_document, find_document, index_documents
-from service.matching.match import Wanted, match
+from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
 from service.matching.retrieve import Search
 from service.metrics import create_metrics
@@ -33,7 +33,7 @@ def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
 
 def best(engine: Engine, text: str) -> tuple[str, float]:
     (found,) = asyncio.run(
-        match(engine, [PointedText("#/text", text)], Wanted(search=Search(top_k=1)))
+        match(engine, [PointedText("#/text", text)], MatchOptions(search=Search(top_k=1)))
     )
     return found.matches[0].id, found.matches[0].score
 
@@ -154,7 +154,7 @@ def test_a_deleted_document_is_gone_for_good(engine: Engine) -> None:
     for work in (
         delete_document(engine, "a"),
         find_document(engine, "a"),
-        match(engine, [StoredQuery("#/id", "a")], Wanted(search=Search(top_k=1))),
+        match(engine, [StoredQuery("#/id", "a")], MatchOptions(search=Search(top_k=1))),
     ):
         with pytest.raises(DocumentNotFoundError, match="'a'"):
             asyncio.run(work)

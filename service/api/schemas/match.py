@@ -31,7 +31,7 @@ from service.api.schemas.fields import (
 from service.api.schemas.filter import MAX_EXCLUDED, FilterField
 from service.matching.calibration import Bounds
 from service.matching.compare import Explaining
-from service.matching.match import Wanted
+from service.matching.match import MatchOptions
 from service.matching.queries import Query
 from service.matching.rerank import Rerank
 from service.matching.retrieve import Match, Matches, Search
@@ -175,10 +175,10 @@ class MatchRequest(Body):
         title_of_text(self.text, self.title)
         return self
 
-    def to_wanted(self, default_top_k: int) -> Wanted:
+    def to_wanted(self, default_top_k: int) -> MatchOptions:
         """Return what is to be done for each query."""
         bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
-        return Wanted(
+        return MatchOptions(
             search=Search(
                 top_k=self.top_k or default_top_k,
                 mode=self.mode,

@@ -36,7 +36,7 @@ from service.matching.calibration import (
     open_calibrator,
     served_kinds,
 )
-from service.matching.match import Wanted, match
+from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
 from service.matching.retrieve import Search
 from service.startup import open_engine
@@ -171,7 +171,9 @@ def test_a_bound_that_cannot_be_kept_is_refused(
     with pytest.raises(InvalidInputError, match=f"#/{field}: "):
         asyncio.run(
             match(
-                engine, [StoredQuery("#/id", "ants")], Wanted(search=Search(top_k=1, bounds=bounds))
+                engine,
+                [StoredQuery("#/id", "ants")],
+                MatchOptions(search=Search(top_k=1, bounds=bounds)),
             )
         )
 

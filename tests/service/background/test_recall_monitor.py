@@ -21,7 +21,7 @@ from service.background.recall_monitor import QUEUED, RecallWatch
 from service.encode import PointedText
 from service.engine import Engine
 from service.indexing import index_documents
-from service.matching.match import Wanted, match
+from service.matching.match import MatchOptions, match
 from service.matching.retrieve import Search
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
@@ -156,7 +156,7 @@ def test_matches_by_vector_are_offered_and_name_what_was_searched(
     )
     asyncio.run(index_documents(engine, [Document("a", "Ants live."), Document("b", "Bees live.")]))
     for mode, times in [("semantic", 1), ("hybrid", 2), ("lexical", 2)]:
-        wanted = Wanted(search=Search(top_k=1, mode=mode))  # type: ignore[arg-type]
+        wanted = MatchOptions(search=Search(top_k=1, mode=mode))  # type: ignore[arg-type]
         [answer] = asyncio.run(match(engine, [PointedText("#/text", "Ants live.")], wanted))
         assert offered == [False] * times
         assert answer.generation == engine.data.index.generation

@@ -12,7 +12,7 @@ from service.engine import Engine
 from service.errors import DocumentNotFoundError, InvalidInputError, OverloadedError
 from service.indexing import index_documents
 from service.matching.calibration import NO_BOUNDS, Bounds
-from service.matching.match import Wanted, match
+from service.matching.match import MatchOptions, match
 from service.matching.queries import Query, StoredQuery
 from service.matching.retrieve import Matches, Search
 
@@ -28,7 +28,7 @@ def stored(document_id: str) -> StoredQuery:
 def ask(
     engine: Engine, *queries: Query, top_k: int = 10, bounds: Bounds = NO_BOUNDS, **more: Any
 ) -> list[Matches]:
-    wanted = Wanted(search=Search(top_k=top_k, bounds=bounds), **more)
+    wanted = MatchOptions(search=Search(top_k=top_k, bounds=bounds), **more)
     return asyncio.run(match(engine, queries, wanted))
 
 
