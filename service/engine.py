@@ -10,11 +10,11 @@ from encoder.tokenizer import BlockTokenizer
 from index.directory.data_directory import DataDirectory
 from index.search.fusion import FusionRule
 from service.background.maintenance import Maintenance, record_index_metrics
-from service.background.recall_monitor import RecallWatch
+from service.background.recall_monitor import RecallMonitor
 from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
-from service.limits.redis_client import RedisLink
+from service.limits.redis_client import RedisClient
 from service.matching.calibration import ScoreCalibrator
 from service.metrics import Metrics
 from service.settings import Settings
@@ -46,7 +46,7 @@ class Engine:
         writer: the one thread that changes store and index, so that the index meets the changes
             in the order of the store.
         metrics: where everything is counted.
-        recall_watch: the thread that measures recall and adapts nprobe.
+        recall_monitor: the thread that measures recall and adapts nprobe.
         maintenance: the thread that keeps the index good.
     """
 
@@ -61,13 +61,13 @@ class Engine:
     reranking: RerankPool | None
     admission: Admission
     jobs: Jobs
-    redis: RedisLink | None
+    redis: RedisClient | None
     rate_limiter: RateLimiter | None
     block_cache: BlockMemory | None
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
-    recall_watch: RecallWatch
+    recall_monitor: RecallMonitor
     maintenance: Maintenance
 
 

@@ -11,14 +11,14 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import open_data_directory
 from index.search.fusion import read_fusion
 from service.background.maintenance import Maintenance
-from service.background.recall_monitor import RecallWatch
+from service.background.recall_monitor import RecallMonitor
 from service.bulk_upload import run_job
 from service.engine import Engine, installed_version, record_index
 from service.errors import SettingsError
 from service.jobs.runner import open_jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
-from service.limits.redis_client import RedisLink
+from service.limits.redis_client import RedisClient
 from service.matching.calibration import open_calibrator
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
@@ -29,19 +29,19 @@ from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
 
-def _open_redis(settings: Settings, metrics: Metrics) -> RedisLink | None:
+def _open_redis(settings: Settings, metrics: Metrics) -> RedisClient | None:
     """Open the Redis that was named; one that is not there is waited for in the background.
 
     Raises:
         SettingsError: the address of Redis is none.
     """
-    redis = None if settings.redis_url is None else RedisLink(settings.redis_url, metrics)
+    redis = None if settings.redis_url is None else RedisClient(settings.redis_url, metrics)
     metrics.redis_up.set(int(redis is None or redis.available))
     return redis
 
 
 def _open_block_cache(
-    settings: Settings, redis: RedisLink | None, width: int, space: bytes, metrics: Metrics
+    settings: Settings, redis: RedisClient | None, width: int, space: bytes, metrics: Metrics
 ) -> BlockMemory | None:
     """Open the cache of block vectors, in Redis where there is one; None where it has no room.
 
@@ -60,7 +60,7 @@ def _open_block_cache(
     return None if cache is None else BlockMemory(cache, space, metrics)
 
 
-def _limiter(tokens_per_minute: int | None, redis: RedisLink | None) -> RateLimiter | None:
+def _limiter(tokens_per_minute: int | None, redis: RedisClient | None) -> RateLimiter | None:
     if tokens_per_minute is None:
         return None
     if redis is None:
@@ -131,14 +131,14 @@ def open_engine(settings: Settings) -> Engine:
             readers=ThreadPoolExecutor(READER_THREADS, "reader", give_way),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
-            recall_watch=RecallWatch(data.index, metrics, settings),
+            recall_monitor=RecallMonitor(data.index, metrics, settings),
             maintenance=Maintenance(data, metrics, settings),
         )
         metrics.build_info.labels(
             installed_version(), checkpoint.name, encoder.precision, encoder.provider
         ).set(1)
         record_index(engine)
-        engine.recall_watch.start()
+        engine.recall_monitor.start()
         engine.maintenance.start()
         jobs.start(partial(run_job, engine))
         opened.pop_all()
@@ -159,7 +159,7 @@ def close_engine(engine: Engine) -> None:
         engine.redis.close()
     engine.readers.shutdown()
     engine.writer.shutdown()
-    engine.recall_watch.close()
+    engine.recall_monitor.close()
     engine.maintenance.close()
     engine.data.close()
 

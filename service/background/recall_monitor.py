@@ -22,7 +22,7 @@ _ATTEMPTS = 3  # at a search that no change of the index disturbs
 _log = logging.getLogger(__name__)
 
 
-class RecallWatch:
+class RecallMonitor:
     """One thread that measures the recall of searches and adapts nprobe to hold the target."""
 
     def __init__(self, index: LiveIndex, metrics: Metrics, settings: Settings) -> None:

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from service.limits.redis_client import RedisLink
+from service.limits.redis_client import RedisClient
 
 WINDOW_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RateLimitStatus:
     """What became of a request.
 
     Attributes:
@@ -38,7 +38,7 @@ class Verdict:
     retry_after: int
 
 
-def verdict(limit: int, tokens: int, admitted: bool, owed: float) -> Verdict:
+def verdict(limit: int, tokens: int, admitted: bool, owed: float) -> RateLimitStatus:
     """Return the verdict on a request.
 
     Args:
@@ -49,7 +49,7 @@ def verdict(limit: int, tokens: int, admitted: bool, owed: float) -> Verdict:
     """
     token = WINDOW_SECONDS / limit
     wait = owed + min(tokens, limit) * token - WINDOW_SECONDS
-    return Verdict(
+    return RateLimitStatus(
         admitted=admitted,
         limit=limit,
         remaining=max(0, math.floor((WINDOW_SECONDS - owed) / token)),
@@ -82,7 +82,7 @@ return {'1', string.format('%.6f', full - now)}
 class RateLimiter(Protocol):
     """Counts the tokens of each client."""
 
-    def spend(self, client: str, tokens: int) -> Verdict:
+    def spend(self, client: str, tokens: int) -> RateLimitStatus:
         """Spend tokens of a client, or none when it has too few; may block for a moment."""
 
 
@@ -95,7 +95,7 @@ class LocalRateLimiter:
         self._full: OrderedDict[str, float] = OrderedDict()  # least recently seen first
         self._lock = threading.Lock()
 
-    def spend(self, client: str, tokens: int) -> Verdict:
+    def spend(self, client: str, tokens: int) -> RateLimitStatus:
         """See `RateLimiter`."""
         token = WINDOW_SECONDS / self._limit
         with self._lock:
@@ -112,12 +112,12 @@ class LocalRateLimiter:
 class RedisRateLimiter:
     """Counts in Redis, for all servers together; in this process while Redis does not work."""
 
-    def __init__(self, link: RedisLink, tokens_per_minute: int) -> None:
+    def __init__(self, link: RedisClient, tokens_per_minute: int) -> None:
         self._link = link
         self._limit = tokens_per_minute
         self._alone = LocalRateLimiter(tokens_per_minute)
 
-    def spend(self, client: str, tokens: int) -> Verdict:
+    def spend(self, client: str, tokens: int) -> RateLimitStatus:
         """See `RateLimiter`."""
         arguments = (WINDOW_SECONDS / self._limit, tokens, self._limit)
 

@@ -28,7 +28,7 @@ _PROBE_KEY = "longmatch:probe"
 _PROBE_LIFE_SECONDS = 60
 
 
-class RedisLink:
+class RedisClient:
     """Connections to one Redis, and whether it can be used now."""
 
     def __init__(self, url: str, metrics: Metrics) -> None:

@@ -188,7 +188,7 @@ def _find_by_vectors(
     seconds: dict[Stage, float] = {"search": searching, "fetch": fetching}
     _observe(engine, seconds)
     for query in sought if among is None else ():  # what checks them does not filter
-        engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
+        engine.recall_monitor.offer(query.vector, stored=query.itself != NO_VECTOR)
     judged = [_judged(engine.judge, "semantic", kept, bounds) for kept in usable]
     return [
         Matches(
@@ -213,7 +213,7 @@ def _find_by_words(
     else:
         answer = search_hybrid(engine.data, asked, search.top_k, engine.fusion, among=among)
         if among is None:
-            engine.recall_watch.offer(query.vector, stored=query.itself != NO_VECTOR)
+            engine.recall_monitor.offer(query.vector, stored=query.itself != NO_VECTOR)
     started = time.perf_counter()
     documents = engine.data.store.get([one.vector_id for one in answer.found])
     seconds: dict[Stage, float] = {

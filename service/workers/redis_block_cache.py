@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32
-from service.limits.redis_client import RedisLink
+from service.limits.redis_client import RedisClient
 
 _PREFIX = b"longmatch:block:"
 _LIFE_SECONDS = 7 * 24 * 3600
@@ -23,7 +23,7 @@ class RedisBlockCache:
     not there.
     """
 
-    def __init__(self, link: RedisLink, dimension: int) -> None:
+    def __init__(self, link: RedisClient, dimension: int) -> None:
         self._link = link
         self._dimension = dimension
 

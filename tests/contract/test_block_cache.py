@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from service.limits.redis_client import RedisLink
+from service.limits.redis_client import RedisClient
 from service.metrics import create_metrics
 from service.workers.block_cache import KEY_BYTES, BlockCache, LruBlockCache
 from service.workers.redis_block_cache import RedisBlockCache
@@ -31,7 +31,7 @@ def cache(request: pytest.FixtureRequest) -> Iterator[BlockCache]:
     if request.param == "lru":
         yield LruBlockCache(1_000_000, WIDTH)
         return
-    link = RedisLink(request.getfixturevalue("redis_server").url, create_metrics())
+    link = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
     yield RedisBlockCache(link, WIDTH)
     link.close()
 
@@ -118,7 +118,7 @@ def test_a_cache_without_room_keeps_nothing() -> None:
     ids=["cut", "empty", "flipped"],
 )
 def test_a_damaged_value_is_not_there(redis_server: Any, damage: Callable[[bytes], bytes]) -> None:
-    link = RedisLink(redis_server.url, create_metrics())
+    link = RedisClient(redis_server.url, create_metrics())
     cache = RedisBlockCache(link, WIDTH)
     cache.put({key(1): vector(1), key(2): vector(2)})
     name = b"longmatch:block:" + key(1)

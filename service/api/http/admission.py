@@ -22,12 +22,12 @@ from service.errors import (
     RateLimitedError,
     UploadTooSlowError,
 )
-from service.limits.rate_limit import WINDOW_SECONDS, Verdict, client_name
+from service.limits.rate_limit import WINDOW_SECONDS, RateLimitStatus, client_name
 from service.workers.reservation import use_reservation
 from service.workers.work import Reservation
 
 
-def rate_limit_headers(verdict: Verdict) -> dict[str, str]:
+def rate_limit_headers(verdict: RateLimitStatus) -> dict[str, str]:
     """Return the headers that say what a client may ask for, in tokens, and until when."""
     return {
         "RateLimit-Policy": f'"tokens";q={verdict.limit};w={WINDOW_SECONDS}',
@@ -187,7 +187,9 @@ def _announced_tokens(method: str, headers: Headers, most: int) -> int | None:
     return tokens_of(length, most)
 
 
-async def _charge(engine: Engine, scope: Scope, headers: Headers, tokens: int) -> Verdict | None:
+async def _charge(
+    engine: Engine, scope: Scope, headers: Headers, tokens: int
+) -> RateLimitStatus | None:
     """Spend tokens of the client; None where nobody counts.
 
     Raises:
@@ -219,7 +221,7 @@ async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
         raise DeadlinePassedError from None
 
 
-def _answering(send: Send, timer: asyncio.Timeout, verdict: Verdict | None) -> Send:
+def _answering(send: Send, timer: asyncio.Timeout, verdict: RateLimitStatus | None) -> Send:
     """Let an answer that has begun be finished, and say in it what the client may still ask for."""
 
     async def send_answer(message: Message) -> None:

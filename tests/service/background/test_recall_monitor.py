@@ -17,7 +17,7 @@ from index.store.records import EncodedDocument
 from index.vectors.faiss_index import ONE_LIST_BELOW
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.recall import nprobe_bounds
-from service.background.recall_monitor import QUEUED, RecallWatch
+from service.background.recall_monitor import QUEUED, RecallMonitor
 from service.encode import PointedText
 from service.engine import Engine
 from service.indexing import index_documents
@@ -58,11 +58,11 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(f"longmatch_{name}", labels) or 0.0
 
 
-def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallWatch:
-    return RecallWatch(live, metrics, Settings(**{"recall_sample_share": 1.0, **changed}))
+def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallMonitor:
+    return RecallMonitor(live, metrics, Settings(**{"recall_sample_share": 1.0, **changed}))
 
 
-def offer_until(watch: RecallWatch, reached: Callable[[], bool]) -> None:
+def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     seed = 100
     while not reached():
@@ -152,7 +152,7 @@ def test_matches_by_vector_are_offered_and_name_what_was_searched(
 ) -> None:
     offered: list[bool] = []
     monkeypatch.setattr(
-        RecallWatch, "offer", lambda self, vector, *, stored: offered.append(stored)
+        RecallMonitor, "offer", lambda self, vector, *, stored: offered.append(stored)
     )
     asyncio.run(index_documents(engine, [Document("a", "Ants live."), Document("b", "Bees live.")]))
     for mode, times in [("semantic", 1), ("hybrid", 2), ("lexical", 2)]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter, client_name
-from service.limits.redis_client import RedisLink
+from service.limits.redis_client import RedisClient
 from service.metrics import create_metrics
 
 MakeLimiter = Callable[[int], RateLimiter]
@@ -20,7 +20,7 @@ def make_limiter(request: pytest.FixtureRequest) -> Iterator[MakeLimiter]:
     if request.param == "local":
         yield LocalRateLimiter
         return
-    link = RedisLink(request.getfixturevalue("redis_server").url, create_metrics())
+    link = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
     yield lambda limit: RedisRateLimiter(link, limit)
     link.close()
 
@@ -100,7 +100,7 @@ def test_over_any_time_no_more_than_the_bucket_and_what_filled_it(
 
 
 def test_servers_share_what_redis_counts(redis_server: Any) -> None:
-    links = [RedisLink(redis_server.url, create_metrics()) for _ in range(2)]
+    links = [RedisClient(redis_server.url, create_metrics()) for _ in range(2)]
     one, other = (RedisRateLimiter(link, 100) for link in links)
     assert one.spend("a", 60).admitted
     assert not other.spend("a", 60).admitted
@@ -109,7 +109,7 @@ def test_servers_share_what_redis_counts(redis_server: Any) -> None:
 
 
 def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
-    link = RedisLink(redis_server.url, create_metrics())
+    link = RedisClient(redis_server.url, create_metrics())
     limiter = RedisRateLimiter(link, 100)
     redis_server.kill()
     assert limiter.spend("a", 60).admitted

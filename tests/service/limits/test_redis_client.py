@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from service.errors import SettingsError
-from service.limits.redis_client import RedisLink
+from service.limits.redis_client import RedisClient
 from service.metrics import create_metrics
 
 
 @pytest.fixture
-def link(redis_server: Any) -> Iterator[RedisLink]:
-    opened = RedisLink(redis_server.url, create_metrics())
+def link(redis_server: Any) -> Iterator[RedisClient]:
+    opened = RedisClient(redis_server.url, create_metrics())
     yield opened
     opened.close()
 
 
-def becomes(wanted: bool, link: RedisLink) -> None:
+def becomes(wanted: bool, link: RedisClient) -> None:
     deadline = time.monotonic() + 10
     while link.available is not wanted:
         assert time.monotonic() < deadline, f"does not become {wanted}"
@@ -35,7 +35,7 @@ FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_costs_one_time_out_and_it_recovers(
-    link: RedisLink, redis_server: Any, failure: str
+    link: RedisClient, redis_server: Any, failure: str
 ) -> None:
     fail, repair = FAILURES[failure]
     assert link.call(lambda client: client.set("a", 1)) is True
@@ -50,12 +50,12 @@ def test_a_failure_costs_one_time_out_and_it_recovers(
     assert link.call(lambda client: client.set("a", 3)) is True
 
 
-def test_it_is_noticed_without_a_call(link: RedisLink, redis_server: Any) -> None:
+def test_it_is_noticed_without_a_call(link: RedisClient, redis_server: Any) -> None:
     redis_server.fill()
     becomes(False, link)
 
 
-def test_a_redis_that_is_flushed_goes_on(link: RedisLink, redis_server: Any) -> None:
+def test_a_redis_that_is_flushed_goes_on(link: RedisClient, redis_server: Any) -> None:
     link.call(lambda client: client.set("a", 1))
     redis_server.flush()
     assert link.call(lambda client: client.exists("a")) == 0
@@ -64,7 +64,7 @@ def test_a_redis_that_is_flushed_goes_on(link: RedisLink, redis_server: Any) -> 
 
 def test_a_redis_that_is_not_there_at_the_start_is_waited_for(redis_server: Any) -> None:
     redis_server.kill()
-    link = RedisLink(redis_server.url, create_metrics())
+    link = RedisClient(redis_server.url, create_metrics())
     assert not link.available
     redis_server.start()
     becomes(True, link)
@@ -78,7 +78,7 @@ def test_what_happens_is_counted_and_logged_without_the_password(
     url = redis_server.url.replace("redis://", "redis://:swordfish@")
     redis_server.kill()
     with caplog.at_level(logging.WARNING):
-        link = RedisLink(url, metrics)
+        link = RedisClient(url, metrics)
         link.close()
     assert "ConnectionError" in caplog.text
     assert "swordfish" not in caplog.text
@@ -87,5 +87,5 @@ def test_what_happens_is_counted_and_logged_without_the_password(
 
 def test_an_address_that_is_none_stops_the_start() -> None:
     with pytest.raises(SettingsError, match="redis_url") as caught:
-        RedisLink("swordfish@somewhere", create_metrics())
+        RedisClient("swordfish@somewhere", create_metrics())
     assert "swordfish" not in str(caught.value)
