@@ -44,7 +44,7 @@ T = TypeVar("T", bound=Turn)
 
 
 @dataclass(slots=True)
-class _Lane(Generic[T]):
+class _TrafficClass(Generic[T]):
     """One lane: its virtual time, and its requests by theirs."""
 
     cost: int
@@ -59,11 +59,13 @@ class _Lane(Generic[T]):
         return self.heap[0] if self.heap else None
 
 
-class FairTurns(Generic[T]):
+class FairQueue(Generic[T]):
     """The requests that have work, in fair order. Not guarded: who owns it has the lock."""
 
     def __init__(self) -> None:
-        self._lanes: dict[LaneName, _Lane[T]] = {name: _Lane(cost) for name, cost in _COST.items()}
+        self._lanes: dict[LaneName, _TrafficClass[T]] = {
+            name: _TrafficClass(cost) for name, cost in _COST.items()
+        }
         self._entries = 0
 
     def add(self, request: T) -> None:
@@ -101,9 +103,9 @@ class FairTurns(Generic[T]):
         if not again:
             heapq.heappop(lane.heap)[2].turn = 0
 
-    def _next_lane(self) -> _Lane[T] | None:
+    def _next_lane(self) -> _TrafficClass[T] | None:
         """Return the lane whose next piece of work would end first in virtual time."""
-        best: tuple[int, _Lane[T]] | None = None
+        best: tuple[int, _TrafficClass[T]] | None = None
         for lane in self._lanes.values():
             head = lane.head()
             if head is not None:

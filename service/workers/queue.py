@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from encoder.arrays import Float32
 from service.errors import OverloadedError, RejectionReason, RequestTooLargeError, ServiceError
-from service.workers.fair_queue import WEIGHTS, FairTurns, LaneName, lane_of
+from service.workers.fair_queue import WEIGHTS, FairQueue, LaneName, lane_of
 from service.workers.work import Block, Job, Reservation
 
 _RATE_MEMORY = 0.95  # how much of what was measured before still counts after one more call
@@ -56,7 +56,7 @@ class BlockQueue:
         self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
         self._rate = 0.0  # tokens a second
         self._open: set[Reservation] = set()
-        self._turns: FairTurns[Reservation] = FairTurns()  # those with a waiting job
+        self._turns: FairQueue[Reservation] = FairQueue()  # those with a waiting job
         self._closed: Callable[[], ServiceError] | None = None
 
     @property

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.workers.fair_queue import LONG_TOKENS, FairTurns, LaneName, lane_of
+from service.workers.fair_queue import LONG_TOKENS, FairQueue, LaneName, lane_of
 
 
 @dataclass(eq=False)
@@ -32,7 +32,7 @@ class Encoder:
     """Takes turns, and counts tokens."""
 
     def __init__(self) -> None:
-        self.turns: FairTurns[Request] = FairTurns()
+        self.turns: FairQueue[Request] = FairQueue()
         self.done = 0
 
     def add(self, *requests: Request) -> None:
@@ -168,4 +168,4 @@ def test_who_left_has_no_turn() -> None:
 
 def test_nobody_has_a_turn_to_take() -> None:
     with pytest.raises(ValueError, match="nobody"):
-        FairTurns[Request]().take(1, again=False)
+        FairQueue[Request]().take(1, again=False)
