@@ -13,7 +13,7 @@ from service.engine import Engine
 from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
 from service.threads import run_in
-from service.workers.reservation import taken_place
+from service.workers.reservation import current_reservation
 
 _CHARACTERS_PER_TOKEN = 4  # of English; only the estimate at the door needs it
 
@@ -68,7 +68,7 @@ async def encode_texts(
         return []
     _check_lengths(texts, engine.settings.max_text_characters)
     estimate = sum(_estimated_tokens(item.text, engine.checkpoint) for item in texts)
-    with taken_place(engine.scheduler, estimate, background=background) as place:
+    with current_reservation(engine.scheduler, estimate, background=background) as place:
         documents, tokenising = await _tokenise(engine, texts, strict)
         place.resize(sum(document.receipt.tokens_read for document in documents))
         encoded = await engine.scheduler.encode(documents, place)

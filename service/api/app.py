@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 
 from service.api import bulk, compare, documents, family, index, jobs, match, ops, similar
-from service.api.http.admission import DoorMiddleware
+from service.api.http.admission import AdmissionMiddleware
 from service.api.http.errors import install_error_handlers
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.http.openapi import install_openapi
@@ -86,7 +86,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     install_openapi(app)
     install_error_handlers(app)
     app.add_middleware(BodyMiddleware, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(DoorMiddleware, upload_seconds=settings.upload_seconds)
+    app.add_middleware(AdmissionMiddleware, upload_seconds=settings.upload_seconds)
     app.add_middleware(RequestMiddleware)  # added last: around all others
     return app
 

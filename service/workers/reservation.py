@@ -21,7 +21,7 @@ def use_reservation(place: Reservation) -> Iterator[None]:
 
 
 @contextmanager
-def taken_place(
+def current_reservation(
     scheduler: EncodeScheduler, tokens: int, *, background: bool = False
 ) -> Iterator[Reservation]:
     """Give the place of the request, or a new one to who has none: work of no request.

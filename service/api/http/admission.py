@@ -124,7 +124,7 @@ OPEN_PATHS = frozenset(
 )
 
 
-class DoorMiddleware:
+class AdmissionMiddleware:
     """Admits requests by their cost in tokens, and gives up those whose deadline passes."""
 
     def __init__(self, app: ASGIApp, upload_seconds: float) -> None:
