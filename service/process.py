@@ -14,13 +14,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from service.api.app import create_app
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from service.threads import switch_often
+from service.threads import set_switch_interval
 
 _M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 _THRESHOLD_BYTES = 4 * 2**20
 
 
-def return_large_blocks() -> bool:
+def cap_malloc_threshold() -> bool:
     """Make glibc give every block of 4 MiB or more back to the system when it is freed.
 
     By itself glibc raises that bound to the largest block ever freed, up to 32 MiB. The buffers of
@@ -98,7 +98,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
         ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     settings = Settings(**given)
-    switch_often()
+    set_switch_interval()
     engine = open_engine(settings)
     # uvicorn finishes what is in flight and then raises the signal once more, which would end the
     # process before the engine is closed.

@@ -22,7 +22,7 @@ from service.limits.redis_client import RedisClient
 from service.matching.calibration import open_calibrator
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
-from service.threads import give_way
+from service.threads import lower_priority
 from service.workers.block_cache import BlockCache, BlockMemory, LruBlockCache, golden_run
 from service.workers.redis_block_cache import RedisBlockCache
 from service.workers.rerank_pool import open_rerank_pool
@@ -128,7 +128,7 @@ def open_engine(settings: Settings) -> Engine:
             redis=redis,
             rate_limiter=_limiter(settings.rate_limit_tokens_per_minute, redis),
             block_cache=block_cache,
-            readers=ThreadPoolExecutor(READER_THREADS, "reader", give_way),
+            readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
             recall_monitor=RecallMonitor(data.index, metrics, settings),

@@ -35,7 +35,7 @@ async def run_in(
     return await asyncio.wrap_future(call)
 
 
-def give_way() -> None:
+def lower_priority() -> None:
     """Let the event loop go first on the processor: this thread computes.
 
     Without it a refusal waits for its turn among all that is encoded, which under load is longer
@@ -49,7 +49,7 @@ def give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
 
 
-def switch_often() -> None:
+def set_switch_interval() -> None:
     """Let a thread that waits for the interpreter have it after half a millisecond, not after five.
 
     The event loop waits for it many times in one request.

@@ -20,7 +20,7 @@ from service.cli import (
 from service.cli.options import REFUSED, USAGE, console
 from service.cli.progress import printable
 from service.errors import ServiceError
-from service.process import return_large_blocks
+from service.process import cap_malloc_threshold
 
 app = typer.Typer(
     help="Find the documents that match a long document.",
@@ -54,7 +54,7 @@ app.command("train-reranker")(training.train_reranker_command)
 
 def main() -> None:
     """Run the command; errors that we know are one line on standard error."""
-    return_large_blocks()
+    cap_malloc_threshold()
     try:
         app()
     except (EmptyTextError, DocumentError) as error:

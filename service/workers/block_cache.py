@@ -16,7 +16,7 @@ from encoder.arrays import Float32
 from encoder.golden import read_golden_batch
 from encoder.onnx_encoder import OnnxEncoder
 from service.metrics import Metrics
-from service.threads import give_way, run_in
+from service.threads import lower_priority, run_in
 
 SPACE_BYTES = 20
 
@@ -143,7 +143,7 @@ class BlockMemory:
         self._cache = cache
         self._space = space
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, "block-cache", give_way)
+        self._threads = ThreadPoolExecutor(_THREADS, "block-cache", lower_priority)
         self.written = 0
         self._writes = threading.Semaphore(_MAX_WAITING_WRITES)
 

@@ -19,7 +19,7 @@ from encoder.reranker.sentence_ranking import ReadText
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
 from service.settings import Settings
-from service.threads import give_way, run_in
+from service.threads import lower_priority, run_in
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class RerankPool:
         self.reranker = reranker
         self._threads = threads
         self._metrics = metrics
-        self._pool = ThreadPoolExecutor(threads, "rerank", give_way)
+        self._pool = ThreadPoolExecutor(threads, "rerank", lower_priority)
 
     def close(self) -> None:
         """Stop; calls that have not begun are never made."""

@@ -27,7 +27,7 @@ from service.errors import (
     ShuttingDownError,
 )
 from service.metrics import Metrics
-from service.threads import give_way
+from service.threads import lower_priority
 from service.workers.block_cache import BlockMemory
 from service.workers.queue import BlockQueue
 from service.workers.work import DOCUMENT_ONLY, Block, Encoded, Job, Reservation
@@ -162,7 +162,7 @@ class EncodeScheduler:
         _answer_all(self._queue.close(error), error)
 
     def _work(self) -> None:
-        give_way()
+        lower_priority()
         try:
             while blocks := self._queue.take():
                 started = time.perf_counter()

@@ -12,15 +12,15 @@ import pytest
 import uvicorn
 
 from service import process as http_protocol
-from service.process import TimedH11Protocol, return_large_blocks
+from service.process import TimedH11Protocol, cap_malloc_threshold
 
 GLIBC = platform.libc_ver()[0] == "glibc"
 # Frees a block of 24 MiB, which raises glibc's own bound, then keeps a small object behind each of
 # two hundred blocks of 5 MiB: from a heap these would leave holes, mapped ones are gone when freed.
 HOLES = """
 import ctypes
-from service.process import return_large_blocks
-if {told}: return_large_blocks()
+from service.process import cap_malloc_threshold
+if {told}: cap_malloc_threshold()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.free.argtypes = [ctypes.c_void_p]
@@ -48,7 +48,7 @@ def resident_mib(*, told: bool) -> float:
 
 
 def test_there_is_something_to_tell_on_glibc_alone() -> None:
-    assert return_large_blocks() is GLIBC
+    assert cap_malloc_threshold() is GLIBC
 
 
 def test_large_blocks_are_given_back() -> None:
