@@ -17,7 +17,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def put_in_place(finished: Path, path: Path) -> None:
+def replace_durably(finished: Path, path: Path) -> None:
     """Rename `finished`, in the same directory, to `path`: all of it is there afterwards, or none.
 
     Raises:
@@ -28,7 +28,7 @@ def put_in_place(finished: Path, path: Path) -> None:
     sync(path.parent)
 
 
-def write_in_place(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file: all of it is there afterwards, or what was there before.
 
     Raises:
@@ -36,4 +36,4 @@ def write_in_place(path: Path, content: str | bytes) -> None:
     """
     finished = path.with_name(path.name + ".partial")
     finished.write_bytes(content.encode() if isinstance(content, str) else content)
-    put_in_place(finished, path)
+    replace_durably(finished, path)

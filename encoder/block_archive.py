@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float16, Float32, Int64
-from encoder.atomic_files import write_in_place
+from encoder.atomic_files import write_atomically
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import BLOCK_GRAPH, TOKENIZER, Checkpoint
 from encoder.errors import ArchiveError
@@ -154,7 +154,7 @@ def replace_json(path: Path, content: dict[str, Any]) -> None:
     Raises:
         OSError: the disk did not take it.
     """
-    write_in_place(path, json.dumps(content))
+    write_atomically(path, json.dumps(content))
 
 
 _PROGRESS = "progress.json"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float64
-from encoder.atomic_files import write_in_place
+from encoder.atomic_files import write_atomically
 from encoder.checkpoint import CALIBRATION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 
@@ -156,7 +156,7 @@ def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
     """
     path = checkpoint.directory / CALIBRATION
     content = {"version": calibration.version, **_to_json(calibration)}
-    write_in_place(path, json.dumps(content, indent=2) + "\n")
+    write_atomically(path, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import write_in_place
+from encoder.atomic_files import write_atomically
 from encoder.block_archive import (
     KEY,
     ArchiveKey,
@@ -205,7 +205,7 @@ def _encode(
         refused += sum(text_hash not in archive.row_of for text_hash in hashes)
     if not ids:
         raise CorpusError(f"{corpus}: holds no document that can be read")
-    write_in_place(directory / IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
+    write_atomically(directory / IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
 
 
 def _encode_blocks(documents: Sequence[SentenceBlocks], encoder: OnnxEncoder) -> list[Float32]:
@@ -237,7 +237,7 @@ def _read_texts(path: Path, number: int) -> list[_Text]:
 def _write_texts(path: Path, texts: Sequence[_Text], *, append: bool = False) -> None:
     lines = "".join(json.dumps(asdict(text)) + "\n" for text in texts)
     if not append:
-        write_in_place(path, lines)
+        write_atomically(path, lines)
         return
     with path.open("ab") as file:
         file.write(lines.encode())

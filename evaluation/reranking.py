@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from encoder.reranker.onnx_reranker import Reranker
 from encoder.reranker.score_fusion import Mixture
 from encoder.reranker.sentence_ranking import ReadText
@@ -136,4 +136,4 @@ def write_logits(path: Path, logits: dict[Edge, float]) -> None:
     with unfinished.open("wb") as file:
         edges = np.array(list(logits), dtype=np.int64).reshape(-1, 2)
         np.savez(file, edges=edges, logits=np.array(list(logits.values()), dtype=np.float32))
-    put_in_place(unfinished, path)
+    replace_durably(unfinished, path)

@@ -21,7 +21,7 @@ from encoder.adapter import (
     require_fits,
 )
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import write_in_place
+from encoder.atomic_files import write_atomically
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
 from encoder.terms.term_table import Terms, TermTable, count_words, quantise_term_table
@@ -80,7 +80,7 @@ def write_corpus_adapter(directory: Path, adapter: Adapter) -> None:
     Raises:
         OSError: the disk did not take it.
     """
-    write_in_place(directory / ADAPTER_FILE, format_adapter(adapter))
+    write_atomically(directory / ADAPTER_FILE, format_adapter(adapter))
 
 
 def read_corpus_adapter(directory: Path, checkpoint: Checkpoint) -> Adapter | None:

@@ -7,7 +7,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.build import batches, encode_documents, told
@@ -74,7 +74,7 @@ def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
             tokens=corpus.tokens,
             tokens_read=corpus.tokens_read,
         )
-    put_in_place(temporary, path)
+    replace_durably(temporary, path)
 
 
 def read_embedded_corpus(path: Path) -> EmbeddedCorpus:

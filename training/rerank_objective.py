@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_pairs, join_pair
@@ -110,7 +110,7 @@ def write_pair_table(path: Path, table: LabelledPairDataset) -> None:
     unfinished = path.with_name(path.name + ".partial")
     with unfinished.open("wb") as file:
         np.savez(file, **{name: getattr(table, name) for name in _FIELDS})
-    put_in_place(unfinished, path)
+    replace_durably(unfinished, path)
 
 
 def read_pair_table(path: Path) -> LabelledPairDataset:

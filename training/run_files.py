@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from encoder.atomic_files import put_in_place, write_in_place
+from encoder.atomic_files import replace_durably, write_atomically
 from training.errors import ResumeError, TrainingError
 
 CURVE = "curve.jsonl"
@@ -39,7 +39,7 @@ def truncate_curve(path: Path, last_step: int) -> None:
     """
     records = read_curve(path) if path.exists() else []
     kept = [json.dumps(record) + "\n" for record in records if record["step"] <= last_step]
-    write_in_place(path, "".join(kept))
+    write_atomically(path, "".join(kept))
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ def load_best(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
 def _write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     unfinished = path.with_suffix(".unfinished")
     save_file(dict(tensors), unfinished, metadata={_HEADER: json.dumps(header)})
-    put_in_place(unfinished, path)
+    replace_durably(unfinished, path)
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

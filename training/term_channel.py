@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from encoder.arrays import Float16, Float32, Int64
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from encoder.block_archive import BlockArchive
 from encoder.checkpoint import SKETCH, Checkpoint
 from encoder.errors import EncoderError
@@ -110,7 +110,7 @@ def read_or_fit_channel(
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_name(kept.name + ".partial")
         write_term_table(partial, table)
-        put_in_place(partial, kept)
+        replace_durably(partial, kept)
     sketch = _read_or_fit_sketch(start, recipe, archives, rows, kept.with_name(SKETCH))
     return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), sketch)
 
@@ -134,7 +134,7 @@ def _read_or_fit_sketch(
         weights = term_weights(corpora, vocabulary.rows)
         partial = kept.with_name(kept.name + ".partial")
         write_term_sketch(partial, TermSketch(vocabulary, weights, recipe.terms.sketch))
-        put_in_place(partial, kept)
+        replace_durably(partial, kept)
     return read_term_sketch(kept.read_bytes(), str(kept), vocabulary, recipe.terms.sketch)
 
 

@@ -20,7 +20,7 @@ from benchmarks.ablation.data import (
     pair_figures,
 )
 from encoder.arrays import Float32, Float64
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from evaluation.significance import compare_paired
 from training.data.corpus import data_fingerprint
 
@@ -174,7 +174,7 @@ def _keep(path: Path, outcome: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(outcome), encoding="utf-8")
-    put_in_place(partial, path)
+    replace_durably(partial, path)
 
 
 def _read(path: Path, cell: Cell) -> Outcome:

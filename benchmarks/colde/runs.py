@@ -14,7 +14,7 @@ from benchmarks.ablation.data import AblationData
 from benchmarks.colde.data import READINGS, Answers, Truth, answer
 from benchmarks.colde.models import Planned, train_and_read
 from encoder.arrays import Float32
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from training.data.corpus import data_fingerprint
 
 Readings = Mapping[str, Sequence[Float32]]  # of each reading the vectors of each corpus
@@ -110,7 +110,7 @@ def _keep(path: Path, readings: Readings, seconds: float) -> None:
     }
     with partial.open("wb") as file:
         np.savez_compressed(file, seconds=np.float64(seconds), **arrays)
-    put_in_place(partial, path)
+    replace_durably(partial, path)
 
 
 def _read(path: Path) -> dict[str, list[Float32]]:

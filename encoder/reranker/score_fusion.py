@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from encoder.atomic_files import write_in_place
+from encoder.atomic_files import write_atomically
 from encoder.calibration import FittedMap, FittedOn, fitted_map_to_json, parse_fitted_map
 from encoder.checkpoint import read_verified
 from encoder.errors import CheckpointError
@@ -88,7 +88,7 @@ def write_rerank_rule(checkpoint: RerankerCheckpoint, rule: RerankRule) -> None:
         OSError: the disk did not take it.
     """
     content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
-    write_in_place(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
+    write_atomically(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
     write_reranker_manifest(checkpoint.directory)
 
 

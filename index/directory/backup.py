@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from encoder.adapter import parse_adapter
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
 from index.directory.backup_archive import (
@@ -171,7 +171,7 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
             shutil.rmtree(unfinished)
         else:
             unfinished.replace(finished)
-        put_in_place(finished, target)
+        replace_durably(finished, target)
     return manifest
 
 

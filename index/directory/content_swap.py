@@ -13,7 +13,7 @@ import os
 import shutil
 from pathlib import Path
 
-from encoder.atomic_files import put_in_place, sync
+from encoder.atomic_files import replace_durably, sync
 from index.errors import StoreError
 
 ARRIVING = ".arriving"
@@ -34,7 +34,7 @@ def swap_in(path: Path, replaced: tuple[str, ...]) -> None:
     """
     try:
         sync_tree(path / ARRIVING)
-        put_in_place(path / ARRIVING, path / DECIDED)
+        replace_durably(path / ARRIVING, path / DECIDED)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error}") from error
     finish_swap(path, replaced)
@@ -83,4 +83,4 @@ def _move_out(path: Path, replaced: tuple[str, ...]) -> None:
         if (path / name).exists():
             (path / name).replace(path / OLD / name)
     sync(path)
-    put_in_place(path / DECIDED, path / MOVING_IN)
+    replace_durably(path / DECIDED, path / MOVING_IN)

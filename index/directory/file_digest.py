@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zlib import crc32
 
-from encoder.atomic_files import sync, write_in_place
+from encoder.atomic_files import sync, write_atomically
 from index.errors import StoreError
 
 DIGEST_FILE = ".store-digest"
@@ -32,7 +32,7 @@ def write_digest(store: Path) -> None:
         if log.exists() and log.stat().st_size:
             return  # a reader has it open, so that the file is not all of the store
         digest = _digest(store)
-        write_in_place(store.with_name(DIGEST_FILE), f"{digest} {_check(digest)}\n")
+        write_atomically(store.with_name(DIGEST_FILE), f"{digest} {_check(digest)}\n")
     except OSError as error:
         _log.warning("%s: is left without a digest: %s", store, error)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder.atomic_files import write_in_place
+from encoder.atomic_files import write_atomically
 from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import StoreError
 from index.progress import Progress
@@ -81,7 +81,7 @@ def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) ->
         OSError: the disk did not take it.
     """
     content = {"version": calibration.version, **_to_json(calibration)}
-    write_in_place(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
+    write_atomically(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
 
 
 def read_corpus_calibration(

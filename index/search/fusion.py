@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 
 from encoder.arrays import Float32
-from encoder.atomic_files import write_in_place
+from encoder.atomic_files import write_atomically
 from encoder.calibration import HYBRID_KINDS, Calibration, read_calibration, write_calibration
 from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
@@ -91,5 +91,5 @@ def write_fusion(checkpoint: Checkpoint, rule: FusionRule) -> None:
         "fingerprint": checkpoint.fingerprint,
         "lexical": rule.lexical,
     }
-    write_in_place(path, json.dumps(content, indent=2) + "\n")
+    write_atomically(path, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)

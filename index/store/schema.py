@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from encoder.adapter import VectorSpace
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
 from index.near_duplicates.tables import make_family_tables
@@ -90,7 +90,7 @@ def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
             raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
         unfinished.unlink(missing_ok=True)
         _create(unfinished, fingerprint, dimension)
-        put_in_place(unfinished, path)
+        replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path}: cannot be made: {error}") from error
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from encoder.atomic_files import put_in_place, sync
+from encoder.atomic_files import replace_durably, sync
 from index.errors import SnapshotError
 from index.vectors.faiss_index import FaissIndex, load_faiss_index
 
@@ -177,10 +177,10 @@ def _make_current(root: Path, unfinished: Path, generation: int) -> None:
     manifest_sha256 = _sha256(unfinished / SNAPSHOT_MANIFEST)
     sync(unfinished / INDEX_FILE)
     sync(unfinished / SNAPSHOT_MANIFEST)
-    put_in_place(unfinished, root / f"{generation:010}")
+    replace_durably(unfinished, root / f"{generation:010}")
     pointer = root / f"{_UNFINISHED}{CURRENT}"
     pointer.write_text(f"{generation:010} {manifest_sha256}\n", encoding="ascii")
-    put_in_place(pointer, root / CURRENT)
+    replace_durably(pointer, root / CURRENT)
 
 
 def _remove_leftovers(root: Path) -> None:

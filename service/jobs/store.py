@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from index.errors import StoreError
 from index.sqlite.connections import SQLiteConnections, utc_now
 from service.errors import JobEndedError, JobNotFoundError
@@ -89,7 +89,7 @@ def _create_if_missing(path: Path) -> None:
             connection.executescript(SCHEMA)
             connection.execute("INSERT INTO meta VALUES (?, 0)", (uuid.uuid4().hex,))
             connection.commit()
-        put_in_place(unfinished, path)
+        replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{path}: cannot be made: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, TypeVar
 
 import numpy as np
 
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
@@ -198,7 +198,7 @@ class UploadFile:
         if not lines:
             raise InvalidInputError([FieldError("#", "has no line")])
         _or_store_error(self._path, self._file.close)
-        _or_store_error(self._path, lambda: put_in_place(self._partial, self._path))
+        _or_store_error(self._path, lambda: replace_durably(self._partial, self._path))
         return Upload(self._path.stem, self._bytes, lines, self._digest.digest())
 
     def abandon(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import put_in_place
+from encoder.atomic_files import replace_durably
 from evaluation.baselines import tfidf_matrix
 from index.errors import CorpusError
 
@@ -82,7 +82,7 @@ def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
         _write(temporary, texts)
         (temporary / _KEY).write_text(json.dumps(key), encoding="utf-8")
         shutil.rmtree(directory, ignore_errors=True)
-        put_in_place(temporary, directory)
+        replace_durably(temporary, directory)
     return _open(directory)
 
 
