@@ -32,7 +32,7 @@ from index.directory.data_directory import (
     open_data_directory,
     settle,
 )
-from index.directory.file_digest import require_unbroken
+from index.directory.file_digest import verify_digest
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Progress
@@ -71,7 +71,7 @@ def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, progress
             damaged, a document has no token for this checkpoint, or the disk is full.
     """
     settle(data)
-    require_unbroken(data / STORE_FILE)
+    verify_digest(data / STORE_FILE)
     space = read_space(data / STORE_FILE)
     _require_another(data, space, checkpoint)
     beside = data / REENCODING

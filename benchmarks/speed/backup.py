@@ -23,7 +23,7 @@ from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.backup import restore_backup, verify_backup, write_backup
 from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
-from index.directory.file_digest import require_unbroken, write_digest
+from index.directory.file_digest import verify_digest, write_digest
 from index.doctor.examine import Sampling, examine
 from index.document import Document
 from index.progress import SilentProgress
@@ -71,7 +71,7 @@ def measure(folder: Path, checkpoint: Checkpoint, documents: int) -> dict[str, f
     sampling = Sampling(0, None, SilentProgress())
     results["doctor"] = seconds(lambda: examine(folder / "new", checkpoint, sampling))
     results["digest at closing"] = seconds(lambda: write_digest(store))
-    results["digest at opening"] = seconds(lambda: require_unbroken(store))
+    results["digest at opening"] = seconds(lambda: verify_digest(store))
     return results
 
 

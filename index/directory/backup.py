@@ -39,7 +39,7 @@ from index.directory.data_directory import (
     locked,
     settle,
 )
-from index.directory.file_digest import require_unbroken
+from index.directory.file_digest import verify_digest
 from index.errors import BackupError, SnapshotError, StoreError
 from index.sqlite.connections import translated_errors
 from index.vectors.snapshot import (
@@ -155,7 +155,7 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
     settle(data)
-    require_unbroken(data / STORE_FILE)
+    verify_digest(data / STORE_FILE)
     unfinished = target.with_name(f".{target.name}.unfinished")
     with _cleared_on_failure(unfinished, target):
         _require_space(data, target.parent)

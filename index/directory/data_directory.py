@@ -19,7 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from index.directory.content_swap import finish_swap, swap_is_pending
-from index.directory.file_digest import DIGEST_FILE, break_seal, require_unbroken, write_digest
+from index.directory.file_digest import DIGEST_FILE, remove_digest, verify_digest, write_digest
 from index.errors import DataDirectoryInUseError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -93,9 +93,9 @@ def open_data_directory(
             open_files.callback(_acquire_lock(path).release)
             finish_swap(path, CONTENT)
             open_files.callback(_seal_all, sound)
-        require_unbroken(path / STORE_FILE)
+        verify_digest(path / STORE_FILE)
         if not read_only:
-            break_seal(path / STORE_FILE)
+            remove_digest(path / STORE_FILE)
         store = SQLiteDocumentStore(
             path / STORE_FILE,
             fingerprint=fingerprint,

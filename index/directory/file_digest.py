@@ -37,7 +37,7 @@ def write_digest(store: Path) -> None:
         _log.warning("%s: is left without a digest: %s", store, error)
 
 
-def require_unbroken(store: Path) -> None:
+def verify_digest(store: Path) -> None:
     """Compare a store with its digest; one without a digest passes.
 
     Raises:
@@ -60,7 +60,7 @@ def require_unbroken(store: Path) -> None:
         )
 
 
-def break_seal(store: Path) -> None:
+def remove_digest(store: Path) -> None:
     """Remove the digest before a write.
 
     Raises:

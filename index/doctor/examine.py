@@ -22,7 +22,7 @@ from index.directory.data_directory import (
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
 )
-from index.directory.file_digest import DIGEST_FILE, require_unbroken
+from index.directory.file_digest import DIGEST_FILE, verify_digest
 from index.doctor.derived_checks import examine_families, examine_metadata, examine_words
 from index.doctor.findings import Finding
 from index.doctor.store_checks import examine_database, examine_rows, require_present_format
@@ -114,7 +114,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         broken = list(examine_database(path))
         yield from broken
         try:
-            require_unbroken(path)
+            verify_digest(path)
         except StoreError:
             problem = "a byte of it has changed since it was closed"
             yield Finding(DIGEST_FILE, problem, "write its digest again")

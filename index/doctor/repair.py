@@ -17,7 +17,7 @@ from encoder.onnx_encoder import EncodedDocuments, OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
-from index.directory.file_digest import break_seal
+from index.directory.file_digest import remove_digest
 from index.doctor.findings import Finding, Remedy
 from index.lexical.title_refresh import recount_titles
 from index.near_duplicates.tables import make_family_tables
@@ -87,7 +87,7 @@ def repair(
     with locked(data):
         if "delete it" in remedies:
             (data / CALIBRATION_FILE).unlink(missing_ok=True)
-        break_seal(data / STORE_FILE)
+        remove_digest(data / STORE_FILE)
         _repair_database(data / STORE_FILE, remedies)
         again = sorted({vector_id for one in findings for vector_id in one.vector_ids})
         if again:
