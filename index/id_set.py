@@ -13,7 +13,7 @@ def no_ids() -> Int64:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class IdSet:
     """Vector ids, given as those that are in it or as those that are not.
 
     What a filter excludes is often far less than what it leaves, or the other way round; of the
@@ -40,12 +40,12 @@ class Selection:
         return max(0, count - len(self.ids)) if self.inverted else min(count, len(self.ids))
 
 
-def complement(one: Selection) -> Selection:
+def complement(one: IdSet) -> IdSet:
     """Return what is below the end and not in a selection."""
     return replace(one, inverted=not one.inverted)
 
 
-def intersection(one: Selection, other: Selection) -> Selection:
+def intersection(one: IdSet, other: IdSet) -> IdSet:
     """Return what is in both selections, which were made at the same time.
 
     Raises:
@@ -61,12 +61,12 @@ def intersection(one: Selection, other: Selection) -> Selection:
     return replace(one, ids=join(one.ids, other.ids, assume_unique=True))
 
 
-def without(one: Selection, ids: Int64) -> Selection:
+def without(one: IdSet, ids: Int64) -> IdSet:
     """Return a selection without these vector ids Int64[N], ascending and different."""
-    return intersection(one, Selection(one.end, ids[ids < one.end], inverted=True))
+    return intersection(one, IdSet(one.end, ids[ids < one.end], inverted=True))
 
 
-def union(one: Selection, other: Selection) -> Selection:
+def union(one: IdSet, other: IdSet) -> IdSet:
     """Return what is in at least one of two selections, which were made at the same time.
 
     Raises:

@@ -17,7 +17,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.errors import StoreError
-from index.id_set import Selection
+from index.id_set import IdSet
 from index.lexical.scoring import (
     LexicalQuery,
     TermRows,
@@ -140,9 +140,7 @@ class LexicalIndex:
         found = {term: (term_id, documents) for term, term_id, documents in rows}
         return weigh_query(counts, found, number, least=2 if stored else 1)
 
-    def search(
-        self, query: LexicalQuery, k: int, *, among: Selection | None = None
-    ) -> LexicalMatches:
+    def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer where fewer share a term.
 
         Args:
@@ -158,7 +156,7 @@ class LexicalIndex:
             scores = self._score(connection, query, candidates)
         return _best(candidates, scores, k)
 
-    def search_all(self, query: LexicalQuery, k: int, among: Selection) -> LexicalMatches:
+    def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
 
         For when the most telling terms, by which `search` finds, find too few of a selection. A
@@ -246,7 +244,7 @@ class LexicalIndex:
             return self._frequencies.idf
 
 
-def _parts(connection: sqlite3.Connection, among: Selection) -> Iterator[Int64]:
+def _parts(connection: sqlite3.Connection, among: IdSet) -> Iterator[Int64]:
     """Give the ids of a selection, some at a time; of one that lists them, also dead ones."""
     if not among.inverted:
         for start in range(0, len(among.ids), _ROWS_A_CALL):
@@ -266,7 +264,7 @@ def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
 
 
 def _candidates(
-    connection: sqlite3.Connection, query: LexicalQuery, k: int, among: Selection | None
+    connection: sqlite3.Connection, query: LexicalQuery, k: int, among: IdSet | None
 ) -> Int64:
     chosen = most_telling(query)
     if not chosen:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from index.directory.data_directory import DataDirectory
-from index.id_set import Selection, without
+from index.id_set import IdSet, without
 from index.search.fusion import FusionRule
 from index.search.search import Asked, Found, Mode, search
 
@@ -15,7 +15,7 @@ def search_distinct(
     mode: Mode,
     rule: FusionRule,
     *,
-    among: Selection | None = None,
+    among: IdSet | None = None,
 ) -> tuple[tuple[Found, ...], Mode]:
     """Find the best document of each of the k best families, where a document may be one alone.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory
-from index.id_set import Selection
+from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES, LexicalMatches
 from index.lexical.scoring import LexicalQuery, TermWeight
 from index.search.fusion import FusionRule, fuse
@@ -76,7 +76,7 @@ class FoundByWords:
 
 
 def search_semantic(
-    data: DataDirectory, asked: Asked, k: int, *, among: Selection | None = None
+    data: DataDirectory, asked: Asked, k: int, *, among: IdSet | None = None
 ) -> tuple[Found, ...]:
     """Find the k documents of the nearest vectors, of `among`, best first.
 
@@ -90,7 +90,7 @@ def search_semantic(
 
 
 def search_lexical(
-    data: DataDirectory, asked: Asked, k: int, *, among: Selection | None = None
+    data: DataDirectory, asked: Asked, k: int, *, among: IdSet | None = None
 ) -> FoundByWords:
     """Find the k documents, of `among`, that share the most telling words.
 
@@ -121,7 +121,7 @@ def search_hybrid(
     k: int,
     rule: FusionRule,
     *,
-    among: Selection | None = None,
+    among: IdSet | None = None,
 ) -> FoundByWords:
     """Find the k best documents, of `among`, by both channels.
 
@@ -161,7 +161,7 @@ def search(
     mode: Mode,
     rule: FusionRule,
     *,
-    among: Selection | None = None,
+    among: IdSet | None = None,
 ) -> tuple[tuple[Found, ...], Mode]:
     """Find the k best documents, of `among`, by a mode; and return that whose scores theirs are.
 
@@ -179,7 +179,7 @@ def search(
 
 
 def _search_words(
-    data: DataDirectory, asked: Asked, k: int, among: Selection | None
+    data: DataDirectory, asked: Asked, k: int, among: IdSet | None
 ) -> tuple[LexicalQuery, Int64, Float32]:
     """Return the query, ids Int64[N], ascending, of what it found, and their scores Float32[N]."""
     stored = asked.itself != NO_VECTOR

@@ -12,7 +12,7 @@ from encoder.arrays import Float32, Int64, UInt32
 from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DocumentError, StoreError
-from index.id_set import Selection
+from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles
@@ -292,7 +292,7 @@ class SQLiteDocumentStore:
         with self._connections.reading() as connection:
             return count_changes_since_recount(connection)
 
-    def select(self, where: Filter | None, without: Sequence[str] = ()) -> Selection:
+    def select(self, where: Filter | None, without: Sequence[str] = ()) -> IdSet:
         """Return the vectors of the documents for which a filter holds, as they are now.
 
         Args:

@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 
 from encoder.arrays import Int64
-from index.id_set import Selection, complement, intersection, union
+from index.id_set import IdSet, complement, intersection, union
 from index.store.filters import And, Exists, Filter, Not, OneOf, Or, Range
 from index.store.metadata import kind_of, prefix
 
@@ -26,7 +26,7 @@ class SelectionCache:
         self._lock = threading.Lock()
         self._state = 0
         self._ids = 0
-        self._kept: OrderedDict[str, Selection] = OrderedDict()
+        self._kept: OrderedDict[str, IdSet] = OrderedDict()
 
     def changed(self) -> None:
         """Forget all; to be called after each change is durable and before it is acknowledged."""
@@ -35,14 +35,14 @@ class SelectionCache:
             self._ids = 0
             self._kept.clear()
 
-    def find(self, asked: str) -> tuple[int, Selection | None]:
+    def find(self, asked: str) -> tuple[int, IdSet | None]:
         """Return the present state, to be given to `keep`, and what was kept, if it was."""
         with self._lock:
             if asked in self._kept:
                 self._kept.move_to_end(asked)
             return self._state, self._kept.get(asked)
 
-    def keep(self, asked: str, state: int, made: Selection) -> None:
+    def keep(self, asked: str, state: int, made: IdSet) -> None:
         """Keep a selection, unless the state has changed since it was asked for.
 
         Those that were asked for least lately make room for it.
@@ -64,7 +64,7 @@ SELECT group_concat(vector_id) FROM documents WHERE id IN (SELECT value FROM jso
 _END = "SELECT coalesce(max(vector_id), 0) + 1 FROM documents"
 
 
-def select(connection: sqlite3.Connection, where: Filter | None, without: str) -> Selection:
+def select(connection: sqlite3.Connection, where: Filter | None, without: str) -> IdSet:
     """Return the documents for which a filter holds, as they are in this transaction.
 
     Args:
@@ -73,31 +73,29 @@ def select(connection: sqlite3.Connection, where: Filter | None, without: str) -
         without: a JSON array of document ids that are not to be in it.
     """
     (end,) = connection.execute(_END).fetchone()
-    excluded = Selection(end, _ids(connection, _OF_DOCUMENTS, without), inverted=True)
+    excluded = IdSet(end, _ids(connection, _OF_DOCUMENTS, without), inverted=True)
     if where is None:
         return excluded
     return intersection(_evaluate(connection, where, end), excluded)
 
 
-def _evaluate(connection: sqlite3.Connection, where: Filter, end: int) -> Selection:
+def _evaluate(connection: sqlite3.Connection, where: Filter, end: int) -> IdSet:
     match where:
         case And(parts):
-            everything = Selection(end, inverted=True)
+            everything = IdSet(end, inverted=True)
             return reduce(
                 intersection, (_evaluate(connection, part, end) for part in parts), everything
             )
         case Or(parts):
-            return reduce(
-                union, (_evaluate(connection, part, end) for part in parts), Selection(end)
-            )
+            return reduce(union, (_evaluate(connection, part, end) for part in parts), IdSet(end))
         case Not(part):
             return complement(_evaluate(connection, part, end))
         case OneOf():
-            return Selection(end, _one_of(connection, where))
+            return IdSet(end, _one_of(connection, where))
         case Range():
-            return Selection(end, _within(connection, where))
+            return IdSet(end, _within(connection, where))
         case Exists(field):
-            return Selection(end, _ids(connection, _IDS, field))
+            return IdSet(end, _ids(connection, _IDS, field))
 
 
 def _one_of(connection: sqlite3.Connection, where: OneOf) -> Int64:

@@ -22,7 +22,7 @@ import numpy as np
 
 from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
-from index.id_set import Selection
+from index.id_set import IdSet
 from index.vectors.rwlock import ReadersWriterLock
 from index.vectors.vector_index import NO_VECTOR, SearchResult
 
@@ -182,7 +182,7 @@ class FaissIndex:
         k: int,
         *,
         nprobe: int | None = None,
-        among: Selection | None = None,
+        among: IdSet | None = None,
     ) -> SearchResult:
         """Find the k vectors of highest cosine for each query Float32[Q, dimension].
 
@@ -210,9 +210,7 @@ class FaissIndex:
                 found = self._search_among(vectors, k, nprobe, among)
         return replace(found, sequence=sequence)
 
-    def _search_among(
-        self, vectors: Float32, k: int, nprobe: int, among: Selection
-    ) -> SearchResult:
+    def _search_among(self, vectors: Float32, k: int, nprobe: int, among: IdSet) -> SearchResult:
         most = among.most(len(self._ids))
         if most <= EXACT_UP_TO:
             return self._compare(vectors, k, among)
@@ -258,7 +256,7 @@ class FaissIndex:
             best = np.sort(np.concatenate([best, found]))[: -k - 1 : -1]
         return best, sequence
 
-    def _compare(self, vectors: Float32, k: int, among: Selection) -> SearchResult:
+    def _compare(self, vectors: Float32, k: int, among: IdSet) -> SearchResult:
         """Compare every selected vector with every query."""
         if among.inverted:
             known = np.fromiter(self._ids, np.int64, len(self._ids))
@@ -378,7 +376,7 @@ def _search_lists(index: faiss.IndexIVFFlat, query: Float32, lists: Int64, k: in
     return found
 
 
-def _selector(among: Selection) -> faiss.IDSelector:
+def _selector(among: IdSet) -> faiss.IDSelector:
     """Return what faiss asks of each vector that it meets in a list."""
     end = among.end if among.inverted else int(among.ids.max(initial=-1)) + 1
     if end <= BITMAP_UP_TO:

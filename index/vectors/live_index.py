@@ -10,7 +10,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.errors import SnapshotError, StoreError
-from index.id_set import Selection
+from index.id_set import IdSet
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change
 from index.vectors.drift import Drift, Training, measure_drift, needs_training
@@ -107,7 +107,7 @@ class LiveIndex:
         k: int,
         *,
         nprobe: int | None = None,
-        among: Selection | None = None,
+        among: IdSet | None = None,
     ) -> SearchResult:
         """Find the k nearest vectors, of `among`, for each query Float32[Q, dimension].
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from encoder.arrays import Float32, Int64
-from index.id_set import Selection
+from index.id_set import IdSet
 
 NO_VECTOR = -1
 
@@ -58,7 +58,7 @@ class VectorIndex(Protocol):
         k: int,
         *,
         nprobe: int | None = None,
-        among: Selection | None = None,
+        among: IdSet | None = None,
     ) -> SearchResult:
         """Find the k vectors of highest cosine for each query Float32[Q, dimension].
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
-from index.id_set import Selection, without
+from index.id_set import IdSet, without
 from index.lexical.scoring import TermWeight
 from index.search.search import DEFAULT_MODE, Asked, Mode, search_hybrid, search_lexical
 from index.sqlite.block_vectors import BlockVectors
@@ -142,7 +142,7 @@ async def find(engine: Engine, sought: Sequence[Sought], search: Search) -> list
     ]
 
 
-def _select(engine: Engine, search: Search) -> tuple[Selection | None, dict[Stage, float]]:
+def _select(engine: Engine, search: Search) -> tuple[IdSet | None, dict[Stage, float]]:
     """Return what a search is kept to, None for nothing, and the time that it took to find."""
     if search.where is None and not search.exclude and not search.hidden:
         return None, {}
@@ -156,7 +156,7 @@ def _select(engine: Engine, search: Search) -> tuple[Selection | None, dict[Stag
 
 
 def _find_by_vectors(
-    engine: Engine, sought: Sequence[Sought], search: Search, among: Selection | None
+    engine: Engine, sought: Sequence[Sought], search: Search, among: IdSet | None
 ) -> list[Matches]:
     """Search and fetch, with more candidates until each query has its `top_k` or no more exist.
 
@@ -203,9 +203,7 @@ def _find_by_vectors(
     ]
 
 
-def _find_by_words(
-    engine: Engine, query: Sought, search: Search, among: Selection | None
-) -> Matches:
+def _find_by_words(engine: Engine, query: Sought, search: Search, among: IdSet | None) -> Matches:
     """Search by words, or by words and vectors, and fetch."""
     asked = Asked(query.text, query.vector, query.itself, query.title)
     if search.mode == "lexical":

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32, Int64
-from index.id_set import Selection
+from index.id_set import IdSet
 from index.vectors.faiss_index import load_faiss_index, train_faiss_index
 from index.vectors.vector_index import NO_VECTOR, SearchResult, VectorIndex
 
@@ -268,7 +268,7 @@ def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
     assert len(index) == 50
 
 
-def among_of(oracle: BruteForce, selection: Selection) -> BruteForce:
+def among_of(oracle: BruteForce, selection: IdSet) -> BruteForce:
     """Return an oracle that knows the selected vectors only."""
     kept = BruteForce()
     ids = np.array(list(oracle.vectors), dtype=np.int64)
@@ -300,7 +300,7 @@ def test_a_search_among_some_equals_brute_force_over_them(
     ids = factor * np.array(sorted(stored), dtype=np.int64)
     index.add(ids, unit_vectors(len(ids), seed=1))
     oracle.add(ids, unit_vectors(len(ids), seed=1))
-    selection = Selection(factor * end, factor * np.array(sorted(listed), np.int64), inverted)
+    selection = IdSet(factor * end, factor * np.array(sorted(listed), np.int64), inverted)
     queries = unit_vectors(3, seed=2)
     found = index.search(queries, k, among=selection)
     expected = among_of(oracle, selection).search(queries, k)
@@ -322,7 +322,7 @@ def test_what_lies_far_from_the_query_is_found_all_the_same(
     order = np.argsort(vectors @ query[0])
     kept = np.sort(ids[order[: round(share * len(ids))]])
     listed = np.setdiff1d(ids, kept) if inverted else kept
-    selection = Selection(18_000, listed, inverted)
+    selection = IdSet(18_000, listed, inverted)
     for nprobe in (None, 1):
         found = index.search(query, 50, nprobe=nprobe, among=selection)
         assert np.isin(found.ids, kept).all()
@@ -338,7 +338,7 @@ def test_what_lies_far_from_the_query_is_found_all_the_same(
 def test_a_selection_of_nothing_finds_nothing(engine: Engine) -> None:
     index = engine.make()
     index.add(np.arange(5), unit_vectors(5, seed=1))
-    for selection in (Selection(5), Selection(0, inverted=True), Selection(9, np.array([7]))):
+    for selection in (IdSet(5), IdSet(0, inverted=True), IdSet(9, np.array([7]))):
         found = index.search(unit_vectors(2, seed=2), 3, among=selection)
         assert (found.ids == NO_VECTOR).all()
         assert np.isneginf(found.scores).all()

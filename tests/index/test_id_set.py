@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.id_set import Selection, complement, intersection, union
+from index.id_set import IdSet, complement, intersection, union
 from index.store import filter_sql as selection_cache
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filter_sql import SelectionCache
@@ -18,19 +18,19 @@ END = 12
 EVERY_ID = np.arange(-2, END + 3)
 IDS = st.sets(st.integers(0, END - 1))
 SELECTIONS = st.builds(
-    lambda ids, inverted: Selection(END, np.array(sorted(ids), dtype=np.int64), inverted),
+    lambda ids, inverted: IdSet(END, np.array(sorted(ids), dtype=np.int64), inverted),
     IDS,
     st.booleans(),
 )
 
 
-def members(one: Selection) -> set[int]:
+def members(one: IdSet) -> set[int]:
     listed = set(one.ids.tolist())
     return set(range(one.end)) - listed if one.inverted else listed
 
 
 @given(one=SELECTIONS, other=SELECTIONS)
-def test_they_are_joined_as_sets_are(one: Selection, other: Selection) -> None:
+def test_they_are_joined_as_sets_are(one: IdSet, other: IdSet) -> None:
     assert members(intersection(one, other)) == members(one) & members(other)
     assert members(union(one, other)) == members(one) | members(other)
     assert members(complement(one)) == set(range(END)) - members(one)
@@ -40,7 +40,7 @@ def test_they_are_joined_as_sets_are(one: Selection, other: Selection) -> None:
 
 
 @given(one=SELECTIONS)
-def test_what_they_contain(one: Selection) -> None:
+def test_what_they_contain(one: IdSet) -> None:
     contained = EVERY_ID[one.contains(EVERY_ID)].tolist()
     assert set(contained) == members(one)
     assert one.most(END) == len(members(one))
@@ -49,11 +49,11 @@ def test_what_they_contain(one: Selection) -> None:
 
 def test_selections_of_different_times_are_not_joined() -> None:
     with pytest.raises(ValueError, match="end at 3 and 4"):
-        intersection(Selection(3), Selection(4))
+        intersection(IdSet(3), IdSet(4))
 
 
-def listed(*ids: int) -> Selection:
-    return Selection(END, np.array(ids, dtype=np.int64))
+def listed(*ids: int) -> IdSet:
+    return IdSet(END, np.array(ids, dtype=np.int64))
 
 
 def test_a_cache_keeps_what_was_made_of_the_present_state() -> None:

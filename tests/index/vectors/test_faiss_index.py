@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import index.vectors.faiss_index as faiss_index
 from encoder.arrays import Float32
 from index.errors import SnapshotError
-from index.id_set import Selection
+from index.id_set import IdSet
 from index.vectors.faiss_index import (
     ONE_LIST_BELOW,
     FaissIndex,
@@ -335,7 +335,7 @@ def test_filtered_recall_is_at_least_that_without_a_filter(
     monkeypatch.setattr(faiss_index, "BITMAP_UP_TO", bitmap_up_to)
     kept = np.sort(np.random.default_rng(3).permutation(len(vectors))[: int(share * len(vectors))])
     listed = np.setdiff1d(np.arange(len(vectors)), kept) if inverted else kept
-    selection = Selection(len(vectors), listed, inverted)
+    selection = IdSet(len(vectors), listed, inverted)
     queries = unit_vectors(50, seed=2)
     found = index.search(queries, 10, among=selection)
     exact = np.sort(queries @ vectors[kept].T, axis=1)[:, ::-1][:, :10]
@@ -350,7 +350,7 @@ def test_few_selected_vectors_are_compared_without_visiting_lists(
     index: FaissIndex, vectors: Float32
 ) -> None:
     faiss.cvar.indexIVF_stats.reset()
-    index.search(vectors[:1], 10, among=Selection(len(vectors), np.arange(100)))
+    index.search(vectors[:1], 10, among=IdSet(len(vectors), np.arange(100)))
     assert faiss.cvar.indexIVF_stats.nlist == 0
-    index.search(vectors[:1], 10, among=Selection(len(vectors), np.arange(0, 5_000, 2)))
+    index.search(vectors[:1], 10, among=IdSet(len(vectors), np.arange(0, 5_000, 2)))
     assert faiss.cvar.indexIVF_stats.nlist == 2 * default_nprobe(index.nlist)
