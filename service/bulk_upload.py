@@ -8,7 +8,7 @@ from index.errors import StoreError
 from service.engine import Engine
 from service.errors import EncodingFailedError, InvalidInputError
 from service.indexing import Indexed, index_documents
-from service.jobs.idempotency import KeptAnswer, request_digest
+from service.jobs.idempotency import StoredResponse, request_digest
 from service.jobs.job import Job, LineError, Step, Upload
 from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch, verify_upload
 from service.threads import run_in
@@ -22,11 +22,11 @@ Numbered = tuple[int, Document]
 async def submit_upload(
     engine: Engine,
     chunks: AsyncIterator[bytes],
-    shape: Callable[[Upload], KeptAnswer],
+    shape: Callable[[Upload], StoredResponse],
     *,
     gzip: bool,
     key: str | None,
-) -> tuple[KeptAnswer, bool]:
+) -> tuple[StoredResponse, bool]:
     """Receive an upload and make a job of it; at return it is durable.
 
     Args:

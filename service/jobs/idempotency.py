@@ -20,7 +20,7 @@ KEPT_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAnswer:
+class StoredResponse:
     """An answer as it is sent.
 
     Attributes:
@@ -35,12 +35,12 @@ class KeptAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedAnswer:
+class KeyedResponse:
     """An answer, the key of its request and the digest of what was asked."""
 
     key: str
     request: bytes
-    answer: KeptAnswer
+    answer: StoredResponse
     served_seconds: float = 0.0
     max_kept: int = 0
 
@@ -92,7 +92,7 @@ class Answers:
             with self._lock:
                 self._in_progress.discard(key)
 
-    def find(self, key: str | None, request: bytes) -> KeptAnswer | None:
+    def find(self, key: str | None, request: bytes) -> StoredResponse | None:
         """Return the answer that was given to this request, if it is kept.
 
         Raises:
@@ -110,13 +110,13 @@ class Answers:
             return None
         if row[0] != request:
             raise KeyReusedError
-        return KeptAnswer(row[1], zlib.decompress(row[2]), row[3])
+        return StoredResponse(row[1], zlib.decompress(row[2]), row[3])
 
-    def keyed(self, key: str, request: bytes, answer: KeptAnswer) -> KeyedAnswer:
+    def keyed(self, key: str, request: bytes, answer: StoredResponse) -> KeyedResponse:
         """Return an answer as `insert_answer` takes it, of this moment."""
-        return KeyedAnswer(key, request, answer, self._seconds(), self._max_kept)
+        return KeyedResponse(key, request, answer, self._seconds(), self._max_kept)
 
-    def keep(self, key: str, request: bytes, answer: KeptAnswer) -> None:
+    def keep(self, key: str, request: bytes, answer: StoredResponse) -> None:
         """Store an answer, durable at return.
 
         Raises:
@@ -130,7 +130,7 @@ class Answers:
         return float(self._served) + monotonic() - self._opened
 
 
-def insert_answer(connection: sqlite3.Connection, keyed: KeyedAnswer) -> None:
+def insert_answer(connection: sqlite3.Connection, keyed: KeyedResponse) -> None:
     """Store an answer in a transaction of the caller, and forget those that are too old."""
     now = keyed.served_seconds
     connection.execute("UPDATE meta SET served_seconds = max(served_seconds, ?)", (now,))

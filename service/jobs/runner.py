@@ -15,7 +15,7 @@ from pathlib import Path
 from index.errors import StoreError
 from index.sqlite.connections import SQLiteConnections
 from service.errors import OverloadedError, ShuttingDownError, UnavailableError
-from service.jobs.idempotency import Answers, KeyedAnswer
+from service.jobs.idempotency import Answers, KeyedResponse
 from service.jobs.job import EndState, Job, Upload
 from service.jobs.queue import JobQueue
 from service.jobs.store import JobStore, open_tables
@@ -137,7 +137,7 @@ class Jobs:
         path = self._uploads / f"{uuid.uuid4().hex}.ndjson"
         return UploadFile(path, max_bytes=self._settings.max_upload_bytes, gzip=gzip)
 
-    def add(self, upload: Upload, keyed: KeyedAnswer | None) -> None:
+    def add(self, upload: Upload, keyed: KeyedResponse | None) -> None:
         """Make a job of an upload: from now on it is not lost.
 
         Raises:

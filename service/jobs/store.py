@@ -11,7 +11,7 @@ from encoder.atomic_files import replace_durably
 from index.errors import StoreError
 from index.sqlite.connections import SQLiteConnections, utc_now
 from service.errors import JobEndedError, JobNotFoundError
-from service.jobs.idempotency import KeyedAnswer, insert_answer
+from service.jobs.idempotency import KeyedResponse, insert_answer
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
 
 SCHEMA_VERSION = 1
@@ -118,7 +118,7 @@ class JobStore:
     def __init__(self, connections: SQLiteConnections) -> None:
         self._connections = connections
 
-    def add(self, upload: Upload, keyed: KeyedAnswer | None) -> Job:
+    def add(self, upload: Upload, keyed: KeyedResponse | None) -> Job:
         """Store a new job, together with the answer to the request that brought it.
 
         Raises:

@@ -8,7 +8,7 @@ from fastapi import Header
 from fastapi.responses import Response
 
 from service.engine import Engine
-from service.jobs.idempotency import KeptAnswer, request_digest
+from service.jobs.idempotency import StoredResponse, request_digest
 from service.threads import run_in
 
 REPLAYED = "Idempotency-Replayed"
@@ -50,12 +50,12 @@ async def answer_once(
         kept = await run_in(threads, answers.find, key, request)
         if kept is not None:
             return to_response(kept, replayed=True)
-        answer = KeptAnswer(200, await work())
+        answer = StoredResponse(200, await work())
         await run_in(threads, answers.keep, key, request, answer)
     return to_response(answer, replayed=False)
 
 
-def to_response(answer: KeptAnswer, *, replayed: bool) -> Response:
+def to_response(answer: StoredResponse, *, replayed: bool) -> Response:
     """Send an answer as it is kept."""
     headers = {"Location": answer.location} if answer.location else {}
     if replayed:

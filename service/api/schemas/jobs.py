@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from service.api.schemas.fields import nullable
-from service.jobs.idempotency import KeptAnswer
+from service.jobs.idempotency import StoredResponse
 from service.jobs.job import Job, JobState, LineError, Upload
 
 
@@ -55,10 +55,10 @@ class JobsResponse(BaseModel):
     jobs: list[JobBody]
 
 
-def accepted_answer(upload: Upload) -> KeptAnswer:
+def accepted_answer(upload: Upload) -> StoredResponse:
     """Shape the answer to an upload."""
     body = AcceptedBody(id=upload.id, accepted=upload.lines, size=upload.size)
-    return KeptAnswer(202, body.model_dump_json().encode(), f"/jobs/{upload.id}")
+    return StoredResponse(202, body.model_dump_json().encode(), f"/jobs/{upload.id}")
 
 
 def job_body(job: Job) -> JobBody:
