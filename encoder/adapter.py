@@ -31,7 +31,7 @@ from encoder.terms.term_table import (
     count_words,
     read_term_vocabulary,
 )
-from encoder.terms.title_matcher import NO_TITLES, TitleTable
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 from encoder.tokenizer import open_tokenizer
 
 FORMAT = 2
@@ -61,7 +61,7 @@ class Adapter:
     table: TermTable
     weight: float
     documents: int
-    titles: TitleTable = NO_TITLES
+    titles: TitleMatcher = NO_TITLES
 
     @property
     def width(self) -> int:
@@ -126,7 +126,7 @@ def vector_space(checkpoint: Checkpoint, adapter: Adapter | None) -> VectorSpace
 
 
 @dataclass(frozen=True, slots=True)
-class Adaptation:
+class OpenAdapter:
     """An adapter with the vocabulary that it counts by."""
 
     vocabulary: TermVocabulary
@@ -138,7 +138,7 @@ class Adaptation:
         return self.adapter.adapt(vector, terms)
 
 
-def open_adaptation(checkpoint: Checkpoint, adapter: Adapter) -> Adaptation:
+def open_adaptation(checkpoint: Checkpoint, adapter: Adapter) -> OpenAdapter:
     """Make an adapter ready for the vectors of a checkpoint.
 
     Raises:
@@ -146,7 +146,7 @@ def open_adaptation(checkpoint: Checkpoint, adapter: Adapter) -> Adaptation:
     """
     require_fits(adapter, checkpoint, "the adapter")
     vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), adapter.buckets)
-    return Adaptation(vocabulary, adapter)
+    return OpenAdapter(vocabulary, adapter)
 
 
 def require_fits(adapter: Adapter, checkpoint: Checkpoint, where: str) -> None:
@@ -193,7 +193,7 @@ def parse_adapter(data: bytes, where: str) -> Adapter:
                 raise AdapterError(f"{where}: format {about['format']!r} is not {FORMAT}")
             titles = NO_TITLES
             if "title_hashes" in arrays:
-                titles = TitleTable(arrays["title_hashes"], arrays["title_lengths"])
+                titles = TitleMatcher(arrays["title_hashes"], arrays["title_lengths"])
             return Adapter(
                 base=str(about["base"]),
                 buckets=int(about["buckets"]),

@@ -25,7 +25,7 @@ from encoder.atomic_files import write_atomically
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
 from encoder.terms.term_table import Terms, TermTable, count_words, quantise_term_table
-from encoder.terms.title_matcher import NO_TITLES, TitleTable, title_table
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, title_table
 from encoder.tokenizer import BlockTokenizer
 from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import ADAPTER_FILE, STORE_FILE, locked, settle
@@ -125,7 +125,7 @@ class CountedCorpus:
     """
 
     documents: Sequence[Terms]
-    titles: TitleTable = NO_TITLES
+    titles: TitleMatcher = NO_TITLES
 
 
 def count_corpus(
@@ -155,7 +155,7 @@ def count_corpus(
     return CountedCorpus(counted, titles)
 
 
-def find_titles(titles: Iterable[str], tokenizer: BlockTokenizer) -> TitleTable:
+def find_titles(titles: Iterable[str], tokenizer: BlockTokenizer) -> TitleMatcher:
     """Make ready the titles of a corpus, to be found in texts; those without a token are not."""
     return title_table(_tokens(title, tokenizer) for title in titles)
 

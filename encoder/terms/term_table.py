@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from encoder.arrays import Bool, Float32, Int8, Int64, UInt64
 from encoder.errors import CheckpointError
-from encoder.terms.title_matcher import NO_TITLES, TitleTable
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 
 NAMED = 25.0  # a title that a text names weighs as a word that occurs so often
 _PRIME = np.uint64(0x100000001B3)  # of FNV
@@ -132,7 +132,7 @@ def hash_words(tokens: Int64, continues: Bool) -> UInt64:
 
 
 def count_words(
-    vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]], titles: TitleTable = NO_TITLES
+    vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]], titles: TitleMatcher = NO_TITLES
 ) -> Terms:
     """Count the words of a document; unlike `TermVocabulary.count`, not also their pieces.
 

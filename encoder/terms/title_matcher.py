@@ -18,7 +18,7 @@ _MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # of splitmix64
 
 
 @dataclass(frozen=True, slots=True)
-class TitleTable:
+class TitleMatcher:
     """The titles that are looked for.
 
     Attributes:
@@ -44,22 +44,22 @@ class TitleTable:
                 found.append(mixed[self.hashes[places] == mixed])
         return np.unique(np.concatenate(found))
 
-    def only(self, kept: Bool) -> "TitleTable":
+    def only(self, kept: Bool) -> "TitleMatcher":
         """Return the titles for which Bool[T] says so; all lengths stay."""
-        return TitleTable(self.hashes[kept], self.lengths)
+        return TitleMatcher(self.hashes[kept], self.lengths)
 
 
-NO_TITLES = TitleTable(np.empty(0, np.uint64), np.empty(0, np.int64))
+NO_TITLES = TitleMatcher(np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
-def title_table(titles: Iterable[Sequence[int]]) -> TitleTable:
+def title_table(titles: Iterable[Sequence[int]]) -> TitleMatcher:
     """Make the table of titles, given as token ids; empty and too long ones are left out."""
     hashes, lengths = set(), set()
     for title in titles:
         if 0 < len(title) <= MAX_TITLE_TOKENS:
             hashes.add(_hash(title))
             lengths.add(len(title))
-    return TitleTable(
+    return TitleMatcher(
         np.array(sorted(hashes), dtype=np.uint64), np.array(sorted(lengths), dtype=np.int64)
     )
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder.terms.title_matcher import MAX_TITLE_TOKENS, NO_TITLES, TitleTable, title_table
+from encoder.terms.title_matcher import MAX_TITLE_TOKENS, NO_TITLES, TitleMatcher, title_table
 
 TOKENS = st.lists(st.integers(0, 3), max_size=30)
 TITLES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
 
 
-def found(table: TitleTable, tokens: list[int]) -> set[int]:
+def found(table: TitleMatcher, tokens: list[int]) -> set[int]:
     return set(table.find(np.array(tokens, dtype=np.int64)).tolist())
 
 
