@@ -23,7 +23,7 @@ from encoder.export.create import load_reranker_model
 from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.pair_tokenizer import (
-    PairReader,
+    PairTokenizer,
     PairTokens,
     collate_pairs,
     shape_without_filter,
@@ -163,7 +163,7 @@ def _sample(folder: Path, number: int) -> list[tuple[str, str, int]]:
 def _tokens(
     checkpoint: RerankerCheckpoint, labelled: Sequence[tuple[str, str, int]]
 ) -> list[PairTokens]:
-    reader = PairReader(checkpoint)
+    reader = PairTokenizer(checkpoint)
     read: dict[str, ReadText] = {}
     for first, second, _ in labelled:
         for text in (first, second):

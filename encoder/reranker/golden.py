@@ -14,7 +14,7 @@ from encoder.checkpoint import GOLDEN, read_verified
 from encoder.errors import CheckpointError, ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import RerankerCheckpoint
-from encoder.reranker.pair_tokenizer import PairReader, PairTokens
+from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
 
 # Largest difference allowed between a logit of a graph and the model's own. With int8 another word
 # may be the least important one, so that a pair reads differently by a word.
@@ -37,7 +37,7 @@ class GoldenPairs:
 
 def golden_pairs_of(checkpoint: RerankerCheckpoint) -> list[PairTokens]:
     """Return the golden pairs as the checkpoint reads them: short, long, alike and different."""
-    reader = PairReader(checkpoint)
+    reader = PairTokenizer(checkpoint)
     texts = [reader.read(text) for text in GOLDEN_TEXTS]
     chosen = [(a, b) for a, b in combinations(range(len(texts)), 2) if (a + b) % 2]
     return [reader.pair(texts[a], texts[b]) for a, b in [*chosen, (0, 0), (1, 1), (6, 6)]]

@@ -14,8 +14,8 @@ from encoder.reranker.checkpoint import (
     load_reranker_checkpoint,
 )
 from encoder.reranker.golden import check_pair_parity, read_golden_pairs
-from encoder.reranker.pair_tokenizer import PairReader, PairTokens
-from encoder.reranker.score_fusion import RerankRule, read_rerank_rule
+from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
+from encoder.reranker.score_fusion import ScoreFusion, read_rerank_rule
 from encoder.reranker.sentence_ranking import ReadText
 
 
@@ -28,7 +28,7 @@ class Reranker(Protocol):
         ...
 
     @property
-    def rule(self) -> RerankRule:
+    def rule(self) -> ScoreFusion:
         """Return how its logits and the scores of a first stage become one score."""
         ...
 
@@ -68,7 +68,7 @@ class OnnxReranker:
             )
         name = f"{chosen}/{PAIR_GRAPH}"
         self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
-        self._reader = PairReader(checkpoint)
+        self._reader = PairTokenizer(checkpoint)
         self._rule = read_rerank_rule(checkpoint)
         self.checkpoint = checkpoint
         self.precision = chosen
@@ -79,7 +79,7 @@ class OnnxReranker:
         return self.checkpoint.name
 
     @property
-    def rule(self) -> RerankRule:
+    def rule(self) -> ScoreFusion:
         """Return the rule of the checkpoint."""
         return self._rule
 

@@ -35,7 +35,7 @@ class PairTokens:
         return len(self.input_ids)
 
 
-class PairReader:
+class PairTokenizer:
     """Reads pairs of texts as a reranker wants them. Safe to call from threads."""
 
     def __init__(self, checkpoint: RerankerCheckpoint) -> None:

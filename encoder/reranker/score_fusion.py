@@ -52,7 +52,7 @@ UNFITTED = Mixture(weight=0.5, scale=1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class RerankRule:
+class ScoreFusion:
     """What is in `rule.json`.
 
     Attributes:
@@ -81,7 +81,7 @@ class RerankRule:
         return self.mixtures.get(kind, UNFITTED)
 
 
-def write_rerank_rule(checkpoint: RerankerCheckpoint, rule: RerankRule) -> None:
+def write_rerank_rule(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> None:
     """Write `rule.json` into the directory of a reranker, and the manifest with it.
 
     Raises:
@@ -92,21 +92,21 @@ def write_rerank_rule(checkpoint: RerankerCheckpoint, rule: RerankRule) -> None:
     write_reranker_manifest(checkpoint.directory)
 
 
-def read_rerank_rule(checkpoint: RerankerCheckpoint) -> RerankRule:
+def read_rerank_rule(checkpoint: RerankerCheckpoint) -> ScoreFusion:
     """Read the rule of a reranker; an unfitted one where it has none.
 
     Raises:
         CheckpointError: it is damaged, of another format, or was fitted for other weights.
     """
     if RULE not in checkpoint.files:
-        return RerankRule()
+        return ScoreFusion()
     path = checkpoint.directory / RULE
     data = read_verified(checkpoint.directory, checkpoint.files, RULE)
     try:
         content = json.loads(data)
         if content["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        rule = RerankRule(
+        rule = ScoreFusion(
             encoder=str(content["encoder"]),
             mixtures={kind: Mixture(**one) for kind, one in content["mixtures"].items()},
             maps={kind: parse_fitted_map(one) for kind, one in content["maps"].items()},
@@ -122,7 +122,7 @@ def read_rerank_rule(checkpoint: RerankerCheckpoint) -> RerankRule:
     return rule
 
 
-def _to_json(rule: RerankRule) -> dict[str, Any]:
+def _to_json(rule: ScoreFusion) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "encoder": rule.encoder,

@@ -13,7 +13,7 @@ from encoder.arrays import Float32, Float64, Int64
 from encoder.calibration import FittedMap, FittedOn
 from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from encoder.reranker.score_fusion import Mixture, RerankRule, write_rerank_rule
+from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rule
 from evaluation.fitting.calibration import MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
 from evaluation.judgements import Qrels
@@ -46,7 +46,7 @@ def main() -> None:
     questions = [one.question("valid", given.queries) for one in corpora]
     asked = list(zip(corpora, judges, questions, strict=True))
     fitted = {mode: fit(mode, asked, given.candidates) for mode in MODES}
-    rule = RerankRule(
+    rule = ScoreFusion(
         encoder=checkpoint.fingerprint,
         mixtures={mode: mixture for mode, (mixture, _) in fitted.items()},
         maps={

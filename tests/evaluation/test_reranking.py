@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.reranker.score_fusion import Mixture, RerankRule
+from encoder.reranker.score_fusion import Mixture, ScoreFusion
 from encoder.reranker.sentence_ranking import ReadText, read_text
 from evaluation.fitting.reranking import (
     SCALES,
@@ -36,8 +36,8 @@ class TopicReranker:
         return "topics"
 
     @property
-    def rule(self) -> RerankRule:
-        return RerankRule()
+    def rule(self) -> ScoreFusion:
+        return ScoreFusion()
 
     def read(self, text: str) -> ReadText:
         return read_text(text)

@@ -15,7 +15,7 @@ import numpy as np
 
 from encoder.arrays import Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint
-from encoder.reranker.pair_tokenizer import PairReader
+from encoder.reranker.pair_tokenizer import PairTokenizer
 from encoder.reranker.sentence_ranking import ReadText
 from evaluation.judgements import Qrels, read_pairs, read_qrels, read_splits
 from evaluation.systems import lexical_system, rank
@@ -262,7 +262,7 @@ def prepare_rerank_data(
         CorpusError: an extra is not installed, or a corpus has no link within a part.
     """
     work.mkdir(parents=True, exist_ok=True)
-    reader = PairReader(checkpoint)
+    reader = PairTokenizer(checkpoint)
     tables: list[tuple[LabelledPairDataset, LabelledPairDataset]] = []
     for number, corpus in enumerate(corpora):
         key = _key(corpus, checkpoint, kinds)
@@ -288,7 +288,7 @@ def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerChec
 
 
 def _tokenise(
-    pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairReader, progress: Progress
+    pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairTokenizer, progress: Progress
 ) -> LabelledPairDataset:
     progress.started("filtering pairs of", len(pairs))
     read: dict[int, ReadText] = {}

@@ -26,7 +26,7 @@ from encoder.reranker.onnx_reranker import OnnxReranker, Reranker, open_reranker
 from encoder.reranker.score_fusion import (
     UNFITTED,
     Mixture,
-    RerankRule,
+    ScoreFusion,
     read_rerank_rule,
     write_rerank_rule,
 )
@@ -163,9 +163,9 @@ def test_a_mixture_is_a_mean_of_score_and_probability() -> None:
 
 def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
     checkpoint = load_reranker_checkpoint(changed)
-    assert read_rerank_rule(checkpoint) == RerankRule()
-    assert RerankRule().version is None
-    rule = RerankRule(
+    assert read_rerank_rule(checkpoint) == ScoreFusion()
+    assert ScoreFusion().version is None
+    rule = ScoreFusion(
         encoder="abc",
         mixtures={"semantic": Mixture(0.3, 0.5)},
         maps={"semantic": FittedMap(Logistic(9.0, -4.0), ERRORS)},
@@ -194,7 +194,7 @@ def test_a_rule_that_was_meddled_with_is_refused(
     changed: Path, change: dict[str, object], message: str
 ) -> None:
     checkpoint = load_reranker_checkpoint(changed)
-    write_rerank_rule(checkpoint, RerankRule("abc", {"semantic": Mixture(0.3, 0.5)}))
+    write_rerank_rule(checkpoint, ScoreFusion("abc", {"semantic": Mixture(0.3, 0.5)}))
     content = json.loads((changed / RULE).read_text()) | change
     (changed / RULE).write_text(json.dumps(content))
     write_reranker_manifest(changed)

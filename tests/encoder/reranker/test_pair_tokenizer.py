@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from encoder.checkpoint import TOKENIZER
 from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.pair_tokenizer import (
-    PairReader,
+    PairTokenizer,
     PairTokens,
     collate_pairs,
     shape_without_filter,
@@ -34,8 +34,8 @@ def checkpoint(tiny_reranker: Path) -> RerankerCheckpoint:
     return load_reranker_checkpoint(tiny_reranker)
 
 
-def reader_of(checkpoint: RerankerCheckpoint, **changes: object) -> PairReader:
-    return PairReader(replace(checkpoint, pair=replace(checkpoint.pair, **changes)))
+def reader_of(checkpoint: RerankerCheckpoint, **changes: object) -> PairTokenizer:
+    return PairTokenizer(replace(checkpoint, pair=replace(checkpoint.pair, **changes)))
 
 
 def words_of(checkpoint: RerankerCheckpoint, pair: PairTokens) -> tuple[str, str]:
@@ -68,7 +68,7 @@ def test_sentences_stand_in_the_order_of_the_text(checkpoint: RerankerCheckpoint
 def test_without_the_filter_a_text_is_read_from_its_beginning(
     checkpoint: RerankerCheckpoint,
 ) -> None:
-    reader = PairReader(replace(checkpoint, pair=shape_without_filter(checkpoint.pair)))
+    reader = PairTokenizer(replace(checkpoint, pair=shape_without_filter(checkpoint.pair)))
     long = reader.read(f"{HARBOUR} {HARBOUR} {HARBOUR}")
     first, second = words_of(checkpoint, reader.pair(long, reader.read("Short.")))
     assert second == "short."
@@ -81,7 +81,7 @@ def test_without_the_filter_a_text_is_read_from_its_beginning(
 def test_a_pair_is_whole_and_no_longer_than_allowed(
     checkpoint: RerankerCheckpoint, parts: list[str], data: st.DataObject
 ) -> None:
-    reader = PairReader(checkpoint)
+    reader = PairTokenizer(checkpoint)
     second = data.draw(st.sampled_from([HARBOUR, "", "[SEP] [CLS]", "word " * 90]))
     pair = reader.pair(reader.read(" ".join(parts)), reader.read(second))
     assert len(pair) <= checkpoint.pair.length
@@ -105,7 +105,7 @@ def test_a_short_text_leaves_its_room_to_the_other(checkpoint: RerankerCheckpoin
 
 
 def test_batches_are_padded(checkpoint: RerankerCheckpoint) -> None:
-    reader = PairReader(checkpoint)
+    reader = PairTokenizer(checkpoint)
     pairs = [reader.pair(reader.read(a), reader.read("Yes.")) for a in ("No.", HARBOUR)]
     ids, _, special = collate_pairs(pairs, checkpoint.padding_token)
     assert (special[0] < 0).sum() == len(pairs[1]) - len(pairs[0])
@@ -114,7 +114,7 @@ def test_batches_are_padded(checkpoint: RerankerCheckpoint) -> None:
 
 
 def test_a_table_gives_back_its_pairs(checkpoint: RerankerCheckpoint, tmp_path: Path) -> None:
-    reader = PairReader(checkpoint)
+    reader = PairTokenizer(checkpoint)
     first, second = reader.read(HARBOUR), reader.read(OTHER)
     pairs = [reader.pair(first, second), reader.pair(second, first), reader.pair(first, first)]
     table = make_pair_table(LabelledPair(p, n % 2, n, n / 4) for n, p in enumerate(pairs))

@@ -9,7 +9,7 @@ import pytest
 
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker
-from encoder.reranker.score_fusion import Mixture, RerankRule, write_rerank_rule
+from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rule
 
 MakeClient = Callable[..., Any]
 
@@ -121,7 +121,7 @@ def test_scores_of_vectors_alone_are_mixed_as_such(
 ) -> None:
     directory = Path(shutil.copytree(tiny_reranker, tmp_path / "fitted"))
     mixtures = {"semantic": Mixture(0.0, 1.0), "hybrid": Mixture(1.0, 1.0)}
-    write_rerank_rule(load_reranker_checkpoint(directory), RerankRule(mixtures=mixtures))
+    write_rerank_rule(load_reranker_checkpoint(directory), ScoreFusion(mixtures=mixtures))
     client = make_client(reranker=directory)
     documents = [{"id": name, "text": text} for name, text in texts.items()]
     assert client.post("/index", json={"documents": documents}).status_code == 200

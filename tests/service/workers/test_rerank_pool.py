@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from encoder.reranker.score_fusion import RerankRule
+from encoder.reranker.score_fusion import ScoreFusion
 from encoder.reranker.sentence_ranking import ReadText, read_text
 from service.errors import EncodingFailedError, ShuttingDownError
 from service.metrics import Metrics, create_metrics
@@ -19,7 +19,7 @@ class SlowReranker:
     """Takes its time for each pair; a text is judged by its length."""
 
     name = "slow"
-    rule = RerankRule()
+    rule = ScoreFusion()
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
