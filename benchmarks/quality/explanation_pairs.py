@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.quality.planted_pairs import PlantedPair
 from encoder.arrays import Bool
-from encoder.comparison.alignment import AlignmentRule
+from encoder.comparison.alignment import AlignmentThresholds
 from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Comparison, Relation, Span
 from encoder.comparison.text import ReadText, read_text
@@ -66,7 +66,7 @@ def read_pairs(
     return [ReadPair(pair, known[pair.left], known[pair.right]) for pair in pairs]
 
 
-def judge_pairs(pairs: Iterable[ReadPair], rule: AlignmentRule) -> list[Judged]:
+def judge_pairs(pairs: Iterable[ReadPair], rule: AlignmentThresholds) -> list[Judged]:
     """Compare each pair and say how right that is."""
     return [_judge(one, compare_texts(one.left, one.right, rule=rule)) for one in pairs]
 

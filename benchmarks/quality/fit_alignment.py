@@ -31,7 +31,7 @@ from benchmarks.quality.explanation_pairs import (
 )
 from benchmarks.quality.planted_pairs import LEAST_WORDS, make_pairs
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
-from encoder.comparison.alignment import ALIGNMENT_RULE, AlignmentRule
+from encoder.comparison.alignment import ALIGNMENT_RULE, AlignmentThresholds
 from encoder.comparison.block_matches import Background, measure_background
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
@@ -77,7 +77,7 @@ def goodness(judged: Sequence[Judged]) -> float:
     return mean(map(_f1, kinds.values())) + mean(mean(right) for right in relations.values())
 
 
-def fit(pairs: Sequence[ReadPair], rule: AlignmentRule, rounds: int) -> AlignmentRule:
+def fit(pairs: Sequence[ReadPair], rule: AlignmentThresholds, rounds: int) -> AlignmentThresholds:
     """Return the rule that one threshold after the other leads to."""
     best = goodness(judge_pairs(pairs, rule))
     for _ in range(rounds):
@@ -93,7 +93,7 @@ def fit(pairs: Sequence[ReadPair], rule: AlignmentRule, rounds: int) -> Alignmen
     return rule
 
 
-def _changed(rule: AlignmentRule, name: str, value: float) -> AlignmentRule:
+def _changed(rule: AlignmentThresholds, name: str, value: float) -> AlignmentThresholds:
     number: Any = int(value) if name in WHOLE_NUMBERS else value
     return replace(rule, **{name: number})
 

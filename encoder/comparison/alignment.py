@@ -16,12 +16,12 @@ from encoder.arrays import Bool, Int64
 from encoder.comparison.block_matches import (
     Background,
     BlockRun,
-    find_block_runs,
+    match_blocks,
     measure_background,
 )
-from encoder.comparison.exact_matches import Box, Match, find_exact_matches, join_boxes
+from encoder.comparison.exact_matches import Box, Match, find_exact_matches, merge_spans
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
-from encoder.comparison.sentence_matches import link_sentences
+from encoder.comparison.sentence_matches import match_sentences
 from encoder.comparison.text import ReadText, span_vectors
 from encoder.comparison.words import Words, word_range
 
@@ -29,7 +29,7 @@ _OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
 
 
 @dataclass(frozen=True, slots=True)
-class AlignmentRule:
+class AlignmentThresholds:
     """When passages match and what two texts have to do with each other.
 
     Attributes:
@@ -61,7 +61,7 @@ class AlignmentRule:
     topic_score: float = 0.45
 
 
-ALIGNMENT_RULE = AlignmentRule()
+ALIGNMENT_RULE = AlignmentThresholds()
 
 
 MAX_PASSAGES = 512  # the largest are given; the figures count all
@@ -97,7 +97,7 @@ class _Found(NamedTuple):
     kind: PassageKind
 
 
-def align_texts(left: ReadText, right: ReadText, rule: AlignmentRule) -> Alignment:
+def align_texts(left: ReadText, right: ReadText, rule: AlignmentThresholds) -> Alignment:
     """Find the passages that match, with their boundaries to the word."""
     if not len(left.words) or not len(right.words):
         return _without_words(left, right)
@@ -122,12 +122,12 @@ def _without_words(left: ReadText, right: ReadText) -> Alignment:
     return Alignment(_passages(left, right, whole), Covered(1.0, 1.0), Covered(1.0, 1.0))
 
 
-def _worded(left: ReadText, right: ReadText, rule: AlignmentRule) -> list[_Found]:
+def _worded(left: ReadText, right: ReadText, rule: AlignmentThresholds) -> list[_Found]:
     """Find the passages that share their words, or most of their telling ones."""
     exact = find_exact_matches(left.words, right.words, rule.shingle)
     ours = _mask(len(left.words), [(one.left, one.left + one.length) for one in exact])
     theirs = _mask(len(right.words), [(one.right, one.right + one.length) for one in exact])
-    links = link_sentences(
+    links = match_sentences(
         (_without(left.words, ours), left.sentences),
         (_without(right.words, theirs), right.sentences),
         least_cosine=rule.sentence_cosine,
@@ -136,7 +136,7 @@ def _worded(left: ReadText, right: ReadText, rule: AlignmentRule) -> list[_Found
     boxes = [_box(match) for match in exact] + [Box(*link.left, *link.right) for link in links]
     ours_before, theirs_before = _counted(ours), _counted(theirs)
     found = []
-    for box in join_boxes(boxes, rule.gap):
+    for box in merge_spans(boxes, rule.gap):
         same = min(
             (ours_before[box.left_end] - ours_before[box.left_start])
             / (box.left_end - box.left_start),
@@ -149,7 +149,7 @@ def _worded(left: ReadText, right: ReadText, rule: AlignmentRule) -> list[_Found
 
 
 def _by_vectors(
-    left: ReadText, right: ReadText, found: Sequence[_Found], rule: AlignmentRule
+    left: ReadText, right: ReadText, found: Sequence[_Found], rule: AlignmentThresholds
 ) -> list[_Found]:
     """Find the passages, in what is not accounted for, whose block vectors lie together."""
     cosines = left.block_vectors @ right.block_vectors.T
@@ -159,7 +159,7 @@ def _by_vectors(
         _free_blocks(right, [one.box[2:] for one in found]),
     )
     threshold = background.threshold(rule.deviations, rule.least_cosine)
-    runs = find_block_runs(cosines, threshold, free)
+    runs = match_blocks(cosines, threshold, free)
     passages = [(_run_box(left, right, run), run.score) for run in runs]
     return [
         _Found(box, "paraphrase" if score >= rule.paraphrase_cosine else "similar")

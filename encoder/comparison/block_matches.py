@@ -60,7 +60,7 @@ def measure_background(left: Float32, right: Float32, short: Background) -> Back
     return Background(centre, spread)
 
 
-def find_block_runs(cosines: Float32, threshold: float, usable: Bool) -> list[BlockRun]:
+def match_blocks(cosines: Float32, threshold: float, usable: Bool) -> list[BlockRun]:
     """Find the runs of matching blocks.
 
     A pair matches when its cosine reaches the threshold and is the best of its row and of its

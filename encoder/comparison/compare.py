@@ -5,7 +5,7 @@ import numpy as np
 from encoder.comparison.alignment import (
     ALIGNMENT_RULE,
     Alignment,
-    AlignmentRule,
+    AlignmentThresholds,
     Covered,
     align_texts,
 )
@@ -17,7 +17,7 @@ _NAMES = {"verbatim": "word for word", "paraphrase": "in other words", "similar"
 
 
 def judge_relation(
-    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentRule
+    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentThresholds
 ) -> Relation:
     """Name the relation of two texts.
 
@@ -34,7 +34,7 @@ def judge_relation(
 
 
 def gather_evidence(
-    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentRule
+    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentThresholds
 ) -> tuple[str, ...]:
     """Say what the relation rests on, a sentence for each figure."""
     side = "reach" if score >= rule.topic_score else "stay under"
@@ -90,7 +90,7 @@ def compare_texts(
     right: ReadText,
     *,
     probability: float | None = None,
-    rule: AlignmentRule = ALIGNMENT_RULE,
+    rule: AlignmentThresholds = ALIGNMENT_RULE,
 ) -> Comparison:
     """Compare two texts from their vectors and words; nothing is encoded.
 

@@ -29,7 +29,7 @@ class Box(NamedTuple):
         return min(self.left_end - self.left_start, self.right_end - self.right_start)
 
 
-def join_boxes(boxes: Sequence[Box], gap: int) -> list[Box]:
+def merge_spans(boxes: Sequence[Box], gap: int) -> list[Box]:
     """Join boxes that are at most `gap` words apart in both texts.
 
     Boxes are parted where a text has a wider gap, on one side and then on the other, until no part

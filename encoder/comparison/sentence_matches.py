@@ -50,7 +50,7 @@ def cut_sentences(spans: Sequence[tuple[int, int]], words: Words) -> Sentences:
     return Sentences(table[:, 0], table[:, 1])
 
 
-def link_sentences(
+def match_sentences(
     left: tuple[Words, Sentences],
     right: tuple[Words, Sentences],
     *,

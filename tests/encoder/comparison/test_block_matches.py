@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from encoder.comparison.block_matches import Background, find_block_runs, measure_background
+from encoder.comparison.block_matches import Background, match_blocks, measure_background
 
 NONE = Background(0.1, 0.2)
 
@@ -18,7 +18,7 @@ def cosines(size: int, *pairs: tuple[int, int]) -> Float32:
 
 def runs(table: Float32) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     every = np.ones(table.shape, dtype=bool)
-    return [(run.left, run.right) for run in find_block_runs(table, 0.5, every)]
+    return [(run.left, run.right) for run in match_blocks(table, 0.5, every)]
 
 
 def test_neighbours_on_a_diagonal_are_one_run() -> None:
@@ -44,13 +44,13 @@ def test_only_the_best_of_row_and_column_matches() -> None:
 def test_the_score_is_the_mean_and_unusable_pairs_are_left_out() -> None:
     table = cosines(3, (0, 0), (1, 1))
     table[1, 1] = 0.7
-    (run,) = find_block_runs(table, 0.5, np.ones((3, 3), dtype=bool))
+    (run,) = match_blocks(table, 0.5, np.ones((3, 3), dtype=bool))
     assert run.score == pytest.approx(0.8)
     usable = np.ones((3, 3), dtype=bool)
     usable[0] = False
-    (run,) = find_block_runs(table, 0.5, usable)
+    (run,) = match_blocks(table, 0.5, usable)
     assert run.left == (1, 2)
-    assert find_block_runs(table, 0.95, usable) == []
+    assert match_blocks(table, 0.95, usable) == []
 
 
 def test_the_background_is_that_of_blocks_that_do_not_match() -> None:
