@@ -115,12 +115,12 @@ class Known:
 
 
 def own_names(mode: Mode, *, adapt: bool) -> tuple[str, ...]:
-    """Return the names of the systems that `own_systems` makes."""
+    """Return the names of the systems that `longmatch_systems` makes."""
     adapted = {"hybrid": (ADAPTED, ADAPTED_HYBRID)}.get(mode, (ADAPTED,)) if adapt else ()
     return (*OWN[mode], *adapted)
 
 
-def own_systems(
+def longmatch_systems(
     known: Known,
     checkpoint: Checkpoint,
     mode: Mode,
@@ -165,7 +165,7 @@ def own_systems(
 def reranked_own(
     system: System, known: Known, files: Sequence[Path], reranker: OnnxReranker, candidates: int
 ) -> System:
-    """Make the system that reranks the first candidates of one of `own_systems`.
+    """Make the system that reranks the first candidates of one of `longmatch_systems`.
 
     Raises:
         CorpusError: a text is missing.

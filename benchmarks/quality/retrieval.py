@@ -24,7 +24,7 @@ from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     Known,
     baseline_systems,
-    own_systems,
+    longmatch_systems,
     pair_question,
     retrieval_question,
 )
@@ -99,7 +99,7 @@ def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any
     embedded = embed_encoded_corpus(encoded, encoder)
     known = Known(embedded, embedded)
     systems: list[System] = [
-        *own_systems(known, encoder.checkpoint, "hybrid", [judged.corpus], SilentProgress()),
+        *longmatch_systems(known, encoder.checkpoint, "hybrid", [judged.corpus], SilentProgress()),
         *baseline_systems(BASELINES, known, [judged.corpus], blocks_of(encoded, embedded.ids)),
     ]
     reference = choose_reference([system.name for system in systems], None)

@@ -17,8 +17,8 @@ from evaluation.experiment import (
     SEMANTIC,
     Known,
     baseline_systems,
+    longmatch_systems,
     own_names,
-    own_systems,
     pair_question,
     reranked_own,
     retrieval_question,
@@ -200,7 +200,7 @@ def evaluate(
     files = [corpus, queries] if queries else [corpus]
     with show_progress(console) as progress:
         adapting = progress if adapt else None
-        own = list(own_systems(known, loaded.checkpoint, mode, files, adapting))
+        own = list(longmatch_systems(known, loaded.checkpoint, mode, files, adapting))
     if rerank and reranker:
         own.append(reranked_own(own[-1], known, files, open_reranker(reranker), rerank))
     systems = [*own, *baseline_systems(names, known, files, kept)]
