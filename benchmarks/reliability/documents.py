@@ -1,4 +1,4 @@
-"""Documents of the reliability programmes: a name and a version decide text and vector."""
+"""Documents of the reliability checks: a name and a version decide text and vector."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -71,7 +71,7 @@ class _Tally:
     worst_ready_processor_seconds: float = 0.0
 
 
-class KillProgramme:
+class KillCheck:
     """A data directory, what was acknowledged of it, and what went wrong."""
 
     def __init__(self, path: Path, seed: int, documents: int) -> None:
@@ -180,7 +180,7 @@ def run_kills(
     path: Path, kills: int, seed: int, documents: int = ONE_LIST_BELOW + 1_500
 ) -> KillReport:
     """Run the programme in a new data directory."""
-    programme = KillProgramme(path, seed, documents)
+    programme = KillCheck(path, seed, documents)
     for number in range(kills):
         programme.kill_once(number)
     return programme.report(kills)

@@ -48,7 +48,7 @@ class ModelReport:
         return asdict(self)
 
 
-class ModelProgramme:
+class ModelCheck:
     """A data directory beside a dict of what must be in it."""
 
     def __init__(self, path: Path, seed: int) -> None:
@@ -182,7 +182,7 @@ def run_model(path: Path, operations: int, seed: int) -> ModelReport:
     Raises:
         WrongAnswerError: an answer was not that of the dict.
     """
-    programme = ModelProgramme(path, seed)
+    programme = ModelCheck(path, seed)
     kinds: Counter[str] = Counter()
     try:
         for _ in range(operations):

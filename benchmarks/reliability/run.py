@@ -1,4 +1,4 @@
-"""Does the index stay right whatever happens to it? Three programmes, each with a seed.
+"""Does the index stay right whatever happens to it? Three checks, each with a seed.
 
     python -m benchmarks.reliability.run model --operations 20000
     python -m benchmarks.reliability.run swaps --seconds 300

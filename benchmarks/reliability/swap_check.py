@@ -104,7 +104,7 @@ class History:
         return cosines
 
 
-class SwapProgramme:
+class SwapCheck:
     """A data directory that many threads use, and what they found wrong."""
 
     def __init__(self, data: DataDirectory, plan: SwapPlan) -> None:
@@ -251,6 +251,6 @@ def run_swaps(path: Path, plan: SwapPlan) -> SwapReport:
     """Run the programme in a new data directory."""
     data = open_numbered(path)
     try:
-        return SwapProgramme(data, plan).run()
+        return SwapCheck(data, plan).run()
     finally:
         data.close()

@@ -1,4 +1,4 @@
-"""The reliability programmes in short; `python -m benchmarks.reliability.run` runs them long."""
+"""The reliability checks in short; `python -m benchmarks.reliability.run` runs them long."""
 
 import json
 import sys
@@ -16,9 +16,9 @@ from benchmarks.reliability.kill_backups import (
     numbered_checkpoint,
 )
 from benchmarks.reliability.kill_check import KillReport, run_kills
-from benchmarks.reliability.model_check import ModelProgramme, WrongAnswerError, run_model
+from benchmarks.reliability.model_check import ModelCheck, WrongAnswerError, run_model
 from benchmarks.reliability.run import KILLS, MODEL, SWAPS, table
-from benchmarks.reliability.swap_check import SwapPlan, SwapProgramme, run_swaps
+from benchmarks.reliability.swap_check import SwapCheck, SwapPlan, run_swaps
 from index.directory.backup import write_backup
 
 SEED = 20_261_122
@@ -34,7 +34,7 @@ def test_three_thousand_operations_give_what_a_dict_gives(tmp_path: Path) -> Non
 
 
 def test_the_model_finds_what_is_wrong(tmp_path: Path) -> None:
-    programme = ModelProgramme(tmp_path / "data", 1)
+    programme = ModelCheck(tmp_path / "data", 1)
     programme.check()
     change = programme._data.store.delete(["d17"])  # behind the model's back
     programme._data.index.apply(change)
@@ -58,7 +58,7 @@ def test_answers_are_right_for_the_generation_they_name(tmp_path: Path) -> None:
 
 def test_the_swap_programme_finds_what_is_wrong(tmp_path: Path) -> None:
     data = open_numbered(tmp_path / "data")
-    programme = SwapProgramme(data, SwapPlan(0.5, searchers=1, writers=0, seed=1))
+    programme = SwapCheck(data, SwapPlan(0.5, searchers=1, writers=0, seed=1))
     # A vector that is gone from the index, and in the history is not.
     data.index._served.index.remove(data.store.changes_since(0).added[:2_000])
     report = programme.run()
