@@ -80,7 +80,7 @@ def build_index(
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
     # A pass over all texts is too much for a few documents, so those of earlier runs count too.
     if data.store.changed_since_recount() > MAX_DRIFT * len(data.store):
-        data.store.recount_titles(progress)
+        data.store.refresh_titles(progress)
     if data.store.finds_families and data.store.families.pending():  # of an earlier release
         data.store.families.find(progress)
     publish(data.index, progress)

@@ -19,7 +19,7 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
 from index.doctor.findings import Finding, Remedy
-from index.lexical.title_refresh import recount_titles
+from index.lexical.title_refresh import refresh_titles
 from index.near_duplicates.tables import make_family_tables
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
@@ -113,7 +113,7 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
     with closing(SQLiteConnections(store, read_only=False)) as connections:
         if "make the lexical index again" in remedies:
             make_lexical_index(connections)
-            recount_titles(connections, SilentProgress())
+            refresh_titles(connections, SilentProgress())
         if "find the families again" in remedies:
             with connections.writing() as connection:
                 make_family_tables(connection)  # filled below, when block vectors are sound

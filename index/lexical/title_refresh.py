@@ -35,7 +35,7 @@ SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
 _Row = tuple[int, str, str]
 
 
-def recount_titles(
+def refresh_titles(
     connections: SQLiteConnections, progress: Progress, stop: Callable[[], bool] = lambda: False
 ) -> None:
     """Count the titles that each stored text names, and write the terms of those that differ.
@@ -72,7 +72,7 @@ def recount_titles(
         progress.advanced(documents=len(some), tokens=0)
 
 
-def count_changes_since_recount(connection: sqlite3.Connection) -> int:
+def count_changes_since_refresh(connection: sqlite3.Connection) -> int:
     """Count the documents added, removed or changed since the last pass over all texts began."""
     # A lexical index that was made again counts from 0.
     return abs(_read_changes(connection) - (read_count(connection, TITLES) or 0))

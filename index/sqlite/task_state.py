@@ -30,7 +30,7 @@ _WRITE = """
 INSERT OR REPLACE INTO upkeep (task, state) VALUES (?, ?)"""
 
 
-class Upkeep:
+class MaintenanceState:
     """The notes of an open store. Safe to use from many threads."""
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:

@@ -16,7 +16,7 @@ from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles
-from index.lexical.title_refresh import count_changes_since_recount, recount_titles
+from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_text
@@ -29,7 +29,7 @@ from index.sqlite.block_vectors import (
 )
 from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
 from index.sqlite.free_space import Space, reclaim
-from index.sqlite.task_state import Upkeep
+from index.sqlite.task_state import MaintenanceState
 from index.store.change_log import ChangeLog
 from index.store.checksums import (
     Checksums,
@@ -93,7 +93,7 @@ class SQLiteDocumentStore:
         self.families = Families(self._connections)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
-        self.upkeep = Upkeep(self._connections, path)
+        self.upkeep = MaintenanceState(self._connections, path)
         # What another process writes is seen only where nothing is kept.
         self._selections = None if read_only else SelectionCache()
         try:
@@ -270,7 +270,7 @@ class SQLiteDocumentStore:
         """
         return reclaim(self._connections, pages)
 
-    def recount_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
+    def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
         """Look again for the titles that each text names: those of later documents, too.
 
         Ends early when `stop` says so.
@@ -279,7 +279,7 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read or written; a later call goes on.
         """
         try:
-            recount_titles(self._connections, progress, stop)
+            refresh_titles(self._connections, progress, stop)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 
@@ -290,7 +290,7 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
-            return count_changes_since_recount(connection)
+            return count_changes_since_refresh(connection)
 
     def select(self, where: Filter | None, without: Sequence[str] = ()) -> IdSet:
         """Return the vectors of the documents for which a filter holds, as they are now.

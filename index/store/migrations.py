@@ -24,7 +24,7 @@ from pathlib import Path
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical.terms import count_terms
-from index.lexical.title_refresh import recount_titles
+from index.lexical.title_refresh import refresh_titles
 from index.near_duplicates.tables import make_family_tables
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
@@ -69,7 +69,7 @@ def bring_up_to_date(connections: SQLiteConnections, path: Path) -> None:
             connection.execute(BLOCKS_SCHEMA)
             connection.execute(f"PRAGMA user_version = {VERSION_WITHOUT_TITLES}")
     _log.info("%s: looking for the titles that texts name", path)
-    recount_titles(connections, SilentProgress())
+    refresh_titles(connections, SilentProgress())
     with connections.writing() as connection:
         make_metadata_values(connection, path)
     take_checksums(connections, VERSION_WITHOUT_FAMILIES)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from encoder.arrays import Int64
-from index.sqlite.task_state import REFUSED_TRAINING, Upkeep
+from index.sqlite.task_state import REFUSED_TRAINING, MaintenanceState
 from index.vectors.faiss_index import choose_nlist
 
 OUTGROWN_BY = 4
@@ -140,7 +140,7 @@ class Attempt:
         """Say whether an attempt with these lists and this target would be the same."""
         return (self.training, self.target) == (training, target)
 
-    def keep(self, upkeep: Upkeep) -> None:
+    def keep(self, upkeep: MaintenanceState) -> None:
         """Keep it as the one that was refused.
 
         Raises:
@@ -149,7 +149,7 @@ class Attempt:
         upkeep.write(REFUSED_TRAINING, asdict(self))
 
 
-def read_refused(upkeep: Upkeep) -> Attempt | None:
+def read_refused(upkeep: MaintenanceState) -> Attempt | None:
     """Return the attempt that was last refused; None where none is known.
 
     Raises:

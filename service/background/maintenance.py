@@ -133,7 +133,7 @@ class Maintenance:
     def _keep_titles(self) -> None:
         store = self._data.store
         if store.changed_since_recount() > TITLES_SHARE * len(store):
-            store.recount_titles(SilentProgress(), self._stopping.is_set)
+            store.refresh_titles(SilentProgress(), self._stopping.is_set)
 
     def _keep_families(self) -> None:
         store = self._data.store

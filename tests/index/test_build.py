@@ -314,5 +314,5 @@ def test_what_a_pass_itself_writes_is_no_change(tmp_path: Path, encoder: OnnxEnc
     with job.opened() as data:
         assert data.store.lexical.changes == 4  # two documents, and one that was counted anew
         assert data.store.changed_since_recount() == 0
-        data.store.recount_titles(SilentProgress(), lambda: True)  # given up at once
+        data.store.refresh_titles(SilentProgress(), lambda: True)  # given up at once
         assert data.store.changed_since_recount() == 0

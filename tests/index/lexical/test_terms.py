@@ -138,10 +138,10 @@ def test_a_pass_finds_the_titles_of_later_documents(
 ) -> None:
     put_all(store, entry)
     assert naming(store) == {"war"}
-    store.recount_titles(SilentProgress())
+    store.refresh_titles(SilentProgress())
     assert naming(store) == {"war", "names it", "names it, too"}
     changes = store.lexical.changes
-    store.recount_titles(SilentProgress())
+    store.refresh_titles(SilentProgress())
     assert store.lexical.changes == changes
 
 
@@ -149,13 +149,13 @@ def test_a_new_title_and_a_deleted_document_are_followed(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     put_all(store, entry)
-    store.recount_titles(SilentProgress())
+    store.refresh_titles(SilentProgress())
     store.put([entry("war", TEXTS["war"][1], "A war")])
     assert naming(store) == {"names it", "names it, too"}
-    store.recount_titles(SilentProgress())
+    store.refresh_titles(SilentProgress())
     assert naming(store) == set()
     store.put([entry("war", TEXTS["war"][1], "World War II")])
-    store.recount_titles(SilentProgress())
+    store.refresh_titles(SilentProgress())
     store.delete(["names it"])
     assert naming(store) == {"war", "names it, too"}
 
@@ -173,7 +173,7 @@ def test_a_store_of_the_former_format_is_searched_for_titles_when_it_is_opened(
 
 def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
-    store.recount_titles(SilentProgress())
+    store.refresh_titles(SilentProgress())
     titles = [title for title, _ in TEXTS.values()]
     texts = [text for _, text in TEXTS.values()]
     ids = np.array([store.find([name])[name].vector_id for name in TEXTS])
@@ -192,7 +192,7 @@ def test_an_answer_names_the_title_among_its_terms(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     put_all(store, entry)
-    store.recount_titles(SilentProgress())
+    store.refresh_titles(SilentProgress())
     query = store.lexical.read("A story of World War II.")
     ids = store.lexical.search(query, 10).vector_ids.tolist()
     first = {n: terms[0].term for n, terms in store.lexical.explain(query, ids).items()}
