@@ -9,7 +9,7 @@ from encoder.arrays import Float32, Int64
 from index.errors import CorpusError
 from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
-from index.search.fusion import FusionRule, fuse
+from index.search.fusion import LinearFusion, fuse
 from index.vectors.vector_index import NO_VECTOR
 
 DEPTH = 100  # of a ranking; no measure looks further
@@ -158,7 +158,7 @@ def lexical_system(
     )
 
 
-def hybrid_system(semantic: System, lexical: System, rule: FusionRule) -> System:
+def hybrid_system(semantic: System, lexical: System, rule: LinearFusion) -> System:
     """Make the score of hybrid mode from those of the two channels."""
 
     def score(rows: Int64) -> Float32:

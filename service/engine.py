@@ -8,7 +8,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.directory.data_directory import DataDirectory
-from index.search.fusion import FusionRule
+from index.search.fusion import LinearFusion
 from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.jobs.runner import Jobs
@@ -56,7 +56,7 @@ class Engine:
     encoder: OnnxEncoder
     data: DataDirectory
     judge: ScoreCalibrator
-    fusion: FusionRule
+    fusion: LinearFusion
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission

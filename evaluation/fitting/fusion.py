@@ -20,7 +20,7 @@ from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, ra
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.progress import SilentProgress
-from index.search.fusion import FusionRule, write_fusion
+from index.search.fusion import LinearFusion, write_fusion
 
 STEPS = 40
 RECIPROCAL_RANK = 60  # the constant of reciprocal rank fusion, with which the rule is compared
@@ -53,7 +53,7 @@ class FusionFit:
         reciprocal_rank: Float32[corpora], that of reciprocal rank fusion.
     """
 
-    rule: FusionRule
+    rule: LinearFusion
     weights: tuple[float, ...]
     ndcg: Float32
     reciprocal_rank: Float32
@@ -78,11 +78,11 @@ def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
         semantic = _remembered(corpus.semantic, corpus.question.rows)
         lexical = _remembered(corpus.lexical, corpus.question.rows)
         for column, weight in enumerate(weights):
-            fused = hybrid_system(semantic, lexical, FusionRule(weight))
+            fused = hybrid_system(semantic, lexical, LinearFusion(weight))
             ndcg[row, column] = _ndcg(fused, corpus.question)
         ranks[row] = _ndcg(_reciprocal_ranks(semantic, lexical), corpus.question)
     smooth = np.convolve(np.pad(ndcg.mean(axis=0), 1, mode="edge"), np.ones(3) / 3, mode="valid")
-    return FusionFit(FusionRule(weights[int(np.argmax(smooth))]), weights, ndcg, ranks)
+    return FusionFit(LinearFusion(weights[int(np.argmax(smooth))]), weights, ndcg, ranks)
 
 
 def _ndcg(system: System, question: Retrieval) -> float:

@@ -4,7 +4,7 @@ import numpy as np
 
 from index.directory.data_directory import DataDirectory
 from index.id_set import IdSet, without
-from index.search.fusion import FusionRule
+from index.search.fusion import LinearFusion
 from index.search.search import Asked, Found, Mode, search
 
 
@@ -13,7 +13,7 @@ def search_distinct(
     asked: Asked,
     k: int,
     mode: Mode,
-    rule: FusionRule,
+    rule: LinearFusion,
     *,
     among: IdSet | None = None,
 ) -> tuple[tuple[Found, ...], Mode]:

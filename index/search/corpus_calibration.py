@@ -19,7 +19,7 @@ from encoder.atomic_files import write_atomically
 from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import StoreError
 from index.progress import Progress
-from index.search.fusion import FusionRule
+from index.search.fusion import LinearFusion
 from index.search.score_distribution import (
     MAX_DOCUMENTS,
     Channels,
@@ -56,7 +56,7 @@ class CorpusCalibration:
 
 
 def measure_store(
-    store: SQLiteDocumentStore, rule: FusionRule, progress: Progress, *, seed: int = 0
+    store: SQLiteDocumentStore, rule: LinearFusion, progress: Progress, *, seed: int = 0
 ) -> Mapping[Mode, NullDistribution]:
     """Measure how random pairs of the stored documents score in each mode.
 
@@ -85,7 +85,7 @@ def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) ->
 
 
 def read_corpus_calibration(
-    directory: Path, fingerprint: str, rule: FusionRule
+    directory: Path, fingerprint: str, rule: LinearFusion
 ) -> CorpusCalibration | None:
     """Read the file of a data directory; None where there is none.
 
@@ -149,7 +149,7 @@ def _weight(value: object) -> float | None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"the weight of the lexical score is {value!r}")
-    return FusionRule(float(value)).lexical
+    return LinearFusion(float(value)).lexical
 
 
 def _random_pairs(content: Mapping[str, Any]) -> NullDistribution:

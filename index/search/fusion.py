@@ -23,7 +23,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FusionRule:
+class LinearFusion:
     """The weight of the lexical score; that of the semantic score is the rest of 1.
 
     Raises:
@@ -37,16 +37,16 @@ class FusionRule:
             raise ValueError(f"the weight of the lexical score is {self.lexical}, not from 0 to 1")
 
 
-DEFAULT_RULE = FusionRule(lexical=0.925)  # fitted for the mean of block vectors
+DEFAULT_RULE = LinearFusion(lexical=0.925)  # fitted for the mean of block vectors
 
 
-def fuse(rule: FusionRule, semantic: Float32, lexical: Float32) -> Float32:
+def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
     """Return the score Float32[N] of N documents from their semantic and lexical scores."""
     fused: Float32 = (1.0 - rule.lexical) * semantic + rule.lexical * lexical
     return fused
 
 
-def read_fusion(checkpoint: Checkpoint) -> FusionRule:
+def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
     """Read the rule of a checkpoint; `DEFAULT_RULE` where it has none.
 
     Raises:
@@ -60,7 +60,7 @@ def read_fusion(checkpoint: Checkpoint) -> FusionRule:
         content = json.loads(data)
         if content["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        rule = FusionRule(float(content["lexical"]))
+        rule = LinearFusion(float(content["lexical"]))
         fingerprint = str(content["fingerprint"])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: is no fusion rule: {error!r}") from error
@@ -72,7 +72,7 @@ def read_fusion(checkpoint: Checkpoint) -> FusionRule:
     return rule
 
 
-def write_fusion(checkpoint: Checkpoint, rule: FusionRule) -> None:
+def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     """Write `fusion.json` into a checkpoint, and the manifest with it.
 
     Another rule than before makes other hybrid scores: their calibrations are taken out.

@@ -14,7 +14,7 @@ from encoder.arrays import Float32, Float64, Int64
 from index.errors import CorpusError
 from index.lexical.scoring import TermRows, term_cosines
 from index.progress import Progress
-from index.search.fusion import FusionRule, fuse
+from index.search.fusion import LinearFusion, fuse
 from index.search.search import Mode
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
@@ -253,7 +253,7 @@ class Channels:
 
     vectors: Float32
     words: TermRows | None
-    rule: FusionRule
+    rule: LinearFusion
 
 
 def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mode, Float64]:

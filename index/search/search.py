@@ -11,7 +11,7 @@ from index.directory.data_directory import DataDirectory
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES, LexicalMatches
 from index.lexical.scoring import LexicalQuery, TermWeight
-from index.search.fusion import FusionRule, fuse
+from index.search.fusion import LinearFusion, fuse
 from index.vectors.vector_index import NO_VECTOR
 
 Mode = Literal["semantic", "lexical", "hybrid"]
@@ -119,7 +119,7 @@ def search_hybrid(
     data: DataDirectory,
     asked: Asked,
     k: int,
-    rule: FusionRule,
+    rule: LinearFusion,
     *,
     among: IdSet | None = None,
 ) -> FoundByWords:
@@ -159,7 +159,7 @@ def search(
     asked: Asked,
     k: int,
     mode: Mode,
-    rule: FusionRule,
+    rule: LinearFusion,
     *,
     among: IdSet | None = None,
 ) -> tuple[tuple[Found, ...], Mode]:

@@ -5,7 +5,7 @@ from benchmarks.common import SEED
 from benchmarks.quality.calibration import MAPS, Stated, diagram, measure, table, try_thresholds
 from index.lexical.scoring import rows_of_texts
 from index.progress import SilentProgress
-from index.search.fusion import FusionRule
+from index.search.fusion import LinearFusion
 from index.search.score_distribution import Channels, measure_modes
 
 
@@ -44,7 +44,7 @@ def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
     words = rows_of_texts(
         " ".join(f"w{n}" for n in row) for row in random.integers(99, size=(1_500, 9))
     )
-    channels = Channels(vectors, words, FusionRule(0.5))
+    channels = Channels(vectors, words, LinearFusion(0.5))
     tried = try_thresholds(channels, measure_modes(channels, SilentProgress(), seed=SEED))
     assert set(tried) == {"semantic", "lexical", "hybrid"}
     for one in tried.values():

@@ -18,11 +18,11 @@ from index.search.corpus_calibration import (
     read_corpus_calibration,
     write_corpus_calibration,
 )
-from index.search.fusion import FusionRule
+from index.search.fusion import LinearFusion
 from index.search.score_distribution import measure_random_pairs
 
 FINGERPRINT = "a" * 64
-RULE = FusionRule(0.5)
+RULE = LinearFusion(0.5)
 
 
 @pytest.fixture
@@ -107,10 +107,10 @@ def test_one_of_another_fusion_rule_is_refused(
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)
     with pytest.raises(StoreError, match=r"weight of the lexical score of 0\.5, not of 0\.4"):
-        read_corpus_calibration(tmp_path, FINGERPRINT, FusionRule(0.4))
+        read_corpus_calibration(tmp_path, FINGERPRINT, LinearFusion(0.4))
     without = replace(calibration, lexical_weight=None)  # vectors alone were measured
     write_corpus_calibration(tmp_path, without)
-    assert read_corpus_calibration(tmp_path, FINGERPRINT, FusionRule(0.4)) == without
+    assert read_corpus_calibration(tmp_path, FINGERPRINT, LinearFusion(0.4)) == without
 
 
 def test_a_store_is_measured_in_every_mode(
@@ -124,9 +124,9 @@ def test_a_store_is_measured_in_every_mode(
     assert set(measured) == {"semantic", "lexical", "hybrid"}
     assert measured["semantic"] == measure_random_pairs(stored, seed=2)
     assert measured["lexical"].scores[0] == 0.0
-    alone = measure_store(store, FusionRule(1.0), SilentProgress(), seed=2)
+    alone = measure_store(store, LinearFusion(1.0), SilentProgress(), seed=2)
     assert alone["hybrid"] == measured["lexical"]
-    vectors = measure_store(store, FusionRule(0.0), SilentProgress(), seed=2)
+    vectors = measure_store(store, LinearFusion(0.0), SilentProgress(), seed=2)
     assert vectors["hybrid"].scores == pytest.approx(measured["semantic"].scores, abs=2e-6)
     monkeypatch.setattr(corpus_calibration, "MAX_DOCUMENTS", 110)
     few = measure_store(store, RULE, SilentProgress(), seed=2)

@@ -13,7 +13,7 @@ from encoder.errors import CheckpointError
 from evaluation.fitting.fusion import FusionCorpus, fit_fusion
 from evaluation.report import Retrieval
 from evaluation.systems import System, hybrid_system, lexical_system
-from index.search.fusion import DEFAULT_RULE, FusionRule, fuse, read_fusion, write_fusion
+from index.search.fusion import DEFAULT_RULE, LinearFusion, fuse, read_fusion, write_fusion
 
 
 def system(name: str, scores: list[list[float]]) -> System:
@@ -35,9 +35,9 @@ def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
 
 def test_the_score_is_the_weighted_mean() -> None:
     semantic, lexical = np.array([1, 0], dtype=np.float32), np.array([0, 0.5], dtype=np.float32)
-    assert fuse(FusionRule(0.25), semantic, lexical).tolist() == [0.75, 0.125]
+    assert fuse(LinearFusion(0.25), semantic, lexical).tolist() == [0.75, 0.125]
     left, right = system("a", [[1.0, 0.0]]), system("b", [[0.0, 0.5]])
-    fused = hybrid_system(left, right, FusionRule(0.25))
+    fused = hybrid_system(left, right, LinearFusion(0.25))
     assert fused.score(np.array([0])).tolist() == [[0.75, 0.125]]
     assert fused.score_pairs(np.array([0]), np.array([1])).tolist() == [0.125]
 
@@ -45,14 +45,14 @@ def test_the_score_is_the_weighted_mean() -> None:
 @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
 def test_a_weight_has_its_bounds(weight: float) -> None:
     with pytest.raises(ValueError, match="not from 0 to 1"):
-        FusionRule(weight)
+        LinearFusion(weight)
 
 
 def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
     assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
-    write_fusion(load_checkpoint(checkpoint), FusionRule(0.375))
+    write_fusion(load_checkpoint(checkpoint), LinearFusion(0.375))
     again = load_checkpoint(checkpoint)
-    assert read_fusion(again) == FusionRule(0.375)
+    assert read_fusion(again) == LinearFusion(0.375)
     write_manifest(checkpoint)
     assert FUSION in load_checkpoint(checkpoint).files
 
@@ -69,7 +69,7 @@ def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
 def test_a_wrong_rule_is_refused(
     checkpoint: Path, changed: dict[str, object], message: str
 ) -> None:
-    write_fusion(load_checkpoint(checkpoint), FusionRule(0.5))
+    write_fusion(load_checkpoint(checkpoint), LinearFusion(0.5))
     path = checkpoint / FUSION
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     with pytest.raises(CheckpointError, match=r"fusion\.json is not the file"):

@@ -9,13 +9,13 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.search.fusion import FusionRule
+from index.search.fusion import LinearFusion
 from index.search.search import Asked, Mode, search
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range
 from index.store.records import EncodedDocument
 
 DOCUMENTS = 1_200  # so many that the telling words alone find too few of a selection
-RULE = FusionRule(0.5)
+RULE = LinearFusion(0.5)
 MODES: list[Mode] = ["semantic", "lexical", "hybrid"]
 # Selects what shares with the query only words that nearly every document has.
 COMMON = And((Range("/number", Bound(600, True), None), OneOf("/rare", (False,))))

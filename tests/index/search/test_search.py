@@ -10,12 +10,12 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.search.fusion import FusionRule
+from index.search.fusion import LinearFusion
 from index.search.search import Asked, Found, search_hybrid, search_lexical, search_semantic
 from index.store.records import EncodedDocument
 
 Search = Callable[[DataDirectory, Asked, int], tuple[Found, ...]]
-RULE = FusionRule(0.5)
+RULE = LinearFusion(0.5)
 
 
 def direction(degrees: float) -> Float32:
@@ -90,7 +90,7 @@ def test_a_rule_of_one_channel_ranks_as_that_channel(
     data: DataDirectory, weight: float, search: Search
 ) -> None:
     alone = names(data, search(data, QUERY, 9))
-    both = names(data, search_hybrid(data, QUERY, 9, FusionRule(weight)).found)
+    both = names(data, search_hybrid(data, QUERY, 9, LinearFusion(weight)).found)
     assert both[: len(alone)] == alone
 
 

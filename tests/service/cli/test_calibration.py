@@ -17,7 +17,7 @@ from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
-from index.search.fusion import FusionRule, read_fusion, write_fusion
+from index.search.fusion import LinearFusion, read_fusion, write_fusion
 from index.store.records import EncodedDocument
 from service.cli.main import main
 
@@ -280,7 +280,7 @@ def test_several_kinds_are_fitted_in_one_call(longmatch: Run, copy: Path, tmp_pa
     assert calibration.kinds["hybrid"] != calibration.kinds["semantic"]
     write_fusion(checkpoint, read_fusion(checkpoint))  # the same rule: its calibrations hold
     assert read_calibration(load_checkpoint(copy)) == calibration
-    write_fusion(load_checkpoint(copy), FusionRule(0.25))
+    write_fusion(load_checkpoint(copy), LinearFusion(0.25))
     kept = read_calibration(load_checkpoint(copy))
     assert kept is not None
     assert set(kept.kinds) == {"semantic", "lexical", "adapted"}
