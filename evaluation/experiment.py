@@ -25,7 +25,7 @@ from index.document import Document
 from index.embed import EmbeddedCorpus
 from index.progress import Progress
 from index.search.fusion import read_fusion
-from index.search.search import Mode
+from index.search.records import Mode
 
 
 def adapt_vectors(

@@ -1,14 +1,15 @@
 """Texts of one request -> document vectors, through the bounded queue."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError, TruncatedTextError
 from index.sqlite.block_vectors import BlockVectors, block_vectors_of
+from index.vectors.vector_index import NO_VECTOR
 from service.engine import Engine
 from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
@@ -19,7 +20,7 @@ _CHARACTERS_PER_TOKEN = 4  # of English; only the estimate at the door needs it
 
 
 @dataclass(frozen=True, slots=True)
-class PointedText:
+class RequestText:
     """A text of a request, with the JSON pointer to it, and its title where it was given one."""
 
     pointer: str
@@ -27,25 +28,34 @@ class PointedText:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedText:
-    """A text that was read.
+    """A text as it was encoded, in this request or when it was stored.
 
     Attributes:
+        text: the whole of it.
+        title: of the text, if it has one.
         vector: Float32[dimension], unit norm.
-        blocks: places and vectors of its sentence blocks.
         receipt: what was read of it.
-        seconds: time of each stage.
+        blocks: places and vectors of its sentence blocks; None where they were not read from the
+            store, or are not in it.
+        document_id: of the stored document; None for a text of the request.
+        vector_id: of the stored document; `NO_VECTOR` for a text of the request.
+        seconds: time of each stage of encoding it.
     """
 
+    text: str
+    title: str = ""
     vector: Float32
-    blocks: BlockVectors
     receipt: Receipt
-    seconds: dict[Stage, float]
+    blocks: BlockVectors | None = None
+    document_id: str | None = None
+    vector_id: int = NO_VECTOR
+    seconds: Mapping[Stage, float] = field(default_factory=dict)
 
 
 async def encode_texts(
-    engine: Engine, texts: Sequence[PointedText], *, strict: bool, background: bool = False
+    engine: Engine, texts: Sequence[RequestText], *, strict: bool, background: bool = False
 ) -> list[EncodedText]:
     """Encode the texts of one request together; all of them or none.
 
@@ -74,6 +84,8 @@ async def encode_texts(
         encoded = await engine.scheduler.encode(documents, place)
     return [
         EncodedText(
+            text=item.text,
+            title=item.title,
             vector=result.vector,
             blocks=block_vectors_of(document, result.block_vectors),
             receipt=document.receipt,
@@ -83,12 +95,14 @@ async def encode_texts(
                 "encode": result.encode_seconds,
             },
         )
-        for document, seconds, result in zip(documents, tokenising, encoded, strict=True)
+        for item, document, seconds, result in zip(
+            texts, documents, tokenising, encoded, strict=True
+        )
     ]
 
 
 async def _tokenise(
-    engine: Engine, texts: Sequence[PointedText], strict: bool
+    engine: Engine, texts: Sequence[RequestText], strict: bool
 ) -> tuple[list[SentenceBlocks], list[float]]:
     """Return the sentence blocks of each text and the seconds that each took."""
     documents: list[SentenceBlocks] = []
@@ -119,7 +133,7 @@ def _count(metrics: Metrics, receipt: Receipt, seconds: float) -> None:
         metrics.tokens_left_out.inc(receipt.tokens - receipt.tokens_read)
 
 
-def _check_lengths(texts: Sequence[PointedText], limit: int) -> None:
+def _check_lengths(texts: Sequence[RequestText], limit: int) -> None:
     refused = [
         FieldError(item.pointer, f"is longer than {limit} characters", limit)
         for item in texts

@@ -8,6 +8,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.directory.data_directory import DataDirectory
+from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
@@ -15,7 +16,6 @@ from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
 from service.limits.redis_client import RedisClient
-from service.matching.calibration import ScoreCalibrator
 from service.metrics import Metrics
 from service.settings import Settings
 from service.workers.block_cache import BlockMemory
@@ -33,7 +33,7 @@ class Engine:
         tokenizer: text -> sentence blocks.
         encoder: sentence blocks -> vectors.
         data: documents, vectors, index.
-        judge: what a score is worth.
+        calibrator: what a score is worth.
         fusion: how the scores of vectors and words are joined.
         scheduler: the queue in front of the encoder.
         reranking: the reranker with its threads, if there is one.
@@ -55,7 +55,7 @@ class Engine:
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
     data: DataDirectory
-    judge: ScoreCalibrator
+    calibrator: ScoreCalibrator
     fusion: LinearFusion
     scheduler: EncodeScheduler
     reranking: RerankPool | None

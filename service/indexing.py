@@ -9,7 +9,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.store.records import Change, EncodedDocument, StoredDocument
-from service.encode import PointedText, encode_texts
+from service.encode import RequestText, encode_texts
 from service.engine import Engine, record_index
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
@@ -76,7 +76,7 @@ async def index_documents(
     _check(engine, documents)
     known = await run_in(engine.readers, _unchanged, engine.data, documents)
     new = [
-        (PointedText(f"#/documents/{number}/text", document.text), document)
+        (RequestText(f"#/documents/{number}/text", document.text), document)
         for number, document in enumerate(documents)
         if document.id not in known
     ]

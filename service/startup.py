@@ -9,6 +9,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import open_data_directory
+from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
 from service.background.maintenance import Maintenance
 from service.background.recall_monitor import RecallMonitor
@@ -19,7 +20,6 @@ from service.jobs.runner import open_jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.limits.redis_client import RedisClient
-from service.matching.calibration import open_calibrator
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
 from service.threads import lower_priority
@@ -119,7 +119,7 @@ def open_engine(settings: Settings) -> Engine:
             tokenizer=BlockTokenizer(checkpoint),
             encoder=encoder,
             data=data,
-            judge=open_calibrator(checkpoint, data.path, encoder.adapter),
+            calibrator=open_calibrator(checkpoint, data.path, encoder.adapter),
             fusion=read_fusion(checkpoint),
             scheduler=scheduler,
             reranking=reranking,

@@ -34,6 +34,7 @@ from index.errors import CorpusError
 from index.lexical.scoring import rows_of_texts, take_rows
 from index.progress import SilentProgress
 from index.search.fusion import read_fusion
+from index.search.records import Mode
 from index.search.score_distribution import (
     Channels,
     NullDistribution,
@@ -43,7 +44,6 @@ from index.search.score_distribution import (
     mode_scores,
     threshold_for,
 )
-from index.search.search import Mode
 
 RATE = 0.01
 PAIRS_FILE = "pairs.test.jsonl.gz"

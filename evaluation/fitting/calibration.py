@@ -29,6 +29,7 @@ from evaluation.calibration_error import (
 from evaluation.judgements import find_pairs, read_pairs
 from index.errors import CorpusError
 from index.progress import Progress, SilentProgress
+from index.search.records import Mode
 from index.search.score_distribution import (
     Channels,
     NullDistribution,
@@ -36,7 +37,6 @@ from index.search.score_distribution import (
     measure_modes,
     mode_scores,
 )
-from index.search.search import Mode
 
 MIN_OF_A_CLASS = 20
 FOLDS = 5

@@ -1,41 +1,71 @@
-"""Searching with families collapsed, for who searches without a service: one document of each."""
+"""Collapsing of families: of copies and versions of one text only the best is returned.
 
-import numpy as np
+A search finds copies and versions like any other documents. What it found, with all of its
+families, is then hidden, and the search is repeated for the rest, until there are enough families
+or no more documents. A round hides every family that it found as a whole, so there are at most as
+many rounds as hits, however large a family is.
+"""
 
-from index.directory.data_directory import DataDirectory
-from index.id_set import IdSet, without
-from index.search.fusion import LinearFusion
-from index.search.search import Asked, Found, Mode, search
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from encoder.arrays import Int64
+from index.id_set import IdSet
+from index.near_duplicates.families import Families
+from index.search.records import Hit
+from index.store.document_store import SQLiteDocumentStore
+
+MAX_COLLAPSED = 10  # ids that a hit lists of the others of its family
 
 
-def search_distinct(
-    data: DataDirectory,
-    asked: Asked,
-    k: int,
-    mode: Mode,
-    rule: LinearFusion,
-    *,
-    among: IdSet | None = None,
-) -> tuple[tuple[Found, ...], Mode]:
-    """Find the best document of each of the k best families, where a document may be one alone.
+def collapse_families(
+    families: Families,
+    found: Sequence[Hit],
+    find_besides: Callable[[Int64], Sequence[Hit]],
+    top_k: int,
+) -> list[Hit]:
+    """Return the best hit of each of the `top_k` best families; a document may be one alone.
 
-    What is found is hidden with its families, and the search is repeated for the rest.
+    Args:
+        families: of the store that was searched.
+        found: the `top_k` best hits, or all where there are fewer.
+        find_besides: returns the same of the documents besides these vector ids Int64[N].
+        top_k: how many to return, at most.
 
     Raises:
         StoreError: the store cannot be read.
-        ValueError: the vector has a wrong shape or is not finite.
     """
-    families = data.store.families
-    everything = data.store.select(None) if among is None else among
-    found, scored_as = search(data, asked, k, mode, rule, among=among)
-    kept: dict[int | str, Found] = {}
+    best: dict[int | str, Hit] = {}
     while True:
-        numbers = families.of(one.vector_id for one in found)
-        for one in found:
-            kept.setdefault(numbers.get(one.vector_id, f"alone {one.vector_id}"), one)
-        if len(kept) >= k or len(found) < k:
-            return tuple(kept.values())[:k], scored_as
-        own = np.array([one.vector_id for one in kept.values()], dtype=np.int64)
-        hidden = families.vector_ids(one for one in kept if isinstance(one, int))
-        rest = without(everything, np.union1d(own, hidden))
-        found, _ = search(data, asked, k, mode, rule, among=rest)
+        numbers = families.of_ids([hit.id for hit in found])
+        for hit in found:
+            family = numbers.get(hit.id)
+            best.setdefault(hit.id if family is None else family, replace(hit, family=family))
+        if len(best) >= top_k or len(found) < top_k:
+            return list(best.values())[:top_k]
+        found = find_besides(families.hidden_by([hit.id for hit in best.values()]))
+
+
+def list_collapsed(
+    store: SQLiteDocumentStore, hit: Hit, query: int, among: IdSet | None
+) -> tuple[str, ...]:
+    """Return the ids of the documents that are collapsed behind a hit, the first of them.
+
+    Args:
+        store: that was searched.
+        hit: one that `collapse_families` returned.
+        query: vector id of the query, which is not listed; `NO_VECTOR` where it is not stored.
+        among: list no other documents.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if hit.family is None:
+        return ()
+    others = store.families.vector_ids([hit.family])
+    if among is not None:
+        others = others[among.contains(others)]
+    # Two more than are listed: the hit and the query may be among them.
+    some = [one for one in others[: MAX_COLLAPSED + 2].tolist() if one != query]
+    ids = [summary.id for _, summary in sorted(store.get(some).items())]
+    return tuple(one for one in ids if one != hit.id)[:MAX_COLLAPSED]

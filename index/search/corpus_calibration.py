@@ -20,6 +20,7 @@ from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import StoreError
 from index.progress import Progress
 from index.search.fusion import LinearFusion
+from index.search.records import Mode
 from index.search.score_distribution import (
     MAX_DOCUMENTS,
     Channels,
@@ -27,7 +28,6 @@ from index.search.score_distribution import (
     Threshold,
     measure_modes,
 )
-from index.search.search import Mode
 from index.store.document_store import SQLiteDocumentStore
 
 FORMAT = 1

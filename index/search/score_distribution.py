@@ -15,7 +15,7 @@ from index.errors import CorpusError
 from index.lexical.scoring import TermRows, term_cosines
 from index.progress import Progress
 from index.search.fusion import LinearFusion, fuse
-from index.search.search import Mode
+from index.search.records import Mode
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 MIN_DOCUMENTS = 100

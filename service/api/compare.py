@@ -23,8 +23,8 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.schemas.compare import CompareRequest, CompareResponse, compare_response
-from service.matching.compare import Explained, compare
-from service.matching.queries import Source
+from service.encode import EncodedText
+from service.matching.compare import Explanation, compare
 from service.threads import run_in
 from service.web.report import page_headers, render_report
 
@@ -109,15 +109,15 @@ async def post_compare(
     left, right = request.to_queries()
     compared = await compare(engine, left, right, passages=request.passages, strict=request.strict)
     if kind == HTML:
-        page = await run_in(engine.readers, _page, compared.explained)
+        page = await run_in(engine.readers, _page, compared.explanation)
         return HTMLResponse(page, headers=page_headers())
-    return compare_response(compared, engine.checkpoint.name, engine.judge.version)
+    return compare_response(compared, engine.checkpoint.name, engine.calibrator.version)
 
 
-def _page(explained: Explained) -> str:
-    left, right = explained.left, explained.right
-    return render_report(explained.comparison, _title(left), left.text, _title(right), right.text)
+def _page(explanation: Explanation) -> str:
+    left, right = explanation.left, explanation.right
+    return render_report(explanation.comparison, _title(left), left.text, _title(right), right.text)
 
 
-def _title(source: Source) -> str:
-    return source.title or source.id or ""
+def _title(text: EncodedText) -> str:
+    return text.title or text.document_id or ""

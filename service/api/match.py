@@ -134,8 +134,8 @@ async def post_match(
     it. The receipt says how much of the document was read by the encoder and what was left out;
     its words are all read.
     """
-    wanted = request.to_wanted(engine.settings.default_top_k)
-    found = await match(engine, request.to_queries(), wanted)
-    name, calibration = engine.checkpoint.name, engine.judge.version
+    options = request.to_options(engine.settings.default_top_k)
+    found = await match(engine, request.to_queries(), options)
+    name, calibration = engine.checkpoint.name, engine.calibrator.version
     answers = [match_response(matches, name, calibration) for matches in found]
     return answers[0] if request.queries is None else MatchesResponse(results=answers)

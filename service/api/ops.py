@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from index.search.search import Mode
+from index.search.records import Mode
 from service.api.deps import EngineDep, OpenEngineDep
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (

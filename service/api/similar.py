@@ -8,15 +8,14 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import Scope
 
+from index.search.records import Bounds, SearchOptions
 from service.api.deps import Admitted, EngineDep
 from service.api.documents import PROBLEMS, DocumentId
 from service.api.http.openapi import json_example
 from service.api.match import ANSWER as MATCH_ANSWER
 from service.api.schemas.match import MatchResponse, match_response
-from service.matching.calibration import Bounds
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
-from service.matching.retrieve import Search
 
 
 class UnescapedRoute(APIRoute):
@@ -95,11 +94,11 @@ async def get_similar(
     if top_k is not None and top_k > limit:
         refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {limit}"}
         raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": limit}}])
-    search = Search(
+    search = SearchOptions(
         top_k=top_k or engine.settings.default_top_k,
         mode="semantic",
         bounds=Bounds(min_score=min_score),
     )
     query = StoredQuery(None, document_id)
     (found,) = await match(engine, [query], MatchOptions(search=search))
-    return match_response(found, engine.checkpoint.name, engine.judge.version)
+    return match_response(found, engine.checkpoint.name, engine.calibrator.version)

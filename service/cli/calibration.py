@@ -26,14 +26,15 @@ from index.corpus.reader import read_documents
 from index.directory.data_directory import CALIBRATION_FILE
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.lexical.scoring import TermRows, rows_of_texts
+from index.search.calibrator import score_kind
 from index.search.corpus_calibration import (
     CorpusCalibration,
     measure_store,
     write_corpus_calibration,
 )
 from index.search.fusion import read_fusion
+from index.search.records import DEFAULT_MODE, Mode
 from index.search.score_distribution import Channels, NullDistribution, check_rate, threshold_for
-from index.search.search import DEFAULT_MODE, Mode
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
@@ -47,7 +48,6 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import show_progress
-from service.matching.calibration import score_kind
 
 _MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 _OF_PLAIN = {score_kind(mode, adapted=False): mode for mode in _MODES}

@@ -12,6 +12,7 @@ from encoder.comparison.compare import compare_texts, document_score
 from encoder.comparison.result import AlignedPassage, Comparison
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
+from index.search.calibrator import calibrate_scores, open_calibrator
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
 from service.cli.options import (
@@ -28,10 +29,10 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import printable
+from service.encode import EncodedText
 from service.errors import DocumentNotFoundError
-from service.matching.calibration import calibrate_scores, open_calibrator
-from service.matching.compare import Explained
-from service.matching.queries import Source, find_sources, open_source
+from service.matching.compare import Explanation
+from service.matching.queries import add_stored_blocks, find_stored, to_comparable
 from service.web.report import render_report
 
 STORED = "id:"
@@ -63,42 +64,50 @@ def compare(
     if html:
         _write_page(html, found, ours, theirs)
     if as_json:
-        print_json(comparison_body(Explained(found, 0, ours, theirs)).model_dump())
+        print_json(comparison_body(Explanation(found, 0, ours, theirs)).model_dump())
     else:
         _print(found, ours.text)
 
 
-def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> Source:
+def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> EncodedText:
     """Read a file and encode it, or find a stored document with its vectors."""
     if directory is None or not name.startswith(STORED):
         document = read_document(Path(name))
         return _encoded(loaded, None, document.title or Path(name).name, document.text)
     document_id = name.removeprefix(STORED)
-    found = find_sources(directory, [document_id]).get(document_id)
-    if found is None:
+    stored = add_stored_blocks(directory, list(find_stored(directory, [document_id]).values()))
+    if not stored:
         raise DocumentNotFoundError(document_id)
-    if found.blocks is None:  # an earlier version of Longmatch stored it
-        return _encoded(loaded, found.id, found.title, found.text)
+    (found,) = stored
+    if found.blocks is None:  # it was stored without them
+        return _encoded(loaded, document_id, found.title, found.text)
     return found
 
 
-def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> Source:
+def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> EncodedText:
     sentences = loaded.tokenizer(text)
     encoded = loaded.encoder.encode([sentences])
     blocks = block_vectors_of(sentences, encoded.block_vectors[0])
     vector = encoded.document_vectors[0]
-    return Source(document_id, title, text, vector, blocks, sentences.receipt)
+    return EncodedText(
+        text=text,
+        title=title,
+        vector=vector,
+        receipt=sentences.receipt,
+        blocks=blocks,
+        document_id=document_id,
+    )
 
 
-def _compare(loaded: Loaded, data: Path, left: Source, right: Source) -> Comparison:
-    ours, theirs = (open_source(loaded.checkpoint.language, one) for one in (left, right))
-    judge = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
-    (worth,) = calibrate_scores(judge, "semantic", [document_score(ours, theirs)])
+def _compare(loaded: Loaded, data: Path, left: EncodedText, right: EncodedText) -> Comparison:
+    ours, theirs = (to_comparable(loaded.checkpoint.language, one) for one in (left, right))
+    calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
+    (worth,) = calibrate_scores(calibrator, "semantic", [document_score(ours, theirs)])
     return compare_texts(ours, theirs, probability=worth.probability)
 
 
-def _write_page(path: Path, found: Comparison, left: Source, right: Source) -> None:
-    titles = [one.title or one.id or "" for one in (left, right)]
+def _write_page(path: Path, found: Comparison, left: EncodedText, right: EncodedText) -> None:
+    titles = [one.title or one.document_id or "" for one in (left, right)]
     page = render_report(found, titles[0], left.text, titles[1], right.text)
     path.write_text(page, encoding="utf-8")
     console.print(f"{path}: written")

@@ -18,10 +18,10 @@ from index.corpus.reader import read_document
 from index.directory.data_directory import ADAPTER_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.errors import StoreError
-from index.search.collapse import search_distinct
+from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
-from index.search.search import DEFAULT_MODE, Asked, Found, Mode, search
-from index.store.records import DocumentSummary
+from index.search.records import DEFAULT_MODE, EncodedQuery, Hit, Mode, SearchOptions
+from index.search.search import search, select_documents
 from index.store.schema import read_space
 from service.cli.options import (
     DEFAULT_DATA,
@@ -43,7 +43,6 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import printable, show_progress
-from service.matching.calibration import calibrate_scores, open_calibrator
 
 
 def families(
@@ -123,27 +122,31 @@ def match(
     threads: ThreadsOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
-    wanted = None if where is None else parse_filter(where)
+    options = SearchOptions(
+        top_k=top_k,
+        mode=mode,
+        where=None if where is None else parse_filter(where),
+        exclude=tuple(exclude or ()),
+        collapse=collapse,
+    )
     loaded = load(checkpoint, precision, provider, threads, data)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
-    judge = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
+    calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
     vector = loaded.encoder.encode([blocks]).document_vectors[0]
-    asked = Asked(document.text, vector, title=document.title)
+    query = EncodedQuery(document.text, vector, document.title)
     with opened(data, loaded.encoder, read_only=True) as directory:
-        among = directory.store.select(wanted, exclude or ()) if wanted or exclude else None
-        rule = read_fusion(loaded.checkpoint)
-        find = search_distinct if collapse else search
-        found, scored_as = find(directory, asked, top_k, mode, rule, among=among)
-        documents = directory.store.get([one.vector_id for one in found])
-    worths = calibrate_scores(judge, scored_as, [one.score for one in found])
-    matches = [
-        {**_described(one, documents[one.vector_id]), **asdict(worth)}
-        for one, worth in zip(found, worths, strict=True)
-        if one.vector_id in documents
-    ]
+        answer = search(
+            directory,
+            query,
+            options,
+            fusion=read_fusion(loaded.checkpoint),
+            calibrator=calibrator,
+            among=select_documents(directory, options),
+        )
+    matches = [_described(hit) for hit in answer.hits]
     if as_json:
-        receipt_and_version = {"receipt": asdict(blocks.receipt), "calibration": judge.version}
+        receipt_and_version = {"receipt": asdict(blocks.receipt), "calibration": calibrator.version}
         print_json({"matches": matches, **receipt_and_version})
         return
     table = Table("score", "probability", "id", "title", "terms", box=None)
@@ -198,13 +201,8 @@ def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
     )
 
 
-def _described(found: Found, document: DocumentSummary) -> dict[str, Any]:
-    return {
-        "id": document.id,
-        "score": round(found.score, 6),
-        "title": document.title,
-        "metadata": dict(document.metadata),
-        "semantic_score": round(found.semantic, 6),
-        "lexical_score": None if found.lexical is None else round(found.lexical, 6),
-        "terms": [asdict(term) for term in found.terms],
-    }
+def _described(hit: Hit) -> dict[str, Any]:
+    """Return a hit as it is printed; the command line reranks nothing."""
+    fields = asdict(hit)
+    del fields["retrieval_score"]
+    return fields

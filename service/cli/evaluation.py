@@ -37,7 +37,7 @@ from evaluation.significance import Estimate
 from evaluation.systems import System
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.errors import CorpusError
-from index.search.search import DEFAULT_MODE, Mode
+from index.search.records import DEFAULT_MODE, Mode
 from service.cli.options import (
     OK,
     REFUSED,

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from encoder.comparison.compare import compare_texts, document_score
 from encoder.comparison.result import Comparison
 from encoder.comparison.text import ReadText
+from index.search.calibrator import calibrate_scores
+from service.encode import EncodedText
 from service.engine import Engine
-from service.matching.calibration import calibrate_scores
 from service.matching.queries import (
     Query,
-    Source,
-    find_sources,
-    open_source,
-    read_sources,
-    with_block_vectors,
+    add_blocks,
+    find_stored,
+    read_queries,
+    to_comparable,
 )
 from service.metrics import Stage
 from service.threads import run_in
 
 
 @dataclass(frozen=True, slots=True)
-class Explaining:
+class ExplainOptions:
     """Explain the first `matches` matches of each query, by at most `passages` passages each."""
 
     matches: int = 10
@@ -30,7 +30,7 @@ class Explaining:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explanation:
     """A comparison and the two texts that its offsets point into.
 
     Attributes:
@@ -42,15 +42,15 @@ class Explained:
 
     comparison: Comparison
     passages_left_out: int
-    left: Source
-    right: Source
+    left: EncodedText
+    right: EncodedText
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """The answer to one comparison; time of each stage in seconds."""
 
-    explained: Explained
+    explanation: Explanation
     seconds: Mapping[Stage, float]
 
 
@@ -65,18 +65,16 @@ async def compare(
         ServiceError: the other errors of `encode_texts`.
     """
     started = time.perf_counter()
-    sources = await with_block_vectors(
-        engine, await read_sources(engine, [left, right], strict=strict)
-    )
+    texts = await add_blocks(engine, await read_queries(engine, [left, right], strict=strict))
     encoded = time.perf_counter()
-    (explained,) = await run_in(engine.readers, _explain, engine, sources, passages)
+    (explanation,) = await run_in(engine.readers, _explain, engine, texts, passages)
     ended = time.perf_counter()
-    return Compared(explained, {"encode": encoded - started, "explain": ended - encoded})
+    return Compared(explanation, {"encode": encoded - started, "explain": ended - encoded})
 
 
 async def explain(
-    engine: Engine, query: Source, document_ids: Sequence[str], explaining: Explaining
-) -> dict[str, Explained]:
+    engine: Engine, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
+) -> dict[str, Explanation]:
     """Compare a query with its first matches; those that are gone by now are absent.
 
     Nothing is encoded but documents that were stored without block vectors.
@@ -84,36 +82,38 @@ async def explain(
     Raises:
         ServiceError: the errors of `encode_texts`, for such documents.
     """
-    first = document_ids[: explaining.matches]
-    found = await run_in(engine.readers, find_sources, engine.data, first)
-    sources = await with_block_vectors(engine, [query, *found.values()])
-    explained = await run_in(engine.readers, _explain, engine, sources, explaining.passages)
-    return {str(one.right.id): one for one in explained}
+    first = document_ids[: options.matches]
+    found = await run_in(engine.readers, find_stored, engine.data, first)
+    texts = await add_blocks(engine, [query, *found.values()])
+    explanations = await run_in(engine.readers, _explain, engine, texts, options.passages)
+    return dict(zip(found, explanations, strict=True))
 
 
-def _explain(engine: Engine, sources: Sequence[Source], passages: int) -> list[Explained]:
-    """Compare the first source with each of the others."""
-    left, *others = sources
+def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> list[Explanation]:
+    """Compare the first text with each of the others."""
+    left, *others = texts
     language = engine.checkpoint.language
-    ours = open_source(language, left)
-    explained = []
+    ours = to_comparable(language, left)
+    explanations = []
     for other in others:
         started = time.perf_counter()
-        comparison = compare_read(engine, ours, open_source(language, other))
+        comparison = compare_read(engine, ours, to_comparable(language, other))
         engine.metrics.stage_duration.labels("explain").observe(time.perf_counter() - started)
-        explained.append(_shortened(comparison, passages, left, other))
-    return explained
+        explanations.append(_shortened(comparison, passages, left, other))
+    return explanations
 
 
 def compare_read(engine: Engine, left: ReadText, right: ReadText) -> Comparison:
     """Compare two texts that were read, with the probability that the calibration gives."""
-    (worth,) = calibrate_scores(engine.judge, "semantic", [document_score(left, right)])
+    (worth,) = calibrate_scores(engine.calibrator, "semantic", [document_score(left, right)])
     return compare_texts(left, right, probability=worth.probability)
 
 
-def _shortened(comparison: Comparison, limit: int, left: Source, right: Source) -> Explained:
+def _shortened(
+    comparison: Comparison, limit: int, left: EncodedText, right: EncodedText
+) -> Explanation:
     """Keep the largest passages, in the order of the left text."""
     passages = comparison.passages
     largest = sorted(passages, key=lambda one: one.left.start - one.left.end)[:limit]
     kept = tuple(sorted(largest, key=lambda one: one.left))
-    return Explained(replace(comparison, passages=kept), len(passages) - len(kept), left, right)
+    return Explanation(replace(comparison, passages=kept), len(passages) - len(kept), left, right)

@@ -1,14 +1,11 @@
-"""Texts of a request, given or stored, with the vectors that a comparison reads."""
+"""The texts of a request, given or stored, with their vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from encoder.arrays import Float32
-from encoder.blocks import Receipt
 from encoder.comparison.text import ReadText, read_text
 from index.directory.data_directory import DataDirectory
-from index.sqlite.block_vectors import BlockVectors
-from service.encode import PointedText, encode_texts
+from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Engine
 from service.errors import DocumentNotFoundError
 from service.threads import run_in
@@ -22,102 +19,88 @@ class StoredQuery:
     document_id: str
 
 
-Query = PointedText | StoredQuery
+Query = RequestText | StoredQuery
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One text that is compared.
-
-    Attributes:
-        id: of the stored document; None for a text of the request.
-        title: of the stored document, else "".
-        text: the whole of it.
-        vector: Float32[dimension], its document vector.
-        blocks: its block vectors; None when an earlier version of Longmatch stored it.
-        receipt: what was read of it.
-    """
-
-    id: str | None
-    title: str
-    text: str
-    vector: Float32
-    blocks: BlockVectors | None
-    receipt: Receipt
-
-
-async def read_sources(
+async def read_queries(
     engine: Engine, queries: Sequence[Query], *, strict: bool = False
-) -> list[Source]:
-    """Return each text with its vectors; only texts of the request are encoded.
+) -> list[EncodedText]:
+    """Return each text with its vector, in their order; only texts of the request are encoded.
 
     Raises:
-        DocumentNotFoundError: a stored document is not there.
+        DocumentNotFoundError: a stored document does not exist.
         ServiceError: the errors of `encode_texts`.
     """
     stored = [query for query in queries if isinstance(query, StoredQuery)]
-    texts = [query for query in queries if isinstance(query, PointedText)]
+    texts = [query for query in queries if isinstance(query, RequestText)]
     ids = [query.document_id for query in stored]
-    found = await run_in(engine.readers, find_sources, engine.data, ids) if ids else {}
-    for one in stored:
-        if one.document_id not in found:
-            raise DocumentNotFoundError(one.document_id, one.pointer)
+    found = await run_in(engine.readers, find_stored, engine.data, ids) if ids else {}
+    for query in stored:
+        if query.document_id not in found:
+            raise DocumentNotFoundError(query.document_id, query.pointer)
     encoded = iter(await encode_texts(engine, texts, strict=strict))
-    sources = []
-    for query in queries:
-        if isinstance(query, StoredQuery):
-            sources.append(found[query.document_id])
-        else:
-            read = next(encoded)
-            sources.append(Source(None, "", query.text, read.vector, read.blocks, read.receipt))
-    return sources
+    return [
+        found[query.document_id] if isinstance(query, StoredQuery) else next(encoded)
+        for query in queries
+    ]
 
 
-def find_sources(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, Source]:
-    """Return the stored documents of these ids with their vectors; those not there are absent."""
+def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, EncodedText]:
+    """Return the stored documents of these ids, without their block vectors; others are absent.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
     documents = data.store.find(document_ids)
     vector_ids = [document.vector_id for document in documents.values()]
     vectors = dict(zip(*data.store.vectors(vector_ids), strict=True))
-    blocks = data.store.block_vectors(vector_ids)
     return {
-        name: Source(
-            id=name,
-            title=found.document.title,
+        name: EncodedText(
             text=found.document.text,
+            title=found.document.title,
             vector=vectors[found.vector_id],
-            blocks=blocks.get(found.vector_id),
             receipt=found.receipt,
+            document_id=name,
+            vector_id=found.vector_id,
         )
         for name, found in documents.items()
         if found.vector_id in vectors
     }
 
 
-async def with_block_vectors(engine: Engine, sources: Sequence[Source]) -> list[Source]:
-    """Encode those texts whose block vectors were not stored; one queue takes them all.
+def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:
+    """Return texts with the block vectors that are stored of them, if they had none.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    missing = [text.vector_id for text in texts if text.blocks is None]
+    stored = data.store.block_vectors(missing) if missing else {}
+    return [replace(text, blocks=text.blocks or stored.get(text.vector_id)) for text in texts]
+
+
+async def add_blocks(engine: Engine, texts: Sequence[EncodedText]) -> list[EncodedText]:
+    """Return texts with their block vectors: those not stored are encoded, all of them together.
 
     Raises:
         ServiceError: the errors of `encode_texts`.
     """
-    without = [source for source in sources if source.blocks is None]
-    texts = [PointedText("#", source.text) for source in without]
-    encoded = await encode_texts(engine, texts, strict=False)
-    blocks = {id(one): read.blocks for one, read in zip(without, encoded, strict=True)}
-    return [replace(source, blocks=blocks.get(id(source), source.blocks)) for source in sources]
+    texts = await run_in(engine.readers, add_stored_blocks, engine.data, texts)
+    missing = [RequestText("#", text.text) for text in texts if text.blocks is None]
+    encoded = iter(await encode_texts(engine, missing, strict=False))
+    return [
+        replace(text, blocks=next(encoded).blocks) if text.blocks is None else text
+        for text in texts
+    ]
 
 
-def open_source(language: str, source: Source) -> ReadText:
-    """Find the words and sections of a text whose block vectors are there.
+def to_comparable(language: str, text: EncodedText) -> ReadText:
+    """Find the words and sections of a text that has its block vectors.
 
     Raises:
-        ValueError: they are not.
+        ValueError: it has not.
     """
-    if source.blocks is None:
-        raise ValueError(f"document {source.id!r} has no block vectors")
-    return read_text(
-        source.text,
-        source.vector,
-        source.blocks.vectors,
-        source.blocks.offsets,
-        language=language,
-    )
+    if text.blocks is None:
+        raise ValueError(f"document {text.document_id!r} has no block vectors")
+    blocks = text.blocks
+    return read_text(text.text, text.vector, blocks.vectors, blocks.offsets, language=language)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from index.document import Document
+from index.search.records import SearchOptions
 from service import indexing
-from service.encode import PointedText
+from service.encode import RequestText
 from service.engine import Engine
 from service.errors import (
     DocumentNotFoundError,
@@ -22,7 +23,6 @@ from service.errors import (
 from service.indexing import IndexedDocuments, delete_document, find_document, index_documents
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
-from service.matching.retrieve import Search
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
 
@@ -33,7 +33,7 @@ def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
 
 def best(engine: Engine, text: str) -> tuple[str, float]:
     (found,) = asyncio.run(
-        match(engine, [PointedText("#/text", text)], MatchOptions(search=Search(top_k=1)))
+        match(engine, [RequestText("#/text", text)], MatchOptions(search=SearchOptions(top_k=1)))
     )
     return found.matches[0].id, found.matches[0].score
 
@@ -154,7 +154,7 @@ def test_a_deleted_document_is_gone_for_good(engine: Engine) -> None:
     for work in (
         delete_document(engine, "a"),
         find_document(engine, "a"),
-        match(engine, [StoredQuery("#/id", "a")], MatchOptions(search=Search(top_k=1))),
+        match(engine, [StoredQuery("#/id", "a")], MatchOptions(search=SearchOptions(top_k=1))),
     ):
         with pytest.raises(DocumentNotFoundError, match="'a'"):
             asyncio.run(work)

@@ -13,12 +13,12 @@ from encoder.checkpoint import CONFIG, write_manifest
 from encoder.errors import CheckpointError, ProviderError
 from index.document import Document
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError
-from service.encode import PointedText
+from index.search.records import SearchOptions
+from service.encode import RequestText
 from service.engine import Engine, is_ready
 from service.errors import SettingsError, ShuttingDownError
 from service.indexing import index_documents
 from service.matching.match import MatchOptions, match
-from service.matching.retrieve import Search
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 
@@ -32,7 +32,11 @@ def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> N
     assert not is_ready(engine)
     with pytest.raises(ShuttingDownError):
         asyncio.run(
-            match(engine, [PointedText("#/text", "too late")], MatchOptions(search=Search(top_k=1)))
+            match(
+                engine,
+                [RequestText("#/text", "too late")],
+                MatchOptions(search=SearchOptions(top_k=1)),
+            )
         )
 
 
@@ -43,7 +47,9 @@ def test_what_was_stored_is_there_after_a_restart(make_settings: MakeSettings) -
     second = open_engine(make_settings())
     (found,) = asyncio.run(
         match(
-            second, [PointedText("#/text", "Kept for good.")], MatchOptions(search=Search(top_k=1))
+            second,
+            [RequestText("#/text", "Kept for good.")],
+            MatchOptions(search=SearchOptions(top_k=1)),
         )
     )
     documents = second.metrics.registry.get_sample_value("longmatch_index_documents")

@@ -10,7 +10,7 @@ from index.document import Document
 from index.errors import DocumentError
 from index.store.records import StoredDocument
 from service.api.schemas.fields import Body, Characters, DocumentId, Metadata, Title, optional
-from service.encode import PointedText
+from service.encode import RequestText
 from service.errors import FieldError, InvalidInputError
 from service.indexing import IndexedDocuments
 from service.matching.queries import Query, StoredQuery
@@ -142,7 +142,7 @@ def to_query(
 ) -> Query:
     """Return a text or an id with the pointer to it, given the pointer to where both stand."""
     if text is not None:
-        return PointedText(f"{place}/text", text, title or "")
+        return RequestText(f"{place}/text", text, title or "")
     return StoredQuery(f"{place}/id", str(document_id))
 
 

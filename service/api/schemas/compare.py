@@ -14,8 +14,9 @@ from service.api.schemas.common import (
     to_query,
 )
 from service.api.schemas.fields import Body, Characters, DocumentId, nullable, optional
-from service.matching.compare import Compared, Explained
-from service.matching.queries import Query, Source
+from service.encode import EncodedText
+from service.matching.compare import Compared, Explanation
+from service.matching.queries import Query
 
 
 class PlaceBody(BaseModel):
@@ -69,10 +70,10 @@ class ComparisonBody(BaseModel):
     )
 
 
-def comparison_body(explained: Explained) -> ComparisonBody:
+def comparison_body(explanation: Explanation) -> ComparisonBody:
     """Shape a comparison, with the text of its passages."""
-    comparison = explained.comparison
-    texts = (explained.left.text, explained.right.text)
+    comparison = explanation.comparison
+    texts = (explanation.left.text, explanation.right.text)
     return ComparisonBody(
         score=comparison.score,
         probability=comparison.probability,
@@ -81,7 +82,7 @@ def comparison_body(explained: Explained) -> ComparisonBody:
         left_coverage=comparison.left_coverage,
         right_coverage=comparison.right_coverage,
         passages=[_passage(passage, *texts) for passage in comparison.passages],
-        passages_left_out=explained.passages_left_out,
+        passages_left_out=explanation.passages_left_out,
         left_sections=[_section(section) for section in comparison.left_sections],
         right_sections=[_section(section) for section in comparison.right_sections],
         section_scores=[
@@ -168,16 +169,16 @@ def compare_response(
     compared: Compared, checkpoint: str, calibration: str | None
 ) -> CompareResponse:
     """Shape the answer to POST /compare."""
-    explained = compared.explained
+    explanation = compared.explanation
     return CompareResponse(
-        **dict(comparison_body(explained)),
-        left=_read(explained.left),
-        right=_read(explained.right),
+        **dict(comparison_body(explanation)),
+        left=_read(explanation.left),
+        right=_read(explanation.right),
         timings=milliseconds(compared.seconds),
         checkpoint=checkpoint,
         calibration=calibration,
     )
 
 
-def _read(source: Source) -> ReadBody:
-    return ReadBody(id=source.id, title=source.title, receipt=receipt_body(source.receipt))
+def _read(text: EncodedText) -> ReadBody:
+    return ReadBody(id=text.document_id, title=text.title, receipt=receipt_body(text.receipt))

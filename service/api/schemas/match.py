@@ -1,12 +1,12 @@
 """Requests and answers of POST /match."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
 
 from encoder.comparison.alignment import MAX_PASSAGES
-from index.search.search import DEFAULT_MODE, Mode
+from index.search.records import DEFAULT_MODE, Bounds, Hit, Mode, SearchOptions
 from service.api.schemas.common import (
     Answer,
     ReceiptBody,
@@ -29,12 +29,11 @@ from service.api.schemas.fields import (
     or_a_number,
 )
 from service.api.schemas.filter import MAX_EXCLUDED, FilterField
-from service.matching.calibration import Bounds
-from service.matching.compare import Explaining
+from service.matching.compare import ExplainOptions, Explanation
 from service.matching.match import MatchOptions
 from service.matching.queries import Query
-from service.matching.rerank import Rerank
-from service.matching.retrieve import Match, Matches, Search
+from service.matching.rerank import RerankOptions
+from service.matching.retrieve import Matches
 from service.workers.rerank_pool import RerankReceipt
 
 
@@ -61,12 +60,13 @@ class ExplainBody(Body):
     """How much to explain."""
 
     matches: Annotated[int, Field(ge=1)] = Field(
-        default=Explaining().matches,
+        default=ExplainOptions().matches,
         description="How many of the first matches of each query; of all queries together at most "
         "`max_explained_matches` (see /version).",
     )
     passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
-        default=Explaining().passages, description="How many passages of each, the largest ones."
+        default=ExplainOptions().passages,
+        description="How many passages of each, the largest ones.",
     )
 
 
@@ -81,14 +81,16 @@ class RerankBody(Body):
         "first stage, and `rerank.reranked` is false."
     )
 
-    def to_rerank(self) -> Rerank:
+    def to_options(self) -> RerankOptions:
         """Return what is asked of the second stage."""
-        return Rerank(self.candidates, None if self.budget_ms is None else self.budget_ms / 1000)
+        return RerankOptions(
+            self.candidates, None if self.budget_ms is None else self.budget_ms / 1000
+        )
 
 
-def _to_explaining(explain: ExplainBody | None) -> Explaining | None:
+def _to_explain(explain: ExplainBody | None) -> ExplainOptions | None:
     """Return what to explain; None for nothing."""
-    return None if explain is None else Explaining(explain.matches, explain.passages)
+    return None if explain is None else ExplainOptions(explain.matches, explain.passages)
 
 
 def _candidates_alone(value: object) -> object:
@@ -175,11 +177,11 @@ class MatchRequest(Body):
         title_of_text(self.text, self.title)
         return self
 
-    def to_wanted(self, default_top_k: int) -> MatchOptions:
+    def to_options(self, default_top_k: int) -> MatchOptions:
         """Return what is to be done for each query."""
         bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
-            search=Search(
+            search=SearchOptions(
                 top_k=self.top_k or default_top_k,
                 mode=self.mode,
                 bounds=bounds,
@@ -187,8 +189,8 @@ class MatchRequest(Body):
                 exclude=tuple(self.exclude or ()),
                 collapse=self.collapse,
             ),
-            rerank=None if self.rerank is None else self.rerank.to_rerank(),
-            explaining=_to_explaining(self.explain),
+            rerank=None if self.rerank is None else self.rerank.to_options(),
+            explain=_to_explain(self.explain),
             strict=self.strict,
         )
 
@@ -288,7 +290,7 @@ def match_response(matches: Matches, checkpoint: str, calibration: str | None) -
     if stage is not None and stage.reranked:
         calibration = stage.calibration
     return MatchResponse(
-        matches=[_match(match) for match in matches.matches],
+        matches=[_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
         receipt=receipt_body(matches.receipt),
         rerank=None if stage is None else _reranked(stage),
         calibration=calibration,
@@ -299,12 +301,12 @@ def match_response(matches: Matches, checkpoint: str, calibration: str | None) -
     )
 
 
-def _match(match: Match) -> MatchBody:
-    explained = match.explained
-    fields = asdict(replace(match, explained=None))
-    del fields["explained"]
+def _match(hit: Hit, explanation: Explanation | None) -> MatchBody:
+    fields = asdict(hit)
     return MatchBody(
-        **fields, explanation=None if explained is None else comparison_body(explained)
+        first_stage_score=fields.pop("retrieval_score"),
+        explanation=None if explanation is None else comparison_body(explanation),
+        **fields,
     )
 
 

@@ -6,10 +6,10 @@ from pydantic import BaseModel, Field
 
 from encoder.adapter import Adapter
 from encoder.calibration import FittedMap
+from index.search.calibrator import ScoreCalibrator, served_kinds
 from index.search.score_distribution import NullDistribution
 from service.api.schemas.fields import nullable
 from service.engine import Engine, installed_version
-from service.matching.calibration import ScoreCalibrator, served_kinds
 
 
 class LiveResponse(BaseModel):
@@ -129,7 +129,7 @@ def version_response(engine: Engine) -> VersionResponse:
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.name,
-        calibration=_calibration(engine.judge),
+        calibration=_calibration(engine.calibrator),
         limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
     )
 

@@ -22,23 +22,22 @@ from encoder.calibration import (
 from encoder.checkpoint import CALIBRATION, load_checkpoint
 from encoder.errors import CheckpointError
 from index.errors import StoreError
-from index.search.corpus_calibration import (
-    CALIBRATION_FILE,
-    CorpusCalibration,
-    write_corpus_calibration,
-)
-from index.search.score_distribution import NullDistribution, Threshold
-from service.errors import InvalidInputError
-from service.matching.calibration import (
-    Bounds,
+from index.search.calibrator import (
     ScoreCalibrator,
     calibrate_scores,
     open_calibrator,
     served_kinds,
 )
+from index.search.corpus_calibration import (
+    CALIBRATION_FILE,
+    CorpusCalibration,
+    write_corpus_calibration,
+)
+from index.search.records import Bounds, SearchOptions
+from index.search.score_distribution import NullDistribution, Threshold
+from service.errors import InvalidInputError
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
-from service.matching.retrieve import Search
 from service.startup import open_engine
 
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
@@ -111,7 +110,7 @@ def test_another_kind_of_score_is_not_judged_by_this_one() -> None:
 
 def with_judge(client: Any, judge: ScoreCalibrator) -> Any:
     """Return the client, its engine judging by `judge`."""
-    client.app.state.engine = replace(client.app.state.engine, judge=judge)
+    client.app.state.engine = replace(client.app.state.engine, calibrator=judge)
     return client
 
 
@@ -173,7 +172,7 @@ def test_a_bound_that_cannot_be_kept_is_refused(
             match(
                 engine,
                 [StoredQuery("#/id", "ants")],
-                MatchOptions(search=Search(top_k=1, bounds=bounds)),
+                MatchOptions(search=SearchOptions(top_k=1, bounds=bounds)),
             )
         )
 

@@ -1,4 +1,4 @@
-"""The three modes: both scores of every match, hybrid at least as good as each channel."""
+"""The search: scores of the three modes, and `top_k` hits whatever was deleted or changed."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +10,15 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
+from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
-from index.search.search import Asked, Found, search_hybrid, search_lexical, search_semantic
+from index.search.records import Bounds, EncodedQuery, Hit, Mode, SearchAnswer, SearchOptions
+from index.search.search import search, select_documents
+from index.store.filters import OneOf
 from index.store.records import EncodedDocument
 
-Search = Callable[[DataDirectory, Asked, int], tuple[Found, ...]]
 RULE = LinearFusion(0.5)
+MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 
 
 def direction(degrees: float) -> Float32:
@@ -31,7 +34,7 @@ DOCUMENTS = {
     "neither": ("court motor bolt", 88.0),
     "far": ("judge motor nut", 120.0),
 }
-QUERY = Asked("heron egret marsh reed bittern motor", direction(0.0))
+QUERY = EncodedQuery("heron egret marsh reed bittern motor", direction(0.0))
 
 
 @pytest.fixture
@@ -42,97 +45,147 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
     opened.close()
 
 
-def put(data: DataDirectory, documents: dict[str, tuple[str, float]]) -> None:
+def put(data: DataDirectory, documents: dict[str, tuple[str, float]], **metadata: object) -> None:
     entries = [
-        EncodedDocument(Document(name, text), direction(degrees), Receipt(1, 1, 1, 0))
+        EncodedDocument(Document(name, text, "", metadata), direction(degrees), Receipt(1, 1, 1, 0))
         for name, (text, degrees) in documents.items()
     ]
     data.index.apply(data.store.put(entries))
 
 
-def names(data: DataDirectory, found: tuple[Found, ...]) -> list[str]:
-    summaries = data.store.get([one.vector_id for one in found])
-    return [summaries[one.vector_id].id for one in found]
+def answer(
+    data: DataDirectory,
+    query: EncodedQuery,
+    options: SearchOptions,
+    rule: LinearFusion = RULE,
+    between: Callable[[], object] = lambda: None,
+) -> SearchAnswer:
+    """Search; `between` is called after the documents were selected."""
+    among = select_documents(data, options)
+    between()
+    nothing = ScoreCalibrator(None, None, None)
+    return search(data, query, options, fusion=rule, calibrator=nothing, among=among)
 
 
-def lexical(data: DataDirectory, asked: Asked, k: int) -> tuple[Found, ...]:
-    return search_lexical(data, asked, k).found
+def find(data: DataDirectory, query: EncodedQuery, k: int, mode: Mode) -> tuple[Hit, ...]:
+    return answer(data, query, SearchOptions(top_k=k, mode=mode)).hits
 
 
-def hybrid(data: DataDirectory, asked: Asked, k: int) -> tuple[Found, ...]:
-    return search_hybrid(data, asked, k, RULE).found
+def names(hits: tuple[Hit, ...]) -> list[str]:
+    return [hit.id for hit in hits]
 
 
 def test_hybrid_finds_what_neither_channel_puts_first(data: DataDirectory) -> None:
-    assert names(data, search_semantic(data, QUERY, 2)) == ["vector alone", "best"]
-    assert names(data, lexical(data, QUERY, 2)) == ["words alone", "best"]
-    assert names(data, hybrid(data, QUERY, 5))[0] == "best"
-    assert set(names(data, hybrid(data, QUERY, 9))) == set(DOCUMENTS)
+    assert names(find(data, QUERY, 2, "semantic")) == ["vector alone", "best"]
+    assert names(find(data, QUERY, 2, "lexical")) == ["words alone", "best"]
+    assert names(find(data, QUERY, 5, "hybrid"))[0] == "best"
+    assert set(names(find(data, QUERY, 9, "hybrid"))) == set(DOCUMENTS)
 
 
-def test_every_match_has_both_scores_and_its_terms(data: DataDirectory) -> None:
-    for found in hybrid(data, QUERY, 9):
-        assert found.lexical is not None
-        assert found.score == pytest.approx(0.5 * found.semantic + 0.5 * found.lexical)
-        assert bool(found.terms) == (found.lexical > 0)
-    by_name = dict(zip(names(data, hybrid(data, QUERY, 9)), hybrid(data, QUERY, 9), strict=True))
+def test_every_hit_has_both_scores_and_its_terms(data: DataDirectory) -> None:
+    by_name = {hit.id: hit for hit in find(data, QUERY, 9, "hybrid")}
     for name, (_, degrees) in DOCUMENTS.items():
-        assert by_name[name].semantic == pytest.approx(np.cos(np.deg2rad(degrees)), abs=1e-6)
-    for one in lexical(data, QUERY, 9):
-        (same,) = [other for other in by_name.values() if other.vector_id == one.vector_id]
-        assert one.score == one.lexical == pytest.approx(same.lexical)
-        assert (one.semantic, one.terms) == (pytest.approx(same.semantic), same.terms)
+        hit = by_name[name]
+        assert hit.lexical_score is not None
+        assert hit.score == pytest.approx(0.5 * hit.semantic_score + 0.5 * hit.lexical_score)
+        assert bool(hit.terms) == (hit.lexical_score > 0)
+        assert hit.semantic_score == pytest.approx(np.cos(np.deg2rad(degrees)), abs=1e-6)
+    for hit in find(data, QUERY, 9, "lexical"):
+        same = by_name[hit.id]
+        assert hit.score == hit.lexical_score == pytest.approx(same.lexical_score)
+        assert (hit.semantic_score, hit.terms) == (pytest.approx(same.semantic_score), same.terms)
     assert [term.term for term in by_name["far"].terms] == ["motor"]
 
 
-@pytest.mark.parametrize(("weight", "search"), [(0.0, search_semantic), (1.0, lexical)])
+@pytest.mark.parametrize(("weight", "mode"), [(0.0, "semantic"), (1.0, "lexical")])
 def test_a_rule_of_one_channel_ranks_as_that_channel(
-    data: DataDirectory, weight: float, search: Search
+    data: DataDirectory, weight: float, mode: Mode
 ) -> None:
-    alone = names(data, search(data, QUERY, 9))
-    both = names(data, search_hybrid(data, QUERY, 9, LinearFusion(weight)).found)
+    alone = names(find(data, QUERY, 9, mode))
+    both = names(answer(data, QUERY, SearchOptions(top_k=9), LinearFusion(weight)).hits)
     assert both[: len(alone)] == alone
 
 
-@pytest.mark.parametrize("search", [search_semantic, lexical, hybrid])
-def test_a_stored_query_is_left_out_of_its_own_matches(data: DataDirectory, search: Search) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stored_query_is_left_out_of_its_own_matches(data: DataDirectory, mode: Mode) -> None:
     stored = data.store.find(["best"])["best"]
-    asked = Asked(stored.document.text, direction(20.0), stored.vector_id)
-    assert "best" not in names(data, search(data, asked, 9))
-    assert len(search(data, asked, 1)) == 1
+    query = EncodedQuery(stored.document.text, direction(20.0), vector_id=stored.vector_id)
+    assert "best" not in names(find(data, query, 9, mode))
+    assert len(find(data, query, 1, mode)) == 1
 
 
 @pytest.mark.parametrize("text", ["", "?!", "unknown", "\x00"])
 def test_a_text_without_an_indexed_word(data: DataDirectory, text: str) -> None:
-    asked = Asked(text, direction(0.0))
-    assert lexical(data, asked, 5) == ()
-    found = hybrid(data, asked, 5)
-    nearest = search_semantic(data, asked, 5)
-    assert [one.vector_id for one in found] == [one.vector_id for one in nearest]
-    assert [one.score for one in found] == pytest.approx([one.score for one in nearest], abs=1e-6)
-    assert search_hybrid(data, asked, 5, RULE).scored_as == "semantic"
-    assert search_hybrid(data, QUERY, 5, RULE).scored_as == "hybrid"
+    query = EncodedQuery(text, direction(0.0))
+    assert find(data, query, 5, "lexical") == ()
+    found = answer(data, query, SearchOptions(top_k=5))
+    nearest = find(data, query, 5, "semantic")
+    assert names(found.hits) == names(nearest)
+    assert [hit.score for hit in found.hits] == pytest.approx(
+        [hit.score for hit in nearest], abs=1e-6
+    )
+    assert found.scored_as == "semantic"
+    assert answer(data, QUERY, SearchOptions(top_k=5)).scored_as == "hybrid"
 
 
-@pytest.mark.parametrize("search", [lexical, hybrid])
-def test_a_deleted_document_never_comes_back(data: DataDirectory, search: Search) -> None:
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+def test_a_deleted_document_never_comes_back(data: DataDirectory, mode: Mode) -> None:
     data.store.delete(["best"])  # the vector index does not know it yet
-    assert "best" not in names(data, search(data, QUERY, 9))
-    assert len(names(data, hybrid(data, QUERY, 9))) == 4
+    assert "best" not in names(find(data, QUERY, 9, mode))
+    assert len(find(data, QUERY, 9, "hybrid")) == 4
     data.index.catch_up()
     put(data, {"best": ("court", 30.0)})
-    (again,) = [one for one in hybrid(data, QUERY, 9) if one.semantic > 0.8 and one.semantic < 0.9]
-    assert (again.lexical, again.terms) == (0.0, ())
+    (again,) = [hit for hit in find(data, QUERY, 9, "hybrid") if hit.id == "best"]
+    assert (again.lexical_score, again.terms) == (0.0, ())
 
 
-@pytest.mark.parametrize("search", [search_semantic, lexical, hybrid])
-def test_an_empty_directory(tmp_path: Path, search: Search) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_an_empty_directory(tmp_path: Path, mode: Mode) -> None:
     data = open_data_directory(tmp_path / "empty", fingerprint="a" * 64, dimension=2)
-    assert search(data, QUERY, 3) == ()
+    assert find(data, QUERY, 3, mode) == ()
     data.close()
 
 
 def test_more_than_the_usual_number_of_candidates(data: DataDirectory) -> None:
     put(data, {f"n{n}": (f"heron common n{n}", float(n % 90)) for n in range(400)})
-    assert len(lexical(data, QUERY, 350)) == 350
-    assert len(hybrid(data, QUERY, 380)) == 380
+    assert len(find(data, QUERY, 350, "lexical")) == 350
+    assert len(find(data, QUERY, 380, "hybrid")) == 380
+
+
+@pytest.mark.parametrize("text", ["heron common", "unknown"])
+@pytest.mark.parametrize("top_k", [1, 10, 100])
+def test_deleted_candidates_cost_no_place(data: DataDirectory, text: str, top_k: int) -> None:
+    """The index still holds the nearest 300 vectors: more than are candidates at first."""
+    put(data, {f"n{n}": (f"heron common n{n}", n / 10) for n in range(450)})
+    query = EncodedQuery(text, direction(0.0))
+    data.store.delete([f"n{n}" for n in range(300)])
+    modes: tuple[Mode, ...] = ("semantic", "hybrid") if text == "unknown" else MODES
+    for mode in modes:
+        hits = find(data, query, top_k, mode)
+        assert len(hits) == top_k
+        assert not {f"n{n}" for n in range(300)} & set(names(hits))
+    nearest = [name for name in names(find(data, query, top_k, "semantic")) if name[0] == "n"]
+    assert nearest == [f"n{n}" for n in range(300, 300 + len(nearest))]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_documents_that_changed_since_they_were_selected_cost_no_place(
+    data: DataDirectory, mode: Mode
+) -> None:
+    documents = {f"n{n}": (f"heron common n{n}", n / 10) for n in range(400)}
+    put(data, documents, kept=True)
+    first = {name: documents[name] for name in list(documents)[:300]}
+    options = SearchOptions(top_k=60, mode=mode, where=OneOf("/kept", (True,)))
+    hits = answer(data, QUERY, options, between=lambda: put(data, first, kept=False)).hits
+    assert len(hits) == 60
+    assert all(hit.metadata["kept"] for hit in hits)
+
+
+def test_no_hit_is_outside_of_the_bounds(data: DataDirectory) -> None:
+    for mode in MODES:
+        every = find(data, QUERY, 9, mode)
+        bounds = Bounds(min_score=every[1].score)
+        options = SearchOptions(top_k=9, mode=mode, bounds=bounds)
+        assert answer(data, QUERY, options).hits == every[:2]
+        unknown = SearchOptions(top_k=9, mode=mode, bounds=Bounds(min_probability=0.0))
+        assert answer(data, QUERY, unknown).hits == ()

@@ -12,17 +12,17 @@ import pytest
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
+from index.search.records import SearchOptions
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from index.vectors.faiss_index import ONE_LIST_BELOW
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.recall import nprobe_bounds
 from service.background.recall_monitor import QUEUED, RecallMonitor
-from service.encode import PointedText
+from service.encode import RequestText
 from service.engine import Engine
 from service.indexing import index_documents
 from service.matching.match import MatchOptions, match
-from service.matching.retrieve import Search
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
 
@@ -156,8 +156,8 @@ def test_matches_by_vector_are_offered_and_name_what_was_searched(
     )
     asyncio.run(index_documents(engine, [Document("a", "Ants live."), Document("b", "Bees live.")]))
     for mode, times in [("semantic", 1), ("hybrid", 2), ("lexical", 2)]:
-        wanted = MatchOptions(search=Search(top_k=1, mode=mode))  # type: ignore[arg-type]
-        [answer] = asyncio.run(match(engine, [PointedText("#/text", "Ants live.")], wanted))
+        wanted = MatchOptions(search=SearchOptions(top_k=1, mode=mode))  # type: ignore[arg-type]
+        [answer] = asyncio.run(match(engine, [RequestText("#/text", "Ants live.")], wanted))
         assert offered == [False] * times
         assert answer.generation == engine.data.index.generation
         assert answer.sequence == engine.data.store.sequence == 1

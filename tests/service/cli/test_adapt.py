@@ -17,11 +17,13 @@ from encoder.checkpoint import load_checkpoint
 from index.adapt import ADAPTER_FILE, read_corpus_adapter
 from index.directory.data_directory import open_data_directory
 from index.embed import read_embedded_corpus
+from index.search.calibrator import ScoreCalibrator, score_kind
 from index.search.corpus_calibration import CALIBRATION_FILE
+from index.search.records import Bounds
 from service.api.app import create_app
 from service.cli.main import main
 from service.engine import Engine
-from service.matching.calibration import Bounds, ScoreCalibrator, refused_bounds, score_kind
+from service.matching.match import validate_bounds
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 
@@ -220,7 +222,7 @@ def test_kinds_of_scores() -> None:
     kinds = [score_kind(mode, adapted=True) for mode in modes]
     assert kinds == ["adapted", "lexical", "adapted hybrid"]
     judge = ScoreCalibrator(None, None, None, adapted=True)
-    (refused,) = refused_bounds(judge, "semantic", Bounds(min_probability=0.5))
+    (refused,) = validate_bounds(judge, "semantic", Bounds(min_probability=0.5))
     assert "of adapted scores" in refused.detail
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from encoder.calibration import Calibration, FittedMap, KindCalibration, Logistic, MapError
 from index.progress import SilentProgress
+from index.search.calibrator import open_calibrator
 from index.search.corpus_calibration import (
     CorpusCalibration,
     measure_store,
     write_corpus_calibration,
 )
-from index.search.search import DEFAULT_MODE
-from service.matching.calibration import open_calibrator
+from index.search.records import DEFAULT_MODE
 
 MODES = ("semantic", "lexical", "hybrid")
 STORED, FRESH = 110, 50
@@ -48,7 +48,7 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
     calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical)
     write_corpus_calibration(engine.data.path, calibration)
     judge = open_calibrator(engine.checkpoint, engine.data.path)
-    client.app.state.engine = replace(engine, judge=judge)
+    client.app.state.engine = replace(engine, calibrator=judge)
     return client
 
 
@@ -82,7 +82,9 @@ def test_the_default_mode_has_a_probability_and_keeps_its_bounds(calibrated: Any
     engine = calibrated.app.state.engine
     maps = Calibration(engine.checkpoint.fingerprint, {"hybrid": KindCalibration(MAP, MAP, ())})
     client = type(calibrated)(calibrated.app)
-    client.app.state.engine = replace(engine, judge=replace(engine.judge, checkpoint=maps))
+    client.app.state.engine = replace(
+        engine, calibrator=replace(engine.calibrator, checkpoint=maps)
+    )
     try:
         every = client.post("/match", json={"id": "d1"}).json()["matches"]
         named = client.post("/match", json={"id": "d1", "mode": DEFAULT_MODE}).json()["matches"]

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from index.document import Document
-from service.encode import PointedText
+from index.search.records import NO_BOUNDS, Bounds, SearchOptions
+from service.encode import RequestText
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, InvalidInputError, OverloadedError
 from service.indexing import index_documents
-from service.matching.calibration import NO_BOUNDS, Bounds
 from service.matching.match import MatchOptions, match
 from service.matching.queries import Query, StoredQuery
-from service.matching.retrieve import Matches, Search
+from service.matching.retrieve import Matches
 
 
-def text(content: str) -> PointedText:
-    return PointedText("#/text", content)
+def text(content: str) -> RequestText:
+    return RequestText("#/text", content)
 
 
 def stored(document_id: str) -> StoredQuery:
@@ -28,7 +28,7 @@ def stored(document_id: str) -> StoredQuery:
 def ask(
     engine: Engine, *queries: Query, top_k: int = 10, bounds: Bounds = NO_BOUNDS, **more: Any
 ) -> list[Matches]:
-    wanted = MatchOptions(search=Search(top_k=top_k, bounds=bounds), **more)
+    wanted = MatchOptions(search=SearchOptions(top_k=top_k, bounds=bounds), **more)
     return asyncio.run(match(engine, queries, wanted))
 
 
@@ -151,7 +151,7 @@ def test_too_many_queries_are_refused(holding: Engine) -> None:
 @pytest.mark.parametrize("content", ["", "  \n\t ", "\x00\x00", "\u200b\ufeff"])
 def test_a_text_without_a_token_is_refused_by_place(holding: Engine, content: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        ask(holding, text("Good."), PointedText("#/queries/1/text", content))
+        ask(holding, text("Good."), RequestText("#/queries/1/text", content))
     (error,) = caught.value.errors
     assert error.pointer == "#/queries/1/text"
     assert "empty" in error.detail

@@ -7,15 +7,15 @@ from typing import Any, get_args
 
 import pytest
 
+from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration
+from index.search.records import Mode
 from index.search.score_distribution import NullDistribution, Threshold
-from index.search.search import Mode
 from service.api.app import create_app
 from service.api.http.problems import PROBLEM_TYPES
 from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
-from service.matching.calibration import ScoreCalibrator
 from service.settings import Settings
 
 BODIES = {"/match": MatchRequest, "/compare": CompareRequest, "/index": IndexRequest}
@@ -163,7 +163,7 @@ def measured(client: Any) -> Any:
     pairs = NullDistribution(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
     judge = ScoreCalibrator(None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs)), "1")
-    return type(client)(create_app(engine.settings, replace(engine, judge=judge)))
+    return type(client)(create_app(engine.settings, replace(engine, calibrator=judge)))
 
 
 def shape(value: Any, example: Any = None) -> Any:

@@ -9,9 +9,11 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
+from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
-from index.search.search import Asked, Mode, search
-from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range
+from index.search.records import EncodedQuery, Mode, SearchAnswer, SearchOptions
+from index.search.search import search, select_documents
+from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
 
 DOCUMENTS = 1_200  # so many that the telling words alone find too few of a selection
@@ -30,13 +32,27 @@ FILTERS: dict[str, tuple[Filter, int]] = {
 }
 
 
+def find(
+    data: DataDirectory, query: EncodedQuery, k: int, mode: Mode, where: Filter | None = None
+) -> SearchAnswer:
+    options = SearchOptions(top_k=k, mode=mode, where=where)
+    return search(
+        data,
+        query,
+        options,
+        fusion=RULE,
+        calibrator=ScoreCalibrator(None, None, None),
+        among=select_documents(data, options),
+    )
+
+
 def vectors() -> Float32:
     drawn = np.random.default_rng(1).normal(size=(DOCUMENTS + 1, 8)).astype(np.float32)
     unit: Float32 = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     return unit
 
 
-QUERY = Asked("heron marsh common reed", vectors()[-1])
+QUERY = EncodedQuery("heron marsh common reed", vectors()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -64,39 +80,34 @@ def test_k_are_found_whenever_there_are_k(
     data: DataDirectory, mode: Mode, name: str, k: int
 ) -> None:
     where, count = FILTERS[name]
-    among = data.store.select(where)
-    found, _ = search(data, QUERY, k, mode, RULE, among=among)
-    assert len(found) == min(k, count)
-    ids = np.array([one.vector_id for one in found], dtype=np.int64)
-    assert among.contains(ids).all()
-    assert len(set(ids.tolist())) == len(ids)
-    scores = [one.score for one in found]
+    hits = find(data, QUERY, k, mode, where).hits
+    assert len({hit.id for hit in hits}) == len(hits) == min(k, count)
+    assert all(matches(where, hit.metadata) for hit in hits)
+    scores = [hit.score for hit in hits]
     assert scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_filter_changes_no_score_and_no_order(data: DataDirectory, mode: Mode) -> None:
-    among = data.store.select(FILTERS["half"][0])
-    whole, _ = search(data, QUERY, DOCUMENTS, mode, RULE)
-    kept, _ = search(data, QUERY, 20, mode, RULE, among=among)
-    selected = among.contains(np.array([one.vector_id for one in whole]))
-    expected = [one.score for one, inside in zip(whole, selected, strict=True) if inside]
-    assert [one.score for one in kept] == pytest.approx(expected[:20], abs=1e-6)
+    where, _ = FILTERS["half"]
+    whole = find(data, QUERY, DOCUMENTS, mode).hits
+    kept = find(data, QUERY, 20, mode, where).hits
+    expected = [hit.score for hit in whole if matches(where, hit.metadata)]
+    assert [hit.score for hit in kept] == pytest.approx(expected[:20], abs=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stored_query_does_not_take_the_place_of_a_match(data: DataDirectory, mode: Mode) -> None:
     stored = data.store.find(["d24"])["d24"]
-    asked = Asked(stored.document.text, vectors()[24], stored.vector_id)
-    found, _ = search(data, asked, 9, mode, RULE, among=data.store.select(FILTERS["ten"][0]))
-    assert len(found) == 9
-    assert stored.vector_id not in [one.vector_id for one in found]
+    query = EncodedQuery(stored.document.text, vectors()[24], vector_id=stored.vector_id)
+    hits = find(data, query, 9, mode, FILTERS["ten"][0]).hits
+    assert len(hits) == 9
+    assert "d24" not in [hit.id for hit in hits]
 
 
 def test_a_text_without_a_known_word_reads_no_document(
     data: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data.store.lexical, "search_all", None)
-    asked = Asked("unheard", vectors()[-1])
-    among = data.store.select(FILTERS["half"][0])
-    assert search(data, asked, 5, "lexical", RULE, among=among)[0] == ()
+    query = EncodedQuery("unknown", vectors()[-1])
+    assert find(data, query, 5, "lexical", FILTERS["half"][0]).hits == ()

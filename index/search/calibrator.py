@@ -1,4 +1,4 @@
-"""What a score is worth: match probability and false positive rate of the matches of an answer."""
+"""What a score is worth: the match probability and the false positive rate of hits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,8 @@ from encoder.calibration import (
 from encoder.checkpoint import Checkpoint
 from index.search.corpus_calibration import CorpusCalibration, read_corpus_calibration
 from index.search.fusion import read_fusion
+from index.search.records import Bounds, Mode
 from index.search.score_distribution import NullDistribution, false_positive_rates
-from index.search.search import Mode
-from service.errors import FieldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +32,8 @@ class CalibratedScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a match must reach to be given; None bounds nothing."""
-
-    min_score: float | None = None
-    min_probability: float | None = None
-    max_false_positive_rate: float | None = None
-
-
-NO_BOUNDS = Bounds()
-
-
-@dataclass(frozen=True, slots=True)
 class ScoreCalibrator:
-    """The calibrations of a service.
+    """What the scores of one checkpoint and one data directory are worth.
 
     Attributes:
         checkpoint: that of the checkpoint, if it has one.
@@ -103,12 +90,12 @@ def open_calibrator(
 
 
 def calibrate_scores(
-    judge: ScoreCalibrator, mode: Mode, scores: Sequence[float]
+    calibrator: ScoreCalibrator, mode: Mode, scores: Sequence[float]
 ) -> list[CalibratedScore]:
     """Say what each score of a mode is worth; both measures rise and fall with the score."""
-    kind = score_kind(mode, adapted=judge.adapted)
+    kind = score_kind(mode, adapted=calibrator.adapted)
     inputs = np.array(scores, dtype=np.float64)
-    random_pairs, fitted = judge.random_pairs(kind), judge.probability_map(kind)
+    random_pairs, fitted = calibrator.random_pairs(kind), calibrator.probability_map(kind)
     rates: list[float] | None = None
     if random_pairs is not None:
         found = false_positive_rates(random_pairs, inputs)
@@ -124,39 +111,27 @@ def calibrate_scores(
     ]
 
 
-def refused_bounds(judge: ScoreCalibrator, mode: Mode, bounds: Bounds) -> list[FieldError]:
-    """Return the bounds that cannot be kept because nothing was calibrated that could tell."""
-    kind = score_kind(mode, adapted=judge.adapted)
-    refused = []
-    if bounds.min_probability is not None and judge.probability_map(kind) is None:
-        refused.append(
-            FieldError("#/min_probability", f"the checkpoint has no calibration of {kind} scores")
-        )
-    if bounds.max_false_positive_rate is not None and judge.random_pairs(kind) is None:
-        refused.append(
-            FieldError(
-                "#/max_false_positive_rate",
-                f"the data directory has no calibration of {kind} scores: run longmatch calibrate",
-            )
-        )
-    return refused
-
-
-def within(bounds: Bounds, worth: CalibratedScore) -> bool:
-    """Say whether a score of this worth is to be given; `min_score` is not looked at."""
-    probability, rate = worth.probability, worth.false_positive_rate
+def within(bounds: Bounds, score: float, calibrated: CalibratedScore) -> bool:
+    """Say whether a hit of this score is inside the bounds; an unknown measure is outside."""
+    probability, rate = calibrated.probability, calibrated.false_positive_rate
     return (
-        bounds.min_probability is None
-        or (probability is not None and probability >= bounds.min_probability)
-    ) and (
-        bounds.max_false_positive_rate is None
-        or (rate is not None and rate <= bounds.max_false_positive_rate)
+        (bounds.min_score is None or score >= bounds.min_score)
+        and (
+            bounds.min_probability is None
+            or (probability is not None and probability >= bounds.min_probability)
+        )
+        and (
+            bounds.max_false_positive_rate is None
+            or (rate is not None and rate <= bounds.max_false_positive_rate)
+        )
     )
 
 
 def served_kinds(
-    judge: ScoreCalibrator,
+    calibrator: ScoreCalibrator,
 ) -> Mapping[str, tuple[FittedMap | None, NullDistribution | None]]:
     """Return what is known of the kind of score of each mode."""
-    kinds = sorted(score_kind(mode, adapted=judge.adapted) for mode in get_args(Mode))
-    return {kind: (judge.probability_map(kind), judge.random_pairs(kind)) for kind in kinds}
+    kinds = sorted(score_kind(mode, adapted=calibrator.adapted) for mode in get_args(Mode))
+    return {
+        kind: (calibrator.probability_map(kind), calibrator.random_pairs(kind)) for kind in kinds
+    }

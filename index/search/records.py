@@ -1,0 +1,119 @@
+"""What a search takes and returns: query, options, hits, answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from encoder.arrays import Float32
+from index.lexical.scoring import TermWeight
+from index.store.filters import Filter
+from index.vectors.vector_index import NO_VECTOR
+
+Mode = Literal["semantic", "lexical", "hybrid"]
+DEFAULT_MODE: Mode = "hybrid"  # the best on validation queries of three corpora
+SearchStage = Literal["lexical", "search", "fetch"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedQuery:
+    """The input of a search.
+
+    Attributes:
+        text: the whole text, whose words are read.
+        vector: Float32[dimension] of unit norm.
+        title: of the text, if it has one.
+        vector_id: of a stored document, which is left out of its own matches.
+    """
+
+    text: str
+    vector: Float32
+    title: str = ""
+    vector_id: int = NO_VECTOR
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a hit must reach to be returned; None bounds nothing."""
+
+    min_score: float | None = None
+    min_probability: float | None = None
+    max_false_positive_rate: float | None = None
+
+
+NO_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """What to search for.
+
+    Attributes:
+        top_k: how many hits to return for each query, at most.
+        mode: by what documents are found and ranked.
+        bounds: return no hit outside them.
+        where: return no hit for whose metadata it does not hold.
+        exclude: ids of documents that are not returned.
+        collapse: return one document of each family, the best.
+    """
+
+    top_k: int
+    mode: Mode = DEFAULT_MODE
+    bounds: Bounds = NO_BOUNDS
+    where: Filter | None = None
+    exclude: tuple[str, ...] = ()
+    collapse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that matches.
+
+    Attributes:
+        id: of the document.
+        score: what hits are ranked by.
+        title: of the document.
+        metadata: of the document.
+        semantic_score: cosine of the two document vectors.
+        lexical_score: cosine of the words; None in semantic mode, which reads none.
+        terms: that contribute most to the lexical score, each with its share of it.
+        probability: that it is a match; None where the checkpoint has no calibration for it.
+        false_positive_rate: share of random pairs of the corpus that score as high; None where
+            the data directory has no calibration.
+        retrieval_score: the score of the search, where a reranker has replaced `score`.
+        family: the number of its family, where families were collapsed and it is in one.
+        collapsed: ids of other documents of its family that are not returned, some of them.
+    """
+
+    id: str
+    score: float
+    title: str
+    metadata: Mapping[str, Any]
+    semantic_score: float
+    lexical_score: float | None = None
+    terms: tuple[TermWeight, ...] = ()
+    probability: float | None = None
+    false_positive_rate: float | None = None
+    retrieval_score: float | None = None
+    family: int | None = None
+    collapsed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """The hits of one query.
+
+    Attributes:
+        hits: best first.
+        scored_as: the mode whose scores these are: a hybrid search for a text without any indexed
+            word has semantic scores.
+        generation: of the index that was searched.
+        sequence: of the store that the index held: every change up to it is in the answer; what
+            was deleted later is left out.
+        seconds: time of each stage.
+    """
+
+    hits: tuple[Hit, ...]
+    scored_as: Mode
+    generation: int
+    sequence: int
+    seconds: Mapping[SearchStage, float]
