@@ -81,7 +81,7 @@ def build_index(
     # A pass over all texts is too much for a few documents, so those of earlier runs count too.
     if data.store.changed_since_recount() > MAX_DRIFT * len(data.store):
         data.store.refresh_titles(progress)
-    if data.store.finds_families and data.store.families.pending():  # of an earlier release
+    if data.store.finds_families and data.store.families.pending():  # put without it
         data.store.families.find(progress)
     publish(data.index, progress)
     return BuildReport(

@@ -25,7 +25,7 @@ from index.directory.data_directory import (
 from index.directory.file_digest import DIGEST_FILE, verify_digest
 from index.doctor.derived_checks import examine_families, examine_metadata, examine_words
 from index.doctor.findings import Finding
-from index.doctor.store_checks import examine_database, examine_rows, require_present_format
+from index.doctor.store_checks import examine_database, examine_rows
 from index.doctor.vector_checks import examine_index, examine_vectors
 from index.errors import FingerprintMismatchError, StoreError
 from index.progress import Progress
@@ -55,12 +55,11 @@ def examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> tuple[Fin
     """Examine a data directory with the checkpoint of its vectors.
 
     Raises:
-        StoreError: there is no data directory, one of another format, or a file cannot be read
-            for another reason than damage.
+        StoreError: there is no data directory, or a file cannot be read for another reason than
+            damage.
     """
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
-    require_present_format(data / STORE_FILE)
     return tuple(_examine(data, checkpoint, sampling))
 
 

@@ -19,13 +19,17 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
 from index.doctor.findings import Finding, Remedy
+from index.doctor.rebuild import (
+    rebuild_checksums,
+    rebuild_lexical_index,
+    rebuild_metadata_values,
+)
 from index.lexical.title_refresh import refresh_titles
 from index.near_duplicates.tables import make_family_tables
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
 from index.store.checksums import write_checksums
-from index.store.migrations import make_lexical_index, make_metadata_values, take_checksums
 from index.store.statements import advance_sequence, insert_vector
 
 _TEXTS = """
@@ -112,16 +116,16 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
             connection.commit()
     with closing(SQLiteConnections(store, read_only=False)) as connections:
         if "make the lexical index again" in remedies:
-            make_lexical_index(connections)
+            rebuild_lexical_index(connections)
             refresh_titles(connections, SilentProgress())
         if "find the families again" in remedies:
             with connections.writing() as connection:
                 make_family_tables(connection)  # filled below, when block vectors are sound
         if "make the metadata values again" in remedies:
             with connections.writing() as connection:
-                make_metadata_values(connection, store)
+                rebuild_metadata_values(connection, store)
         if "take the checksums again" in remedies:
-            take_checksums(connections)
+            rebuild_checksums(connections)
 
 
 def _encode_again(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from index.doctor.findings import Finding, Remedy
-from index.errors import StoreError
 from index.store.checksums import (
     Checksums,
     blocks_checksum,
@@ -21,7 +20,7 @@ from index.store.checksums import (
     summary_checksum,
     vector_checksum,
 )
-from index.store.schema import APPLICATION_ID, EARLIER_VERSIONS, SCHEMA_VERSION
+from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _PROBLEMS_SHOWN = 5
 _DOCUMENTS_A_READ = 256
@@ -47,24 +46,6 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         sqlite3.Error: it cannot be opened.
     """
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-
-
-def require_present_format(path: Path) -> None:
-    """Pass a store of the present format, and one that is too damaged to say.
-
-    Raises:
-        StoreError: it is of another format.
-    """
-    try:
-        with closing(open_for_reading(path)) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error:
-        return
-    if version in EARLIER_VERSIONS:
-        raise StoreError(
-            f"{path}: the store has format {version}, of an earlier version of Longmatch: start "
-            "the service on it once, which brings it up to date"
-        )
 
 
 def examine_database(path: Path) -> Iterator[Finding]:

@@ -1,8 +1,7 @@
 """What the upkeep of a store must know again after a restart: one value for each task.
 
 A value that is missing or damaged is None, and the task then does its work once more: nothing but
-time depends on it. The table came within format 4, so a store that has none gets it when it is
-opened for writing.
+time depends on it.
 """
 
 import json
@@ -22,8 +21,6 @@ LOG_START = "log start"
 TITLES = "titles"
 REFUSED_TRAINING = "refused training"
 
-_IS_THERE = """
-SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'upkeep'"""
 _READ = """
 SELECT state FROM upkeep WHERE task = ?"""
 _WRITE = """
@@ -57,22 +54,9 @@ class MaintenanceState:
             write_upkeep(connection, task, value)
 
 
-def make_upkeep_if_missing(connections: SQLiteConnections) -> None:
-    """Make the table in a store that has none.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
-    with connections.reading() as connection:
-        there = _is_there(connection)
-    if not there:
-        with connections.writing() as connection:
-            connection.execute(UPKEEP_SCHEMA)
-
-
 def read_upkeep(connection: sqlite3.Connection, task: str) -> Any:
     """Return the value of a task, inside a transaction; None where there is none that is sound."""
-    row = connection.execute(_READ, (task,)).fetchone() if _is_there(connection) else None
+    row = connection.execute(_READ, (task,)).fetchone()
     try:
         return None if row is None else json.loads(row[0])
     except (TypeError, ValueError):
@@ -88,7 +72,3 @@ def read_count(connection: sqlite3.Connection, task: str) -> int | None:
 def write_upkeep(connection: sqlite3.Connection, task: str, value: object) -> None:
     """Keep the value of a task, inside a transaction."""
     connection.execute(_WRITE, (task, json.dumps(value)))
-
-
-def _is_there(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute(_IS_THERE).fetchone()[0])

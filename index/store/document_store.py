@@ -43,7 +43,6 @@ from index.store.checksums import (
 from index.store.filter_sql import SelectionCache, select
 from index.store.filters import Filter
 from index.store.listing import DocumentPages, stored_metadata
-from index.store.migrations import bring_up_to_date
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
 from index.store.schema import check_is_ours, create_if_missing
 
@@ -80,7 +79,7 @@ class SQLiteDocumentStore:
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
-            StoreError: the file is missing, damaged, not a store, or of a later format.
+            StoreError: the file is missing, damaged, not a store, or of another format.
         """
         self.path = path
         self.fingerprint = fingerprint
@@ -98,9 +97,8 @@ class SQLiteDocumentStore:
         self._selections = None if read_only else SelectionCache()
         try:
             with self._connections.reading() as connection:
-                check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
+                check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
-                bring_up_to_date(self._connections, path)
                 self.families.keep_rule()
         except BaseException:
             self._connections.close()

@@ -45,13 +45,10 @@ class Served:
 
 
 def served_from(manifest: Manifest, index: FaissIndex) -> Served:
-    """Return what to serve of a snapshot; earlier releases did not write all of its manifest."""
+    """Return what to serve of a snapshot, with nprobe kept within the bounds of today."""
     least, most = nprobe_bounds(index.nlist)
-    training = Training(
-        manifest.sequence if manifest.trained_sequence is None else manifest.trained_sequence,
-        manifest.vectors if manifest.trained_vectors is None else manifest.trained_vectors,
-    )
-    nprobe = least if manifest.nprobe is None else min(max(least, manifest.nprobe), most)
+    training = Training(manifest.trained_sequence, manifest.trained_vectors)
+    nprobe = min(max(least, manifest.nprobe), most)
     return Served(index, manifest.generation, training, nprobe, manifest.sequence)
 
 

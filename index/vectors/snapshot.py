@@ -38,15 +38,15 @@ class SavedIndex:
     """What is in an index file: the store's changes up to `sequence`, as `vectors` in `nlist`.
 
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
-    queries visit `nprobe` of them; a format 1 manifest of an earlier release does not say so.
+    queries visit `nprobe` of them.
     """
 
     sequence: int
     nlist: int
     vectors: int
-    trained_sequence: int | None = None
-    trained_vectors: int | None = None
-    nprobe: int | None = None
+    trained_sequence: int
+    trained_vectors: int
+    nprobe: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Manifest:
     sha256: str
     size: int
     created: str
-    trained_sequence: int | None = None
-    trained_vectors: int | None = None
-    nprobe: int | None = None
+    trained_sequence: int
+    trained_vectors: int
+    nprobe: int
 
 
 def publish_snapshot(
@@ -118,7 +118,7 @@ def verify_current_snapshot(root: Path) -> Manifest:
     """Check the current generation's files against their checksums, without loading the index.
 
     Raises:
-        SnapshotError: there is none, a file of it is missing or changed, or its format is later.
+        SnapshotError: there is none, a file of it is missing or changed, or it has another format.
     """
     name, manifest_sha256 = _read_current(root)
     manifest_path = root / name / SNAPSHOT_MANIFEST

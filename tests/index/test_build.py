@@ -271,13 +271,13 @@ def test_near_duplicates_are_found_by_the_job_in_one_run_or_several(
     assert families_in(whole) == families_in(parts) == {frozenset({"first", "copy", "edited"})}
 
 
-def test_near_duplicates_of_an_earlier_release_are_found_at_the_end_of_the_job(
+def test_near_duplicates_of_unsigned_texts_are_found_at_the_end_of_the_job(
     job: Job,
 ) -> None:
     job.write({"id": "a", "text": "some words"}, {"id": "b", "text": "some words"})
     job.run()
     with job.opened() as data, data.store._connections.writing() as connection:
-        make_family_tables(connection)  # as when the format is brought up to date
+        make_family_tables(connection)  # as when texts are signed in another way
     assert families_in(job) == set()
     progress = RecordingObserver()
     job.run(progress)

@@ -16,10 +16,8 @@ from index.doctor.derived_checks import examine_families
 from index.doctor.examine import Sampling, examine
 from index.doctor.repair import repair
 from index.doctor.store_checks import examine_database
-from index.errors import StoreError
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from index.store.schema import SCHEMA_VERSION, VERSION_WITHOUT_FAMILIES
 from tests.tools.paragraphs import entry_of, families_in
 
 OpenStore = Callable[..., SQLiteDocumentStore]
@@ -103,22 +101,3 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
         open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
     ) as data:
         assert families_in(data.store) == FAMILY
-
-
-def test_a_store_of_the_former_format_is_brought_up_to_date(
-    open_store: OpenStore, filled: Path
-) -> None:
-    for table in ("texts", "text_bands", "text_links", "family_rule"):
-        change(filled, f"DROP TABLE {table}")
-    change(filled, "DROP INDEX documents_by_content")
-    change(filled, f"PRAGMA user_version = {VERSION_WITHOUT_FAMILIES}")
-    with pytest.raises(StoreError, match=r"has format 4, .*open it for writing once"):
-        open_store(read_only=True)
-    store = open_store()
-    assert families_in(store) == set()
-    assert store.families.pending() == len(DOCUMENTS)
-    store.put([entry_of("late", [*FIRST[:8], 200, 201])])
-    store.families.find(SilentProgress())
-    assert families_in(store) == {frozenset({"first", "copy", "edited", "late"})}
-    assert list(examine_families(filled)) == []
-    assert SCHEMA_VERSION == VERSION_WITHOUT_FAMILIES + 1

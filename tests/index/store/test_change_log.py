@@ -129,7 +129,7 @@ def test_a_reader_that_fell_behind_reads_all_again(
 def test_it_is_forgotten_in_small_transactions(
     store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index.change_log, "_REMOVALS_A_TRANSACTION", 2)
+    monkeypatch.setattr(index.store.change_log, "_REMOVALS_A_TRANSACTION", 2)
     for version in range(8):
         store.put([entry("a", f"text {version}")])
     assert store.log.forget(5, trained=0) == 4
@@ -137,18 +137,6 @@ def test_it_is_forgotten_in_small_transactions(
     assert store.log.forget(3, trained=0) == 0
     assert store.log.start == 5
     np.testing.assert_array_equal(store.changes_since(5).removed, [5])
-
-
-def test_a_store_that_does_not_say_from_when_on_has_all(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
-) -> None:
-    store = open_store()
-    store.put([entry("a", "one")])
-    store.close()
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("DROP TABLE upkeep")  # as the first releases of this format wrote it
-    assert open_store(read_only=True).log.start == 0
-    assert open_store().upkeep.read(LOG_START) is None
 
 
 @pytest.mark.parametrize("state", ["", "{", json.dumps(-3), json.dumps("x"), json.dumps(None)])

@@ -227,7 +227,7 @@ def test_no_statement_reads_a_whole_table() -> None:
     connection.executescript(index.store.schema.SCHEMA)
     statements = [
         value
-        for value in vars(index.sqlite_statements).values()
+        for value in vars(index.store.statements).values()
         if isinstance(value, str) and " FROM " in value.replace("\n", " ") and "?" in value
     ]
     assert len(statements) >= 8

@@ -157,12 +157,12 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
 
     def catch_up_and_change(*arguments: Any) -> int:
         reached = catch_up(*arguments)
-        monkeypatch.setattr(index.live_index, "_catch_up", catch_up)  # once only
+        monkeypatch.setattr(index.vectors.live_index, "_catch_up", catch_up)  # once only
         live.apply(store.put([entry("comes", "three")]))
         live.apply(store.delete(["goes"]))
         return reached
 
-    monkeypatch.setattr(index.live_index, "_catch_up", catch_up_and_change)
+    monkeypatch.setattr(index.vectors.live_index, "_catch_up", catch_up_and_change)
     live.rebuild()
 
     assert_equals_store(live, store)
@@ -216,7 +216,7 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
 ) -> None:
     store = open_store()
     live = open_live_index(store, root)
-    monkeypatch.setattr(index.live_index, "ADD_CHUNK", 10)
+    monkeypatch.setattr(index.vectors.live_index, "ADD_CHUNK", 10)
     change = fill(store, vectors(35, seed=1))
     with store._connections.writing() as connection:
         connection.execute("UPDATE vectors SET vector = zeroblob(3) WHERE vector_id = 25")

@@ -1,7 +1,5 @@
 """A new generation is proven before it is searched, and the old one stays where it is not."""
 
-import hashlib
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -192,24 +190,6 @@ def test_a_restart_knows_nprobe_and_training(
     drift = again.measure_drift()
     assert (drift.added, drift.removed) == (50 / ONE_LIST_BELOW, 30 / ONE_LIST_BELOW)
     assert drift == live.measure_drift()
-
-
-def test_a_snapshot_of_an_earlier_release_is_read(
-    live: LiveIndex, store: SQLiteDocumentStore, root: Path
-) -> None:
-    live.retrain(0.9)
-    path = root / f"{live.generation:010}" / "manifest.json"
-    fields = json.loads(path.read_text())
-    for name in ("trained_sequence", "trained_vectors", "nprobe"):
-        del fields[name]
-    path.write_text(json.dumps(fields))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    (root / "CURRENT").write_text(f"{live.generation:010} {digest}\n")
-
-    again = open_live_index(store, root)
-    assert (again.generation, again.nlist) == (2, 128)
-    assert again.nprobe == nprobe_bounds(128)[0]
-    assert again.training == Training(1, ONE_LIST_BELOW)
 
 
 def test_an_upsert_is_never_seen_by_half(

@@ -39,7 +39,14 @@ def root(tmp_path: Path) -> Path:
 def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
     def save(path: Path) -> SavedIndex:
         index.save(path)
-        return SavedIndex(sequence=sequence, nlist=index.nlist, vectors=len(index))
+        return SavedIndex(
+            sequence=sequence,
+            nlist=index.nlist,
+            vectors=len(index),
+            trained_sequence=1,
+            trained_vectors=90,
+            nprobe=4,
+        )
 
     return publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
 
@@ -183,6 +190,7 @@ def rewrite_manifest(root: Path, **changes: Any) -> None:
         ({"format": 2}, "manifest.json: has format 2; this version of Longmatch reads format 1"),
         ({"format": None}, "manifest.json: is not a manifest"),
         ({"nlist": None}, "manifest.json: is not a manifest"),
+        ({"nprobe": None}, "manifest.json: is not a manifest"),
         ({"surprise": 1}, "manifest.json: is not a manifest"),
         ({"generation": 2}, "manifest.json: belongs to generation 2"),
         ({"sha256": "0" * 64}, "index.faiss: the file has changed"),
