@@ -13,6 +13,7 @@ from index.doctor.findings import Finding
 from index.errors import SnapshotError
 from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
+from index.vectors.backends import DEFAULT_BACKEND
 from index.vectors.snapshot import read_current_snapshot
 
 # Another precision or machine gives other roundings: int8 keeps 0.99 of fp32, see quality.json.
@@ -69,7 +70,7 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
     """
     try:
         manifest, index = read_current_snapshot(
-            root, fingerprint=store.fingerprint, dimension=store.dimension
+            root, DEFAULT_BACKEND, fingerprint=store.fingerprint, dimension=store.dimension
         )
         if manifest.sequence > store.sequence:
             raise SnapshotError(

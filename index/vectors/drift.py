@@ -1,14 +1,13 @@
 """Whether the lists of an index still suit its vectors: pure functions of what was counted."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from encoder.arrays import Int64
 from index.sqlite.task_state import REFUSED_TRAINING, MaintenanceState
-from index.vectors.faiss_index import choose_nlist
+from index.vectors.lists import choose_nlist
 
 OUTGROWN_BY = 4
 
@@ -63,17 +62,25 @@ class DriftLimits:
     changed: float = 0.1
 
 
-def needs_training(nlist: int, count: int) -> bool:
+def needs_training(nlist: int, count: int, choose: Callable[[int], int] = choose_nlist) -> bool:
     """Say whether `count` vectors have outgrown, or no longer fill, an index of `nlist` lists.
 
     Lists grow with their vectors, so nothing is wrong with an index that is a little off; at
     `OUTGROWN_BY` times too few or too many lists a query scans or compares needlessly much.
+    `choose` is the number of lists that the engine would give so many vectors.
     """
-    wanted = choose_nlist(count)
-    return max(wanted, nlist) >= OUTGROWN_BY * min(wanted, nlist)
+    suitable = choose(count)
+    return max(suitable, nlist) >= OUTGROWN_BY * min(suitable, nlist)
 
 
-def measure_drift(sizes: Int64, training: Training, *, added: int, removed: int) -> Drift:
+def measure_drift(
+    sizes: Int64,
+    training: Training,
+    *,
+    added: int,
+    removed: int,
+    choose: Callable[[int], int] = choose_nlist,
+) -> Drift:
     """Measure how far an index has drifted.
 
     The imbalance is that of FAISS: nlist * sum(n^2) / sum(n)^2 over the list sizes n.
@@ -82,7 +89,8 @@ def measure_drift(sizes: Int64, training: Training, *, added: int, removed: int)
         sizes: how many vectors each list has, Int64[nlist].
         training: what the lists were trained for.
         added: vectors that live and were added since.
-        removed: vectors that lived then and are gone.
+        removed: vectors that existed then and are gone.
+        choose: number of vectors -> number of lists that the engine would give them.
     """
     total = int(sizes.sum())
     squares = float(np.square(sizes, dtype=np.float64).sum())
@@ -93,7 +101,7 @@ def measure_drift(sizes: Int64, training: Training, *, added: int, removed: int)
         added=added / trained,
         removed=removed / trained,
         nlist=len(sizes),
-        outgrown=needs_training(len(sizes), total),
+        outgrown=needs_training(len(sizes), total, choose),
     )
 
 

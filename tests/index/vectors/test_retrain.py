@@ -12,9 +12,9 @@ from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, EncodedDocument
 from index.vectors.drift import Training
-from index.vectors.faiss_index import ONE_LIST_BELOW, load_faiss_index
+from index.vectors.faiss_index import load_faiss_index
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
-from index.vectors.recall import nprobe_bounds
 from index.vectors.snapshot import verify_current_snapshot
 
 MakeEntry = Callable[..., EncodedDocument]
@@ -51,7 +51,7 @@ def test_the_lists_are_really_in_use(
     assert live.training == Training(1, ONE_LIST_BELOW)
 
     manifest = verify_current_snapshot(root)
-    loaded = load_faiss_index(root / f"{live.generation:010}" / "index.faiss")
+    loaded = load_faiss_index(root / f"{live.generation:010}" / "index.bin")
     assert loaded.nlist == manifest.nlist == 128
     assert (loaded.list_sizes() > 0).sum() > 100
 
@@ -146,7 +146,7 @@ def test_there_are_never_two_at_once(live: LiveIndex) -> None:
 def test_one_that_cannot_be_published_is_not_taken(live: LiveIndex, root: Path) -> None:
     for path in (root / f"{number:010}" for number in (1, 2)):
         if path.exists():
-            (path / "index.faiss").unlink()
+            (path / "index.bin").unlink()
             (path / "manifest.json").unlink()
             path.rmdir()
     (root / "CURRENT").unlink()

@@ -15,7 +15,7 @@ from index.document import Document
 from index.sqlite.task_state import REFUSED_TRAINING
 from index.store.records import EncodedDocument
 from index.vectors.drift import read_refused
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.lists import ONE_LIST_BELOW
 from service.background.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings

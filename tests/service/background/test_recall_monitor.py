@@ -14,9 +14,8 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
-from index.vectors.recall import nprobe_bounds
 from service.background.recall_monitor import QUEUED, RecallMonitor
 from service.encode import PointedText
 from service.engine import Engine

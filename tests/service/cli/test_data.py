@@ -203,7 +203,7 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     if damage == "no index":
         shutil.rmtree(data / "snapshots")
     elif damage == "an index file":
-        path = next((data / "snapshots").glob("*/index.faiss"))
+        path = next((data / "snapshots").glob("*/index.bin"))
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     else:
         assert statement is not None
