@@ -59,7 +59,7 @@ def examine_database(path: Path) -> Iterator[Finding]:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
             problem = f"is not a store of format {SCHEMA_VERSION} (it says {version})"
-            yield Finding(path.name, problem, "restore a backup")
+            yield Finding(path.name, problem, Remedy.RESTORE_BACKUP)
             return
         problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
         if problems != ["ok"]:
@@ -72,15 +72,15 @@ def examine_database(path: Path) -> Iterator[Finding]:
         if orphans:
             tables = ", ".join(sorted({str(row[0]) for row in orphans}))
             problem = f"{len(orphans)} rows of {tables} belong to no document"
-            yield Finding(path.name, problem, "restore a backup")
+            yield Finding(path.name, problem, Remedy.RESTORE_BACKUP)
 
 
 def _database_remedy(problems: Sequence[str]) -> Remedy:
     if all(any(known in one for known in _REINDEX_HELPS) for one in problems):
-        return "make the database's indexes again"
+        return Remedy.REINDEX_DATABASE
     if all(any(table in one.lower() for table in _LEXICAL) for one in problems):
-        return "make the lexical index again"
-    return "restore a backup"
+        return Remedy.REBUILD_LEXICAL_INDEX
+    return Remedy.RESTORE_BACKUP
 
 
 @dataclass(slots=True)
@@ -114,17 +114,17 @@ def examine_rows(path: Path, dimension: int) -> Iterator[Finding]:
             path.name,
             f"{_counted(damaged.documents, 'document')} damaged in text, title, metadata or "
             "receipt: index them again, or",
-            "restore a backup",
+            Remedy.RESTORE_BACKUP,
         )
     if damaged.vectors:
         problem = f"{_counted(damaged.vectors, 'vector')} damaged or missing"
-        yield Finding(path.name, problem, "encode again", tuple(damaged.vectors))
+        yield Finding(path.name, problem, Remedy.ENCODE, tuple(damaged.vectors))
     if damaged.blocks:
         problem = f"the block vectors of {_counted(damaged.blocks, 'document')} damaged"
-        yield Finding(path.name, problem, "encode again", tuple(damaged.blocks))
+        yield Finding(path.name, problem, Remedy.ENCODE, tuple(damaged.blocks))
     if damaged.unchecked:
         problem = f"{damaged.unchecked} documents have no checksums"
-        yield Finding(path.name, problem, "take the checksums again")
+        yield Finding(path.name, problem, Remedy.REBUILD_CHECKSUMS)
 
 
 def _examine_some(

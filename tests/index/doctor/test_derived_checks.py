@@ -14,6 +14,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.doctor.derived_checks import examine_families
 from index.doctor.examine import Sampling, examine
+from index.doctor.findings import Remedy
 from index.doctor.repair import repair
 from index.doctor.store_checks import examine_database
 from index.progress import SilentProgress
@@ -67,7 +68,7 @@ def test_what_is_wrong_is_told(filled: Path, statement: str, problem: str) -> No
     change(filled, statement)
     [finding] = examine_families(filled)
     assert problem in finding.problem
-    assert finding.remedy == "find the families again"
+    assert finding.remedy == Remedy.FIND_FAMILIES
 
 
 def test_texts_not_looked_at_are_no_finding(open_store: OpenStore) -> None:
@@ -94,7 +95,7 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
     change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
     (tmp_path / ".store-digest").unlink()
     found = examine(tmp_path, checkpoint, UNSAMPLED)
-    assert [(one.what, one.repairable) for one in found] == [("families", True)]
+    assert [(one.what, one.remedy.repairable) for one in found] == [("families", True)]
     repair(tmp_path, checkpoint, found, None, SilentProgress())
     assert examine(tmp_path, checkpoint, UNSAMPLED) == ()
     with closing(

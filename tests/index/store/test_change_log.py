@@ -13,6 +13,7 @@ import pytest
 import index.store.change_log
 from encoder.arrays import Float32
 from index.directory.data_directory import open_data_directory
+from index.doctor.findings import Remedy
 from index.doctor.vector_checks import examine_index
 from index.errors import StoreError
 from index.sqlite.task_state import LOG_START, read_count
@@ -102,7 +103,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
         store.changes_since(1)
     assert store.changes_since(0).added.size == 1
     (found,) = examine_index(root, store)
-    assert (found.remedy, "forgotten" in found.problem) == ("rebuild the index", True)
+    assert (found.remedy, "forgotten" in found.problem) == (Remedy.REBUILD_INDEX, True)
     opened = open_live_index(store, root)
     assert opened.generation == live.generation + 1
     assert_equals_store(opened, store)
