@@ -1,4 +1,4 @@
-"""What the upkeep of a store must know again after a restart: one value for each task.
+"""What the maintenance of a store needs to know after a restart: one value a task.
 
 A value that is missing or damaged is None, and the task then does its work once more: nothing but
 time depends on it.
@@ -11,8 +11,8 @@ from typing import Any
 
 from index.sqlite.connections import SQLiteConnections
 
-UPKEEP_SCHEMA = """
-CREATE TABLE upkeep (
+MAINTENANCE_SCHEMA = """
+CREATE TABLE maintenance_state (
     task TEXT PRIMARY KEY,
     state TEXT NOT NULL
 ) WITHOUT ROWID"""
@@ -22,16 +22,16 @@ TITLES = "titles"
 REFUSED_TRAINING = "refused training"
 
 _READ = """
-SELECT state FROM upkeep WHERE task = ?"""
+SELECT state FROM maintenance_state WHERE task = ?"""
 _WRITE = """
-INSERT OR REPLACE INTO upkeep (task, state) VALUES (?, ?)"""
+INSERT OR REPLACE INTO maintenance_state (task, state) VALUES (?, ?)"""
 
 
 class MaintenanceState:
     """The notes of an open store. Safe to use from many threads."""
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.upkeep` is one."""
+        """Use the connections of the store at `path`; `SQLiteDocumentStore.maintenance` is one."""
         self._connections = connections
         self._path = path
 
@@ -42,7 +42,7 @@ class MaintenanceState:
             StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
-            return read_upkeep(connection, task)
+            return read_state(connection, task)
 
     def write(self, task: str, value: object) -> None:
         """Keep a value that JSON can hold; it is durable at return.
@@ -51,10 +51,10 @@ class MaintenanceState:
             StoreError: the file cannot be written.
         """
         with self._connections.writing() as connection:
-            write_upkeep(connection, task, value)
+            write_state(connection, task, value)
 
 
-def read_upkeep(connection: sqlite3.Connection, task: str) -> Any:
+def read_state(connection: sqlite3.Connection, task: str) -> Any:
     """Return the value of a task, inside a transaction; None where there is none that is sound."""
     row = connection.execute(_READ, (task,)).fetchone()
     try:
@@ -65,10 +65,10 @@ def read_upkeep(connection: sqlite3.Connection, task: str) -> Any:
 
 def read_count(connection: sqlite3.Connection, task: str) -> int | None:
     """Return the value of a task that keeps a count; None where there is none that is sound."""
-    value = read_upkeep(connection, task)
+    value = read_state(connection, task)
     return value if isinstance(value, int) and value >= 0 else None
 
 
-def write_upkeep(connection: sqlite3.Connection, task: str, value: object) -> None:
+def write_state(connection: sqlite3.Connection, task: str, value: object) -> None:
     """Keep the value of a task, inside a transaction."""
     connection.execute(_WRITE, (task, json.dumps(value)))

@@ -59,7 +59,7 @@ class SQLiteDocumentStore:
         families: which documents are near-duplicates, changed in the same transactions.
         finds_families: whether documents that are put are compared with the others.
         log: which vectors were removed, and from when on that is known.
-        upkeep: what the upkeep of the store must know again after a restart.
+        maintenance: what the maintenance of the store needs to know after a restart.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SQLiteDocumentStore:
         self.families = Families(self._connections)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
-        self.upkeep = MaintenanceState(self._connections, path)
+        self.maintenance = MaintenanceState(self._connections, path)
         # What another process writes is only seen where nothing is cached.
         self._selections = Selections(self._connections, cached=not read_only)
         try:

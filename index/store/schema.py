@@ -11,7 +11,7 @@ from index.lexical.tables import LEXICAL_SCHEMA
 from index.near_duplicates.tables import make_family_tables
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import utc_now
-from index.sqlite.task_state import UPKEEP_SCHEMA
+from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.metadata import METADATA_SCHEMA
 
@@ -56,7 +56,7 @@ CREATE INDEX removals_by_sequence ON removals (sequence);
 {BLOCKS_SCHEMA};
 {METADATA_SCHEMA};
 {CHECKSUMS_SCHEMA};
-{UPKEEP_SCHEMA};
+{MAINTENANCE_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};

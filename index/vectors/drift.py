@@ -148,22 +148,22 @@ class Attempt:
         """Say whether an attempt with these lists and this target would be the same."""
         return (self.training, self.target) == (training, target)
 
-    def keep(self, upkeep: MaintenanceState) -> None:
+    def keep(self, maintenance: MaintenanceState) -> None:
         """Keep it as the one that was refused.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        upkeep.write(REFUSED_TRAINING, asdict(self))
+        maintenance.write(REFUSED_TRAINING, asdict(self))
 
 
-def read_refused(upkeep: MaintenanceState) -> Attempt | None:
+def read_refused(maintenance: MaintenanceState) -> Attempt | None:
     """Return the attempt that was last refused; None where none is known.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    kept = upkeep.read(REFUSED_TRAINING)
+    kept = maintenance.read(REFUSED_TRAINING)
     try:
         training = Training(int(kept["training"]["sequence"]), int(kept["training"]["vectors"]))
         return Attempt(training, float(kept["changed"]), float(kept["target"]))

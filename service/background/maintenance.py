@@ -37,7 +37,7 @@ class Maintenance:
         self._limits = DriftLimits()
         self._families_found = False  # of what was there at the beginning; others are when put
         self._families_counted_at = -1  # changes of the store as of which they were counted
-        self._attempt = read_refused(data.store.upkeep)
+        self._attempt = read_refused(data.store.maintenance)
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -107,7 +107,7 @@ class Maintenance:
         self._metrics.recall.labels("held_out").set(result.recall)
         if not result.swapped:
             self._metrics.index_retrainings.labels("refused").inc()
-            attempt.keep(self._data.store.upkeep)
+            attempt.keep(self._data.store.maintenance)
             _log.warning(
                 "the new index generation was refused: recall@10 %.3f, target %.3f, old one %.3f",
                 *(result.recall, self._target, result.old_recall),

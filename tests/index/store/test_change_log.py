@@ -143,5 +143,5 @@ def test_it_is_forgotten_in_small_transactions(
 @pytest.mark.parametrize("state", ["", "{", json.dumps(-3), json.dumps("x"), json.dumps(None)])
 def test_a_damaged_note_is_none(store: SQLiteDocumentStore, state: str) -> None:
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("INSERT INTO upkeep VALUES ('log start', ?)", (state,))
+        connection.execute("INSERT INTO maintenance_state VALUES ('log start', ?)", (state,))
         assert read_count(connection, LOG_START) is None

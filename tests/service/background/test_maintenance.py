@@ -132,8 +132,8 @@ def test_a_restart_does_not_try_again_what_was_refused(
 
 @pytest.mark.parametrize("kept", [None, 3, {"training": {"sequence": 1}}, {"training": None}])
 def test_a_note_that_is_no_refusal_is_none(data: DataDirectory, kept: object) -> None:
-    data.store.upkeep.write(REFUSED_TRAINING, kept)
-    assert read_refused(data.store.upkeep) is None
+    data.store.maintenance.write(REFUSED_TRAINING, kept)
+    assert read_refused(data.store.maintenance) is None
 
 
 def test_changes_are_published_before_a_restart_would_feel_them(
