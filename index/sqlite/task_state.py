@@ -19,7 +19,7 @@ CREATE TABLE maintenance_state (
 
 LOG_START = "log start"
 TITLES = "titles"
-REFUSED_TRAINING = "refused training"
+REJECTED_RETRAINING = "rejected retraining"
 
 _READ = """
 SELECT state FROM maintenance_state WHERE task = ?"""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from encoder.arrays import Int64
-from index.sqlite.task_state import REFUSED_TRAINING, MaintenanceState
+from index.sqlite.task_state import REJECTED_RETRAINING, MaintenanceState
 from index.vectors.lists import choose_nlist
 
 OUTGROWN_BY = 4
@@ -131,7 +131,7 @@ def drift_reasons(
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RejectedRetraining:
     """A training that was begun.
 
     Attributes:
@@ -144,28 +144,28 @@ class Attempt:
     changed: float
     target: float
 
-    def like(self, training: Training, target: float) -> bool:
+    def matches(self, training: Training, target: float) -> bool:
         """Say whether an attempt with these lists and this target would be the same."""
         return (self.training, self.target) == (training, target)
 
-    def keep(self, maintenance: MaintenanceState) -> None:
+    def write(self, maintenance: MaintenanceState) -> None:
         """Keep it as the one that was refused.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        maintenance.write(REFUSED_TRAINING, asdict(self))
+        maintenance.write(REJECTED_RETRAINING, asdict(self))
 
 
-def read_refused(maintenance: MaintenanceState) -> Attempt | None:
+def read_rejected_retraining(maintenance: MaintenanceState) -> RejectedRetraining | None:
     """Return the attempt that was last refused; None where none is known.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    kept = maintenance.read(REFUSED_TRAINING)
+    kept = maintenance.read(REJECTED_RETRAINING)
     try:
         training = Training(int(kept["training"]["sequence"]), int(kept["training"]["vectors"]))
-        return Attempt(training, float(kept["changed"]), float(kept["target"]))
+        return RejectedRetraining(training, float(kept["changed"]), float(kept["target"]))
     except (KeyError, TypeError, ValueError):
         return None

@@ -12,9 +12,9 @@ import pytest
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.sqlite.task_state import REFUSED_TRAINING
+from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
-from index.vectors.drift import read_refused
+from index.vectors.drift import read_rejected_retraining
 from index.vectors.lists import ONE_LIST_BELOW
 from service.background.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
@@ -132,8 +132,8 @@ def test_a_restart_does_not_try_again_what_was_refused(
 
 @pytest.mark.parametrize("kept", [None, 3, {"training": {"sequence": 1}}, {"training": None}])
 def test_a_note_that_is_no_refusal_is_none(data: DataDirectory, kept: object) -> None:
-    data.store.maintenance.write(REFUSED_TRAINING, kept)
-    assert read_refused(data.store.maintenance) is None
+    data.store.maintenance.write(REJECTED_RETRAINING, kept)
+    assert read_rejected_retraining(data.store.maintenance) is None
 
 
 def test_changes_are_published_before_a_restart_would_feel_them(
