@@ -79,7 +79,7 @@ def build_index(
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
     # A pass over all texts is too much for a few documents, so those of earlier runs count too.
-    if data.store.changed_since_recount() > MAX_DRIFT * len(data.store):
+    if data.store.changes_since_title_refresh() > MAX_DRIFT * len(data.store):
         data.store.refresh_titles(progress)
     if data.store.finds_families and data.store.families.pending():  # put without it
         data.store.families.find(progress)

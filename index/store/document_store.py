@@ -275,7 +275,7 @@ class SQLiteDocumentStore:
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 
-    def changed_since_recount(self) -> int:
+    def changes_since_title_refresh(self) -> int:
         """Count the documents added, removed or changed since all texts were searched for titles.
 
         Raises:

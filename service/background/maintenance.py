@@ -138,7 +138,7 @@ class Maintenance:
 
     def _keep_titles(self) -> None:
         store = self._data.store
-        if store.changed_since_recount() > TITLES_SHARE * len(store):
+        if store.changes_since_title_refresh() > TITLES_SHARE * len(store):
             store.refresh_titles(SilentProgress(), self._stopping.is_set)
 
     def _keep_families(self) -> None:

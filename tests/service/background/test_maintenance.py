@@ -260,4 +260,4 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     changes = data.store.lexical.changes
     maintenance.work()
     assert data.store.lexical.changes == changes
-    assert data.store.changed_since_recount() == 0
+    assert data.store.changes_since_title_refresh() == 0
