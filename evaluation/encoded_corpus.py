@@ -33,7 +33,7 @@ from encoder.blocks import SentenceBlocks
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.build import batches, told
+from index.build import group, report_skipped
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document, SkippedInput
 from index.embed import EmbeddedCorpus
@@ -191,7 +191,7 @@ def _encode(
     ids: list[str] = []
     rows: list[int] = []
     refused = 0
-    for batch in batches(told(read_corpus(corpus), progress)):
+    for batch in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
         hashes = [document.content_hash.hex() for document in documents]
         new = {h: d for h, d in zip(hashes, documents, strict=True) if h not in archive.row_of}

@@ -10,7 +10,10 @@ from evaluation.judgements import Qrels
 from evaluation.significance import RESAMPLES, Estimate, estimates, resampled_counts
 from evaluation.systems import Ranking, rank, vector_system
 from index.errors import CorpusError
-from index.vectors.faiss_index import choose_nlist, default_nprobe, train_faiss_index
+from index.vectors.backends import FAISS
+from index.vectors.exact_index import ExactIndex
+from index.vectors.lists import default_nprobe
+from index.vectors.recall import share_found
 from index.vectors.vector_index import NO_VECTOR, VectorIndex
 
 
@@ -56,24 +59,18 @@ def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
         vectors: Float32[N, dimension], unit norm.
         queries: Float32[Q, dimension], unit norm.
     """
-    index = train_faiss_index(vectors, choose_nlist(len(vectors)))
-    index.add(np.arange(len(vectors), dtype=np.int64), vectors)
-    return IndexRecall(
-        recall_against_exact(index, queries, index.nlist), index.nlist, default_nprobe(index.nlist)
-    )
+    ids = np.arange(len(vectors), dtype=np.int64)
+    index = FAISS.train(vectors, FAISS.choose_nlist(len(vectors)))
+    index.change(ids, vectors)
+    recall = recall_against_exact(index, ExactIndex(ids, vectors), queries)
+    return IndexRecall(recall, index.nlist, default_nprobe(index.nlist))
 
 
-def recall_against_exact(index: VectorIndex, queries: Float32, nlist: int, k: int = 10) -> float:
-    """Return the share of the k exact neighbours that the index finds at its default nprobe.
-
-    Visiting every list is exact search: IVF_FLAT keeps the vectors as they are.
-    """
-    k = min(k, len(index))
-    exact = index.search(queries, k, nprobe=nlist)
-    found = index.search(queries, k)
-    # By score, so that equal neighbours count whichever of them was found.
-    worst = exact.scores[:, -1:] - 1e-6
-    return float((found.scores >= worst).mean())
+def recall_against_exact(
+    index: VectorIndex, exact: VectorIndex, queries: Float32, k: int = 10
+) -> float:
+    """Return the share of the k exact neighbours that the index finds at its default nprobe."""
+    return share_found(index.search(queries, k).scores, exact.search(queries, k).scores)
 
 
 Labels = Bool

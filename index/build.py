@@ -36,7 +36,7 @@ class BuildReport:
     Attributes:
         encoded: documents that were new or changed.
         unchanged: documents that the store held already.
-        refused: pieces of input that were left out, each told to the progress.
+        refused: pieces of input that were skipped and reported.
         tokens: tokens of the encoded documents.
         tokens_left_out: those of them beyond the checkpoint's `max_blocks`.
     """
@@ -66,7 +66,7 @@ def build_index(
     """
     progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
-    for batch in batches(told(read_corpus(corpus), progress)):
+    for batch in group(report_skipped(read_corpus(corpus), progress)):
         counts["refused"] += sum(isinstance(item, SkippedInput) for item in batch)
         accepted = [item for item in batch if isinstance(item, Document)]
         new = update_unchanged(accepted, data.store)
@@ -79,9 +79,9 @@ def build_index(
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
     # A pass over all texts is too much for a few documents, so those of earlier runs count too.
-    if data.store.changed_since_recount() > MAX_DRIFT * len(data.store):
+    if data.store.changes_since_title_refresh() > MAX_DRIFT * len(data.store):
         data.store.refresh_titles(progress)
-    if data.store.finds_families and data.store.families.pending():  # of an earlier release
+    if data.store.finds_families and data.store.families.pending():  # put without it
         data.store.families.find(progress)
     publish(data.index, progress)
     return BuildReport(
@@ -93,17 +93,17 @@ def build_index(
     )
 
 
-def told(
+def report_skipped(
     items: Iterable[Document | SkippedInput], progress: Progress
 ) -> Iterator[Document | SkippedInput]:
-    """Pass the items of a corpus on, telling the progress of each that is refused."""
+    """Pass the items of a corpus on, reporting each that is skipped."""
     for item in items:
         if isinstance(item, SkippedInput):
             progress.refused(item)
         yield item
 
 
-def batches(
+def group(
     items: Iterable[Document | SkippedInput],
 ) -> Iterator[list[Document | SkippedInput]]:
     """Group the items of a corpus into batches that one commit takes."""

@@ -10,7 +10,7 @@ from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.build import batches, encode_documents, told
+from index.build import encode_documents, group, report_skipped
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document
 from index.errors import CorpusError
@@ -47,7 +47,7 @@ def embed_corpus(
     progress.started("encoding", count_documents(corpus))
     encoded = []
     refused = 0
-    for batch in batches(told(read_corpus(corpus), progress)):
+    for batch in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
         results = encode_documents(documents, tokenizer, encoder, progress)
         refused += len(batch) - len(results)

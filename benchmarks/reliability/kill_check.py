@@ -22,7 +22,7 @@ from benchmarks.reliability.kill_worker import (
     change_until_killed,
     open_and_measure,
 )
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.lists import ONE_LIST_BELOW
 
 _CHECKED_BY_SEARCH = 40
 _KILLED_WHILE_OPENING = 0.15

@@ -19,7 +19,7 @@ from benchmarks.reliability.documents import (
     random_unit_vector,
     vector_of,
 )
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.vector_index import NO_VECTOR
 
 _WEIGHTS = {

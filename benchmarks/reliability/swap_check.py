@@ -26,7 +26,7 @@ from benchmarks.reliability.documents import (
 from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory
 from index.store.records import Change
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.vector_index import SearchResult
 
 K = 10

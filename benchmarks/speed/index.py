@@ -38,14 +38,8 @@ from benchmarks.common import (
 from benchmarks.server.memory_curve import resident_megabytes
 from encoder.arrays import Float32
 from encoder.onnx_encoder import usable_cores
-from index.vectors.faiss_index import (
-    SAMPLE_PER_LIST,
-    FaissIndex,
-    choose_nlist,
-    default_nprobe,
-    load_faiss_index,
-    train_faiss_index,
-)
+from index.vectors.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.lists import SAMPLE_PER_LIST, choose_nlist, default_nprobe
 
 SIZES = [5_000, 50_000, 200_000]
 DIMENSION = 384
@@ -183,7 +177,7 @@ def _build(vectors: Float32) -> tuple[FaissIndex, dict[str, float]]:
     trained = time.perf_counter()
     for start in range(0, len(vectors), ADDED_TOGETHER):
         some = vectors[start : start + ADDED_TOGETHER]
-        index.add(np.arange(start, start + len(some), dtype=np.int64), some)
+        index.change(np.arange(start, start + len(some), dtype=np.int64), some)
     return index, {
         "train_seconds": trained - started,
         "add_seconds": time.perf_counter() - trained,
@@ -237,15 +231,17 @@ def _search(index: FaissIndex, queries: Float32, worst: Float32) -> dict[str, An
 
 def _delete(index: FaissIndex, size: int) -> dict[str, Any]:
     chosen = np.random.default_rng(SEED).permutation(size).astype(np.int64)
+    nothing = chosen[:0], np.empty((0, index.dimension), dtype=np.float32)
     seconds = []
     for number in range(DELETED_ONE_BY_ONE):
         started = time.perf_counter()
-        index.remove(chosen[number : number + 1])
+        index.change(*nothing, removed=chosen[number : number + 1])
         seconds.append(time.perf_counter() - started)
     started = time.perf_counter()
-    index.remove(chosen[DELETED_ONE_BY_ONE : DELETED_ONE_BY_ONE + DELETED_TOGETHER])
-    together = time.perf_counter() - started
-    return {"delete_seconds": percentiles(seconds), "delete_1000_seconds": together}
+    together = chosen[DELETED_ONE_BY_ONE : DELETED_ONE_BY_ONE + DELETED_TOGETHER]
+    index.change(*nothing, removed=together)
+    elapsed = time.perf_counter() - started
+    return {"delete_seconds": percentiles(seconds), "delete_1000_seconds": elapsed}
 
 
 def _at_default(figures: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from index.doctor.findings import Finding
+from index.doctor.findings import Finding, Remedy
 from index.doctor.store_checks import open_for_reading
 from index.errors import StoreError
 from index.lexical.tables import MAX_COUNT, DocumentTerms, read_document_terms
@@ -47,7 +47,7 @@ def examine_metadata(path: Path) -> Iterator[Finding]:
             f"the values of {len(wrong)} documents, vector id {wrong[0]} first, are not those of "
             f"their metadata: {missing} rows are missing and {surplus} should not be there"
         )
-        yield Finding("metadata values", problem, "make the metadata values again")
+        yield Finding("metadata values", problem, Remedy.REBUILD_METADATA_VALUES)
 
 
 def _wrong_documents(connection: sqlite3.Connection) -> list[int]:
@@ -123,7 +123,7 @@ def examine_families(path: Path) -> Iterator[Finding]:
         except (sqlite3.DatabaseError, StoreError, TypeError, ValueError) as error:
             problem = str(error)
     if problem:
-        yield Finding("families", problem, "find the families again")
+        yield Finding("families", problem, Remedy.FIND_FAMILIES)
 
 
 def _first_family_problem(connection: sqlite3.Connection) -> str | None:
@@ -200,7 +200,7 @@ def examine_words(path: Path) -> Iterator[Finding]:
         except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
             problem = str(error)
     if problem:
-        yield Finding("lexical index", problem, "make the lexical index again")
+        yield Finding("lexical index", problem, Remedy.REBUILD_LEXICAL_INDEX)
 
 
 def _first_problem(connection: sqlite3.Connection) -> str | None:

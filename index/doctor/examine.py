@@ -24,8 +24,8 @@ from index.directory.data_directory import (
 )
 from index.directory.file_digest import DIGEST_FILE, verify_digest
 from index.doctor.derived_checks import examine_families, examine_metadata, examine_words
-from index.doctor.findings import Finding
-from index.doctor.store_checks import examine_database, examine_rows, require_present_format
+from index.doctor.findings import Finding, Remedy
+from index.doctor.store_checks import examine_database, examine_rows
 from index.doctor.vector_checks import examine_index, examine_vectors
 from index.errors import FingerprintMismatchError, StoreError
 from index.progress import Progress
@@ -55,12 +55,11 @@ def examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> tuple[Fin
     """Examine a data directory with the checkpoint of its vectors.
 
     Raises:
-        StoreError: there is no data directory, one of another format, or a file cannot be read
-            for another reason than damage.
+        StoreError: there is no data directory, or a file cannot be read for another reason than
+            damage.
     """
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
-    require_present_format(data / STORE_FILE)
     return tuple(_examine(data, checkpoint, sampling))
 
 
@@ -70,13 +69,13 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
     try:
         adapter = read_corpus_adapter(data, checkpoint)
     except EncoderError as error:
-        yield Finding(ADAPTER_FILE, str(error), "restore a backup")
+        yield Finding(ADAPTER_FILE, str(error), Remedy.RESTORE_BACKUP)
         return
     yield from _examine_calibration(data, checkpoint, adapter)
     space = vector_space(checkpoint, adapter)
     found = list(_examine_store(data, space))
     yield from found
-    if any(one.what == STORE_FILE and one.remedy != "take the checksums again" for one in found):
+    if any(one.what == STORE_FILE and one.remedy != Remedy.REBUILD_CHECKSUMS for one in found):
         return  # what is compared with the store would only say the same again
     with closing(_opened(data, space)) as store:
         yield from examine_index(data / SNAPSHOTS_DIRECTORY, store)
@@ -93,7 +92,7 @@ def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
         try:
             read_verified(checkpoint.directory, checkpoint.files, name)
         except EncoderError as error:
-            yield Finding(f"checkpoint {checkpoint.name}", str(error), "install it again")
+            yield Finding(f"checkpoint {checkpoint.name}", str(error), Remedy.REINSTALL)
 
 
 def _examine_calibration(
@@ -103,7 +102,7 @@ def _examine_calibration(
     try:
         read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
     except StoreError as error:
-        yield Finding(CALIBRATION_FILE, str(error), "delete it")
+        yield Finding(CALIBRATION_FILE, str(error), Remedy.DELETE)
     except EncoderError:
         return  # fusion.json, a file of the checkpoint, which was examined
 
@@ -117,8 +116,8 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
             verify_digest(path)
         except StoreError:
             problem = "a byte of it has changed since it was closed"
-            yield Finding(DIGEST_FILE, problem, "write its digest again")
-        if any(one.remedy == "restore a backup" for one in broken):
+            yield Finding(DIGEST_FILE, problem, Remedy.WRITE_DIGEST)
+        if any(one.remedy == Remedy.RESTORE_BACKUP for one in broken):
             return
         _opened(data, space).close()
         yield from examine_rows(path, space.dimension)
@@ -126,14 +125,14 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from examine_families(path)
         yield from examine_metadata(path)
     except sqlite3.Error as error:
-        yield Finding(STORE_FILE, f"the database is damaged: {error}", "restore a backup")
+        yield Finding(STORE_FILE, f"the database is damaged: {error}", Remedy.RESTORE_BACKUP)
     except FingerprintMismatchError as error:
         problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"
         yield Finding(
-            STORE_FILE, f"{problem}: name that one with --checkpoint, or", "restore a backup"
+            STORE_FILE, f"{problem}: name that one with --checkpoint, or", Remedy.RESTORE_BACKUP
         )
     except StoreError as error:
-        yield Finding(STORE_FILE, str(error), "restore a backup")
+        yield Finding(STORE_FILE, str(error), Remedy.RESTORE_BACKUP)
 
 
 def _opened(data: Path, space: VectorSpace) -> SQLiteDocumentStore:

@@ -1,35 +1,28 @@
 """What an examination of a data directory finds."""
 
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
 
-Remedy = Literal[
-    "rebuild the index",
-    "make the lexical index again",
-    "find the families again",
-    "make the metadata values again",
-    "make the database's indexes again",
-    "encode again",
-    "delete it",
-    "take the checksums again",
-    "write its digest again",
-    "restore a backup",
-    "install it again",
-]
-# All that needs nothing but the data directory and the checkpoint.
-REPAIRABLE: frozenset[Remedy] = frozenset(
-    (
-        "rebuild the index",
-        "make the lexical index again",
-        "find the families again",
-        "make the metadata values again",
-        "make the database's indexes again",
-        "encode again",
-        "delete it",
-        "take the checksums again",
-        "write its digest again",
-    )
-)
+
+class Remedy(Enum):
+    """What helps against a finding, in the words of the command line."""
+
+    REBUILD_INDEX = "rebuild the index"
+    REBUILD_LEXICAL_INDEX = "rebuild the lexical index"
+    FIND_FAMILIES = "find the families again"
+    REBUILD_METADATA_VALUES = "rebuild the metadata values"
+    REINDEX_DATABASE = "rebuild the database's indexes"
+    ENCODE = "encode again"
+    DELETE = "delete it"
+    REBUILD_CHECKSUMS = "compute the checksums again"
+    WRITE_DIGEST = "write the digest again"
+    RESTORE_BACKUP = "restore a backup"
+    REINSTALL = "install it again"
+
+    @property
+    def repairable(self) -> bool:
+        """Whether `repair` can do it: it needs nothing but the data directory and checkpoint."""
+        return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +31,7 @@ class Finding:
 
     Attributes:
         what: the file, or the part of the store.
-        problem: what is wrong with it, for people.
+        problem: what is wrong with it, in words.
         remedy: what helps.
         vector_ids: of the documents to encode again.
     """
@@ -47,8 +40,3 @@ class Finding:
     problem: str
     remedy: Remedy
     vector_ids: tuple[int, ...] = ()
-
-    @property
-    def repairable(self) -> bool:
-        """Whether `repair` can do it."""
-        return self.remedy in REPAIRABLE

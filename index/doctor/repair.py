@@ -19,13 +19,17 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
 from index.doctor.findings import Finding, Remedy
+from index.doctor.rebuild import (
+    rebuild_checksums,
+    rebuild_lexical_index,
+    rebuild_metadata_values,
+)
 from index.lexical.title_refresh import refresh_titles
 from index.near_duplicates.tables import make_family_tables
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
 from index.store.checksums import write_checksums
-from index.store.migrations import make_lexical_index, make_metadata_values, take_checksums
 from index.store.statements import advance_sequence, insert_vector
 
 _TEXTS = """
@@ -81,47 +85,47 @@ def repair(
         SnapshotError: the index could not be published.
         StoreError: something cannot be written.
     """
-    remedies: set[Remedy] = {one.remedy for one in findings if one.repairable}
+    remedies: set[Remedy] = {one.remedy for one in findings if one.remedy.repairable}
     if not remedies:
         return
     with locked(data):
-        if "delete it" in remedies:
+        if Remedy.DELETE in remedies:
             (data / CALIBRATION_FILE).unlink(missing_ok=True)
         remove_digest(data / STORE_FILE)
         _repair_database(data / STORE_FILE, remedies)
         again = sorted({vector_id for one in findings for vector_id in one.vector_ids})
         if again:
             _encode_again(data, checkpoint, again, precision, progress)
-    if any(one.what == STORE_FILE and not one.repairable for one in findings):
+    if any(one.what == STORE_FILE and not one.remedy.repairable for one in findings):
         return  # what is left cannot be opened for writing, or must get no digest
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
     with closing(
         open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
     ) as directory:
-        if again or "rebuild the index" in remedies:
+        if again or Remedy.REBUILD_INDEX in remedies:
             progress.started("building the index", None)
             directory.index.rebuild()
-        if "find the families again" in remedies:
+        if Remedy.FIND_FAMILIES in remedies:
             directory.store.families.find(progress)
 
 
 def _repair_database(store: Path, remedies: set[Remedy]) -> None:
-    if "make the database's indexes again" in remedies:
+    if Remedy.REINDEX_DATABASE in remedies:
         with translated_errors(store), closing(sqlite3.connect(store)) as connection:
             connection.execute("REINDEX")
             connection.commit()
     with closing(SQLiteConnections(store, read_only=False)) as connections:
-        if "make the lexical index again" in remedies:
-            make_lexical_index(connections)
+        if Remedy.REBUILD_LEXICAL_INDEX in remedies:
+            rebuild_lexical_index(connections)
             refresh_titles(connections, SilentProgress())
-        if "find the families again" in remedies:
+        if Remedy.FIND_FAMILIES in remedies:
             with connections.writing() as connection:
                 make_family_tables(connection)  # filled below, when block vectors are sound
-        if "make the metadata values again" in remedies:
+        if Remedy.REBUILD_METADATA_VALUES in remedies:
             with connections.writing() as connection:
-                make_metadata_values(connection, store)
-        if "take the checksums again" in remedies:
-            take_checksums(connections)
+                rebuild_metadata_values(connection, store)
+        if Remedy.REBUILD_CHECKSUMS in remedies:
+            rebuild_checksums(connections)
 
 
 def _encode_again(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from index.doctor.findings import Finding, Remedy
-from index.errors import StoreError
 from index.store.checksums import (
     Checksums,
     blocks_checksum,
@@ -21,7 +20,7 @@ from index.store.checksums import (
     summary_checksum,
     vector_checksum,
 )
-from index.store.schema import APPLICATION_ID, EARLIER_VERSIONS, SCHEMA_VERSION
+from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _PROBLEMS_SHOWN = 5
 _DOCUMENTS_A_READ = 256
@@ -49,24 +48,6 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def require_present_format(path: Path) -> None:
-    """Pass a store of the present format, and one that is too damaged to say.
-
-    Raises:
-        StoreError: it is of another format.
-    """
-    try:
-        with closing(open_for_reading(path)) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.Error:
-        return
-    if version in EARLIER_VERSIONS:
-        raise StoreError(
-            f"{path}: the store has format {version}, of an earlier version of Longmatch: start "
-            "the service on it once, which brings it up to date"
-        )
-
-
 def examine_database(path: Path) -> Iterator[Finding]:
     """Look for damage in the structure of the file; nothing else can be trusted after some.
 
@@ -78,7 +59,7 @@ def examine_database(path: Path) -> Iterator[Finding]:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
             problem = f"is not a store of format {SCHEMA_VERSION} (it says {version})"
-            yield Finding(path.name, problem, "restore a backup")
+            yield Finding(path.name, problem, Remedy.RESTORE_BACKUP)
             return
         problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
         if problems != ["ok"]:
@@ -91,15 +72,15 @@ def examine_database(path: Path) -> Iterator[Finding]:
         if orphans:
             tables = ", ".join(sorted({str(row[0]) for row in orphans}))
             problem = f"{len(orphans)} rows of {tables} belong to no document"
-            yield Finding(path.name, problem, "restore a backup")
+            yield Finding(path.name, problem, Remedy.RESTORE_BACKUP)
 
 
 def _database_remedy(problems: Sequence[str]) -> Remedy:
     if all(any(known in one for known in _REINDEX_HELPS) for one in problems):
-        return "make the database's indexes again"
+        return Remedy.REINDEX_DATABASE
     if all(any(table in one.lower() for table in _LEXICAL) for one in problems):
-        return "make the lexical index again"
-    return "restore a backup"
+        return Remedy.REBUILD_LEXICAL_INDEX
+    return Remedy.RESTORE_BACKUP
 
 
 @dataclass(slots=True)
@@ -133,17 +114,17 @@ def examine_rows(path: Path, dimension: int) -> Iterator[Finding]:
             path.name,
             f"{_counted(damaged.documents, 'document')} damaged in text, title, metadata or "
             "receipt: index them again, or",
-            "restore a backup",
+            Remedy.RESTORE_BACKUP,
         )
     if damaged.vectors:
         problem = f"{_counted(damaged.vectors, 'vector')} damaged or missing"
-        yield Finding(path.name, problem, "encode again", tuple(damaged.vectors))
+        yield Finding(path.name, problem, Remedy.ENCODE, tuple(damaged.vectors))
     if damaged.blocks:
         problem = f"the block vectors of {_counted(damaged.blocks, 'document')} damaged"
-        yield Finding(path.name, problem, "encode again", tuple(damaged.blocks))
+        yield Finding(path.name, problem, Remedy.ENCODE, tuple(damaged.blocks))
     if damaged.unchecked:
         problem = f"{damaged.unchecked} documents have no checksums"
-        yield Finding(path.name, problem, "take the checksums again")
+        yield Finding(path.name, problem, Remedy.REBUILD_CHECKSUMS)
 
 
 def _examine_some(

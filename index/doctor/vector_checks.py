@@ -9,10 +9,11 @@ from encoder.arrays import Int64
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.doctor.findings import Finding
+from index.doctor.findings import Finding, Remedy
 from index.errors import SnapshotError
 from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
+from index.vectors.backends import DEFAULT_BACKEND
 from index.vectors.snapshot import read_current_snapshot
 
 # Another precision or machine gives other roundings: int8 keeps 0.99 of fp32, see quality.json.
@@ -55,7 +56,7 @@ def examine_vectors(
             f"{len(wrong)} of {len(ids)} documents that were encoded again have another vector, "
             f"vector id {wrong[0]} for one"
         )
-        yield Finding("vectors", problem, "encode again", tuple(wrong))
+        yield Finding("vectors", problem, Remedy.ENCODE, tuple(wrong))
 
 
 _VECTORS_A_READ = 1_024
@@ -69,7 +70,7 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
     """
     try:
         manifest, index = read_current_snapshot(
-            root, fingerprint=store.fingerprint, dimension=store.dimension
+            root, DEFAULT_BACKEND, fingerprint=store.fingerprint, dimension=store.dimension
         )
         if manifest.sequence > store.sequence:
             raise SnapshotError(
@@ -79,7 +80,7 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
         if manifest.sequence < store.log.start:
             raise SnapshotError("it is so old that the store has forgotten the changes since then")
     except SnapshotError as error:
-        yield Finding("index", str(error), "rebuild the index")
+        yield Finding("index", str(error), Remedy.REBUILD_INDEX)
         return
     since = store.changes_since(manifest.sequence)
     living = store.changes_since(0).added
@@ -92,14 +93,14 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
         ids, vectors = store.vectors(both[start : start + _VECTORS_A_READ])
         wrong += int(np.any(index.vectors(ids) != vectors, axis=1).sum())
     if wrong:
-        yield Finding("index", f"{wrong} vectors are not those of the store", "rebuild the index")
+        yield Finding("index", f"{wrong} vectors are not those of the store", Remedy.REBUILD_INDEX)
 
 
 def _compared_ids(held: Int64, expected: Int64) -> Iterator[Finding]:
     missing, superfluous = np.setdiff1d(expected, held), np.setdiff1d(held, expected)
     if len(missing):
         problem = f"it lacks {len(missing)} documents, vector id {missing[0]} for one"
-        yield Finding("index", problem, "rebuild the index")
+        yield Finding("index", problem, Remedy.REBUILD_INDEX)
     if len(superfluous):
         problem = f"it holds {len(superfluous)} documents that the store does not"
-        yield Finding("index", problem, "rebuild the index")
+        yield Finding("index", problem, Remedy.REBUILD_INDEX)

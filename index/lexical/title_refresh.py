@@ -16,7 +16,7 @@ from index.lexical.tables import DocumentTerms, find_term_ids, read_document_ter
 from index.lexical.terms import QUOTE, Titles, count_terms_and_titles, known_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
-from index.sqlite.task_state import TITLES, read_count, write_upkeep
+from index.sqlite.task_state import TITLES, read_count, write_state
 
 _DOCUMENTS_A_TRANSACTION = 256
 _NUMBER = """
@@ -61,7 +61,7 @@ def refresh_titles(
             changed = _changed(connection, some, titles, title_ids)
         if not some:
             with connections.writing() as connection:
-                write_upkeep(connection, TITLES, changes)
+                write_state(connection, TITLES, changes)
             return
         if changed:
             with connections.writing() as connection:

@@ -199,7 +199,7 @@ class Families:
                 make_family_tables(connection)
 
     def find(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Look at the texts that have not been looked at: those of a store of an earlier format.
+        """Sign the texts that are not signed yet, and link their near-duplicates.
 
         Documents may be put and deleted meanwhile. It ends early when `stop` says so, and a later
         call goes on; so it does after a kill.

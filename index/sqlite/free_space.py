@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from index.sqlite.connections import SQLiteConnections
 
-_INCREMENTAL = 2  # what PRAGMA auto_vacuum says
-
 
 @dataclass(frozen=True, slots=True)
 class Space:
@@ -29,8 +27,7 @@ class Space:
 def reclaim(connections: SQLiteConnections, pages: int) -> Space:
     """Give up to `pages` free pages back to the disk in one transaction; writers wait for it.
 
-    The file shrinks when SQLite next moves its log into it. A file that an earlier release made
-    cannot do that: its free pages are only used again by new documents.
+    The file shrinks when SQLite next moves its log into it.
 
     Args:
         connections: to the store.
@@ -44,11 +41,9 @@ def reclaim(connections: SQLiteConnections, pages: int) -> Space:
     """
     if pages > 0:
         with connections.writing() as connection:
-            if connection.execute("PRAGMA auto_vacuum").fetchone() == (_INCREMENTAL,):
-                # Without a number of pages it would still be one: Python takes only one step of a
-                # statement that gives no columns.
-                for _ in range(pages):
-                    connection.execute("PRAGMA incremental_vacuum(1)")
+            # Python steps a statement without columns only once, which frees one page.
+            for _ in range(pages):
+                connection.execute("PRAGMA incremental_vacuum(1)")
     with connections.reading() as connection:
         counted = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]

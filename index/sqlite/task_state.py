@@ -1,8 +1,7 @@
-"""What the upkeep of a store must know again after a restart: one value for each task.
+"""What the maintenance of a store needs to know after a restart: one value a task.
 
 A value that is missing or damaged is None, and the task then does its work once more: nothing but
-time depends on it. The table came within format 4, so a store that has none gets it when it is
-opened for writing.
+time depends on it.
 """
 
 import json
@@ -12,29 +11,27 @@ from typing import Any
 
 from index.sqlite.connections import SQLiteConnections
 
-UPKEEP_SCHEMA = """
-CREATE TABLE upkeep (
+MAINTENANCE_SCHEMA = """
+CREATE TABLE maintenance_state (
     task TEXT PRIMARY KEY,
     state TEXT NOT NULL
 ) WITHOUT ROWID"""
 
 LOG_START = "log start"
 TITLES = "titles"
-REFUSED_TRAINING = "refused training"
+REJECTED_RETRAINING = "rejected retraining"
 
-_IS_THERE = """
-SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'upkeep'"""
 _READ = """
-SELECT state FROM upkeep WHERE task = ?"""
+SELECT state FROM maintenance_state WHERE task = ?"""
 _WRITE = """
-INSERT OR REPLACE INTO upkeep (task, state) VALUES (?, ?)"""
+INSERT OR REPLACE INTO maintenance_state (task, state) VALUES (?, ?)"""
 
 
 class MaintenanceState:
     """The notes of an open store. Safe to use from many threads."""
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.upkeep` is one."""
+        """Use the connections of the store at `path`; `SQLiteDocumentStore.maintenance` is one."""
         self._connections = connections
         self._path = path
 
@@ -45,7 +42,7 @@ class MaintenanceState:
             StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
-            return read_upkeep(connection, task)
+            return read_state(connection, task)
 
     def write(self, task: str, value: object) -> None:
         """Keep a value that JSON can hold; it is durable at return.
@@ -54,25 +51,12 @@ class MaintenanceState:
             StoreError: the file cannot be written.
         """
         with self._connections.writing() as connection:
-            write_upkeep(connection, task, value)
+            write_state(connection, task, value)
 
 
-def make_upkeep_if_missing(connections: SQLiteConnections) -> None:
-    """Make the table in a store that has none.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
-    with connections.reading() as connection:
-        there = _is_there(connection)
-    if not there:
-        with connections.writing() as connection:
-            connection.execute(UPKEEP_SCHEMA)
-
-
-def read_upkeep(connection: sqlite3.Connection, task: str) -> Any:
+def read_state(connection: sqlite3.Connection, task: str) -> Any:
     """Return the value of a task, inside a transaction; None where there is none that is sound."""
-    row = connection.execute(_READ, (task,)).fetchone() if _is_there(connection) else None
+    row = connection.execute(_READ, (task,)).fetchone()
     try:
         return None if row is None else json.loads(row[0])
     except (TypeError, ValueError):
@@ -81,14 +65,10 @@ def read_upkeep(connection: sqlite3.Connection, task: str) -> Any:
 
 def read_count(connection: sqlite3.Connection, task: str) -> int | None:
     """Return the value of a task that keeps a count; None where there is none that is sound."""
-    value = read_upkeep(connection, task)
+    value = read_state(connection, task)
     return value if isinstance(value, int) and value >= 0 else None
 
 
-def write_upkeep(connection: sqlite3.Connection, task: str, value: object) -> None:
+def write_state(connection: sqlite3.Connection, task: str, value: object) -> None:
     """Keep the value of a task, inside a transaction."""
     connection.execute(_WRITE, (task, json.dumps(value)))
-
-
-def _is_there(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute(_IS_THERE).fetchone()[0])

@@ -8,7 +8,7 @@ others are forgotten, or the log would grow for as long as documents are changed
 from pathlib import Path
 
 from index.sqlite.connections import SQLiteConnections
-from index.sqlite.task_state import LOG_START, write_upkeep
+from index.sqlite.task_state import LOG_START, write_state
 from index.store.statements import read_log_start
 
 _REMOVALS_A_TRANSACTION = 10_000  # which writes wait for
@@ -71,7 +71,7 @@ class ChangeLog:
         while True:
             with self._connections.writing() as connection:
                 if before > read_log_start(connection):
-                    write_upkeep(connection, LOG_START, before)
+                    write_state(connection, LOG_START, before)
                 some = connection.execute(_FORGET, (before, trained, _REMOVALS_A_TRANSACTION))
                 forgotten += some.rowcount
             if some.rowcount < _REMOVALS_A_TRANSACTION:

@@ -9,9 +9,8 @@ import numpy as np
 
 import index.store.statements as sql
 from encoder.arrays import Float32, Int64, UInt32
-from encoder.blocks import Receipt
 from index.document import Document
-from index.errors import DocumentError, StoreError
+from index.errors import StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import insert_terms, replace_terms
@@ -40,14 +39,12 @@ from index.store.checksums import (
     require_sound_vectors,
     write_checksums,
 )
-from index.store.filter_sql import SelectionCache, select
+from index.store.filter_sql import Selections
 from index.store.filters import Filter
-from index.store.listing import DocumentPages, stored_metadata
-from index.store.migrations import bring_up_to_date
+from index.store.listing import DocumentPages
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
+from index.store.rows import check_entries, stored_document, stored_metadata, vector_arrays
 from index.store.schema import check_is_ours, create_if_missing
-
-UNIT_NORM_TOLERANCE = 1e-3
 
 
 class SQLiteDocumentStore:
@@ -62,7 +59,7 @@ class SQLiteDocumentStore:
         families: which documents are near-duplicates, changed in the same transactions.
         finds_families: whether documents that are put are compared with the others.
         log: which vectors were removed, and from when on that is known.
-        upkeep: what the upkeep of the store must know again after a restart.
+        maintenance: what the maintenance of the store needs to know after a restart.
     """
 
     def __init__(
@@ -80,7 +77,7 @@ class SQLiteDocumentStore:
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
-            StoreError: the file is missing, damaged, not a store, or of a later format.
+            StoreError: the file is missing, damaged, not a store, or of another format.
         """
         self.path = path
         self.fingerprint = fingerprint
@@ -93,14 +90,13 @@ class SQLiteDocumentStore:
         self.families = Families(self._connections)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
-        self.upkeep = MaintenanceState(self._connections, path)
-        # What another process writes is seen only where nothing is kept.
-        self._selections = None if read_only else SelectionCache()
+        self.maintenance = MaintenanceState(self._connections, path)
+        # What another process writes is only seen where nothing is cached.
+        self._selections = Selections(self._connections, cached=not read_only)
         try:
             with self._connections.reading() as connection:
-                check_is_ours(connection, path, fingerprint, dimension, read_only=read_only)
+                check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
-                bring_up_to_date(self._connections, path)
                 self.families.keep_rule()
         except BaseException:
             self._connections.close()
@@ -117,21 +113,16 @@ class SQLiteDocumentStore:
                 unit norm.
             StoreError: the change could not be written; nothing of it was.
         """
-        self._check(entries)
+        check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         signatures = self._signatures(entries)
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
-            changed: list[EncodedDocument] = []
-            described: list[int] = []
-            for entry in entries:
-                document = entry.document
-                vector_id, content_hash = known.get(document.id, (None, None))
-                if content_hash != document.content_hash:
-                    changed.append(entry)
-                    continue
-                described.append(vector_id)
+            changed = [e for e in entries if not _has_text(known, e.document)]
+            described = [e.document for e in entries if _has_text(known, e.document)]
+            for document in described:
+                vector_id = known[document.id][0]
                 if sql.update_description(connection, vector_id, document):
                     terms = count_terms_and_titles(document.text, titles, document.title)
                     replace_terms(connection, [(vector_id, terms)])
@@ -142,9 +133,9 @@ class SQLiteDocumentStore:
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
-            write_checksums(connection, [*added, *described])
+            write_checksums(connection, [*added, *(known[one.id][0] for one in described)])
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
-        self._forget_selections()
+        self._selections.changed()
         return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -158,7 +149,7 @@ class SQLiteDocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
-        self._forget_selections()
+        self._selections.changed()
         return Change(sequence, _int64([]), _int64(removed))
 
     def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
@@ -188,7 +179,7 @@ class SQLiteDocumentStore:
             sql.DOCUMENTS_BY_ID, document_id_list(document_ids)
         )
         require_sound_documents(self.path, rows, checksums)
-        return {row[1]: self._stored_document(row) for row in rows}
+        return {row[1]: stored_document(self.path, row) for row in rows}
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the content hash of each document that is stored, without reading its text.
@@ -210,7 +201,7 @@ class SQLiteDocumentStore:
         """
         rows, checksums = self._read_with_checksums(sql.VECTORS, vector_id_list(vector_ids))
         require_sound_vectors(self.path, rows, checksums)
-        return self._arrays(rows)
+        return vector_arrays(self.path, rows, self.dimension)
 
     def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent.
@@ -260,7 +251,8 @@ class SQLiteDocumentStore:
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
             wanted = vector_id_list(added[max(0, len(added) - last) :].tolist())
             rows = connection.execute(sql.VECTORS, (wanted,)).fetchall()
-        return (Change(present, added, np.sort(_int64(removed))), *self._arrays(rows))
+        ids, vectors = vector_arrays(self.path, rows, self.dimension)
+        return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
     def reclaim(self, pages: int) -> Space:
         """Give up to `pages` free pages of the file back to the disk; see `sqlite_space.reclaim`.
@@ -283,7 +275,7 @@ class SQLiteDocumentStore:
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 
-    def changed_since_recount(self) -> int:
+    def changes_since_title_refresh(self) -> int:
         """Count the documents added, removed or changed since all texts were searched for titles.
 
         Raises:
@@ -302,17 +294,7 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read.
         """
-        excluded = document_id_list(without)
-        if self._selections is None:
-            with self._connections.reading() as connection:
-                return select(connection, where, excluded)
-        asked = repr((where, excluded))  # not the filter itself: 1 equals true in Python
-        state, selection = self._selections.find(asked)
-        if selection is None:
-            with self._connections.reading() as connection:
-                selection = select(connection, where, excluded)
-            self._selections.keep(asked, state, selection)
-        return selection
+        return self._selections.select(where, without)
 
     @property
     def sequence(self) -> int:
@@ -330,10 +312,6 @@ class SQLiteDocumentStore:
     def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
             return connection.execute(statement, values).fetchall()
-
-    def _forget_selections(self) -> None:
-        if self._selections is not None:
-            self._selections.changed()
 
     def _read_with_checksums(
         self, statement: str, ids: str
@@ -372,41 +350,9 @@ class SQLiteDocumentStore:
             add_text(connection, document.content_hash, signature)
         return vector_id
 
-    def _check(self, entries: Sequence[EncodedDocument]) -> None:
-        seen: set[str] = set()
-        for entry in entries:
-            name = f"document {entry.document.id!r}"
-            if entry.document.id in seen:
-                raise ValueError(f"{name} is there twice")
-            seen.add(entry.document.id)
-            if entry.vector.shape != (self.dimension,):
-                shape = entry.vector.shape
-                raise ValueError(f"{name}: its vector has shape {shape}, not ({self.dimension},)")
-            if not _unit_norm(entry.vector):
-                raise ValueError(f"{name}: its vector has no unit norm")
 
-    def _stored_document(self, row: tuple[Any, ...]) -> StoredDocument:
-        vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
-        shown = stored_metadata(self.path, document_id, metadata)
-        try:
-            document = Document(document_id, text, title, shown)
-        except DocumentError as error:
-            raise StoreError(f"{self.path}: document {document_id!r} is damaged") from error
-        return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
-
-    def _arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Int64, Float32]:
-        data = b"".join(vector for _, vector in rows)
-        if len(data) != len(rows) * self.dimension * 4:
-            raise StoreError(f"{self.path}: a vector is damaged: its length is wrong")
-        vectors = np.frombuffer(data, dtype="<f4").reshape(len(rows), self.dimension)
-        if not _unit_norm(vectors):
-            raise StoreError(f"{self.path}: a vector is damaged: it has no unit norm")
-        return _int64([vector_id for vector_id, _ in rows]), vectors.astype(np.float32, copy=False)
-
-
-def _unit_norm(vectors: Float32) -> bool:
-    norms = np.linalg.norm(vectors, axis=-1)
-    return bool(np.all(np.abs(norms - 1.0) <= UNIT_NORM_TOLERANCE))  # False for NaN, too
+def _has_text(known: Mapping[str, tuple[int, bytes]], document: Document) -> bool:
+    return document.id in known and known[document.id][1] == document.content_hash
 
 
 def _int64(values: Sequence[int] | Sequence[tuple[int]]) -> Int64:

@@ -7,12 +7,14 @@ text, which numpy reads: as rows, 50,000 ids take twice as long.
 import sqlite3
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 
 from encoder.arrays import Int64
 from index.id_set import IdSet, complement, intersection, union
+from index.sqlite.connections import SQLiteConnections, document_id_list
 from index.store.filters import And, Exists, Filter, Not, OneOf, Or, Range
 from index.store.metadata import kind_of, prefix
 
@@ -20,7 +22,7 @@ IDS_KEPT = 2_000_000  # of all selections together, 8 bytes each
 
 
 class SelectionCache:
-    """Selections by what was asked for, all of one state. Safe to use from many threads."""
+    """Selections by their filters, all of one state. Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,33 +31,67 @@ class SelectionCache:
         self._kept: OrderedDict[str, IdSet] = OrderedDict()
 
     def changed(self) -> None:
-        """Forget all; to be called after each change is durable and before it is acknowledged."""
+        """Forget all; call it after a change is durable and before it is acknowledged."""
         with self._lock:
             self._state += 1
             self._ids = 0
             self._kept.clear()
 
-    def find(self, asked: str) -> tuple[int, IdSet | None]:
-        """Return the present state, to be given to `keep`, and what was kept, if it was."""
+    def find(self, key: str) -> tuple[int, IdSet | None]:
+        """Return the present state, to be given to `keep`, and the selection, if it is kept."""
         with self._lock:
-            if asked in self._kept:
-                self._kept.move_to_end(asked)
-            return self._state, self._kept.get(asked)
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._state, self._kept.get(key)
 
-    def keep(self, asked: str, state: int, made: IdSet) -> None:
-        """Keep a selection, unless the state has changed since it was asked for.
+    def keep(self, key: str, state: int, selection: IdSet) -> None:
+        """Keep a selection, unless the state has changed since `find`.
 
-        Those that were asked for least lately make room for it.
+        The least recently used ones make room for it.
         """
-        size = len(made.ids)
+        size = len(selection.ids)
         with self._lock:
-            if state != self._state or asked in self._kept or size >= IDS_KEPT:
+            if state != self._state or key in self._kept or size >= IDS_KEPT:
                 return
-            self._kept[asked] = made
+            self._kept[key] = selection
             self._ids += size + 1
             while self._ids > IDS_KEPT:
                 _, dropped = self._kept.popitem(last=False)
                 self._ids -= len(dropped.ids) + 1
+
+
+class Selections:
+    """The selections of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections, *, cached: bool) -> None:
+        """Use the connections of a store; keep selections where `cached`, until `changed`."""
+        self._connections = connections
+        self._cache = SelectionCache() if cached else None
+
+    def changed(self) -> None:
+        """Forget what is cached; call it after a change is durable, before it is acknowledged."""
+        if self._cache is not None:
+            self._cache.changed()
+
+    def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
+        """Return the vectors of the documents for which a filter holds, without some documents.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        excluded = document_id_list(without)
+        if self._cache is None:
+            return self._read(where, excluded)
+        key = repr((where, excluded))  # not the filter itself: 1 equals true in Python
+        state, selection = self._cache.find(key)
+        if selection is None:
+            selection = self._read(where, excluded)
+            self._cache.keep(key, state, selection)
+        return selection
+
+    def _read(self, where: Filter | None, excluded: str) -> IdSet:
+        with self._connections.reading() as connection:
+            return select(connection, where, excluded)
 
 
 _IDS = "SELECT group_concat(vector_id) FROM metadata_values WHERE field = ?"

@@ -4,7 +4,6 @@ Pages are cut by id, not by number: a document that is there all the while is on
 them, whatever is inserted, replaced or deleted between two pages.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DocumentError, StoreError
 from index.sqlite.connections import SQLiteConnections
+from index.store.rows import stored_metadata
 
 BEFORE_ALL = ""  # no document has this id
 
@@ -95,15 +95,3 @@ class DocumentPages:
             return Document(document_id, text, title, shown)
         except DocumentError as error:
             raise StoreError(f"{self._path}: document {document_id!r} is damaged") from error
-
-
-def stored_metadata(path: Path, document_id: str, text: str) -> dict[str, Any]:
-    """Read the metadata of a document of the store at `path`.
-
-    Raises:
-        StoreError: it is damaged.
-    """
-    try:
-        return dict(json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"{path}: document {document_id!r} is damaged") from error

@@ -11,21 +11,11 @@ from index.lexical.tables import LEXICAL_SCHEMA
 from index.near_duplicates.tables import make_family_tables
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import utc_now
-from index.sqlite.task_state import UPKEEP_SCHEMA
+from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.metadata import METADATA_SCHEMA
 
-SCHEMA_VERSION = 5
-VERSION_WITHOUT_FAMILIES = 4  # the format before near-duplicates
-VERSION_WITHOUT_TITLES = 3  # the format before titles were terms
-VERSION_WITHOUT_BLOCKS = 2  # the format before the block vectors
-VERSION_WITHOUT_WORDS = 1  # the format before the lexical index
-EARLIER_VERSIONS = (
-    VERSION_WITHOUT_WORDS,
-    VERSION_WITHOUT_BLOCKS,
-    VERSION_WITHOUT_TITLES,
-    VERSION_WITHOUT_FAMILIES,
-)
+SCHEMA_VERSION = 1
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
@@ -66,7 +56,7 @@ CREATE INDEX removals_by_sequence ON removals (sequence);
 {BLOCKS_SCHEMA};
 {METADATA_SCHEMA};
 {CHECKSUMS_SCHEMA};
-{UPKEEP_SCHEMA};
+{MAINTENANCE_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -114,31 +104,14 @@ def check_is_ours(
     path: Path,
     fingerprint: str,
     dimension: int,
-    *,
-    read_only: bool,
 ) -> None:
     """Check that the file is a store of this format and of this checkpoint.
 
-    A store that is opened for writing may have an earlier format; it is then brought up to date.
-
     Raises:
         FingerprintMismatchError: the vectors in it are of another checkpoint.
-        StoreError: it is not a store, of a later format or of another dimension.
+        StoreError: it is not a store, of another format or of another dimension.
     """
-    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
-        raise StoreError(f"{path}: this is a database, but not a Longmatch document store")
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version in EARLIER_VERSIONS and read_only:
-        raise StoreError(
-            f"{path}: the store has format {version}, of an earlier version of Longmatch; "
-            "open it for writing once, which brings it up to date: start the service on it, or "
-            "index into it"
-        )
-    if version not in (SCHEMA_VERSION, *EARLIER_VERSIONS):
-        raise StoreError(
-            f"{path}: the store has format {version}; "
-            f"this version of Longmatch reads format {SCHEMA_VERSION}"
-        )
+    check_format(connection, path)
     found = connection.execute("SELECT fingerprint, dimension FROM meta").fetchone()
     if found is None:
         raise StoreError(f"{path}: the store does not say which checkpoint made it")
@@ -148,17 +121,34 @@ def check_is_ours(
         raise StoreError(f"{path}: the vectors have dimension {found[1]}, not {dimension}")
 
 
+def check_format(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that the file is a store of this format.
+
+    Raises:
+        StoreError: it is not a store, or of another format.
+    """
+    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+        raise StoreError(f"{path}: this is a database, but not a Longmatch document store")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: the store has format {version}; "
+            f"this version of Longmatch reads format {SCHEMA_VERSION}"
+        )
+
+
 def read_space(path: Path) -> VectorSpace:
     """Read which vectors a store holds, without opening it for anything else.
 
     Raises:
-        StoreError: it is missing, damaged or not a store.
+        StoreError: it is missing, damaged, not a store or of another format.
     """
     if not path.is_file():
         raise StoreError(f"{path}: there is no document store here")
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
+            check_format(connection, path)
             fingerprint, dimension = connection.execute(
                 "SELECT fingerprint, dimension FROM meta"
             ).fetchone()

@@ -1,14 +1,13 @@
 """Whether the lists of an index still suit its vectors: pure functions of what was counted."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from encoder.arrays import Int64
-from index.sqlite.task_state import REFUSED_TRAINING, MaintenanceState
-from index.vectors.faiss_index import choose_nlist
+from index.sqlite.task_state import REJECTED_RETRAINING, MaintenanceState
+from index.vectors.lists import choose_nlist
 
 OUTGROWN_BY = 4
 
@@ -63,17 +62,25 @@ class DriftLimits:
     changed: float = 0.1
 
 
-def needs_training(nlist: int, count: int) -> bool:
+def needs_training(nlist: int, count: int, choose: Callable[[int], int] = choose_nlist) -> bool:
     """Say whether `count` vectors have outgrown, or no longer fill, an index of `nlist` lists.
 
     Lists grow with their vectors, so nothing is wrong with an index that is a little off; at
     `OUTGROWN_BY` times too few or too many lists a query scans or compares needlessly much.
+    `choose` is the number of lists that the engine would give so many vectors.
     """
-    wanted = choose_nlist(count)
-    return max(wanted, nlist) >= OUTGROWN_BY * min(wanted, nlist)
+    suitable = choose(count)
+    return max(suitable, nlist) >= OUTGROWN_BY * min(suitable, nlist)
 
 
-def measure_drift(sizes: Int64, training: Training, *, added: int, removed: int) -> Drift:
+def measure_drift(
+    sizes: Int64,
+    training: Training,
+    *,
+    added: int,
+    removed: int,
+    choose: Callable[[int], int] = choose_nlist,
+) -> Drift:
     """Measure how far an index has drifted.
 
     The imbalance is that of FAISS: nlist * sum(n^2) / sum(n)^2 over the list sizes n.
@@ -82,7 +89,8 @@ def measure_drift(sizes: Int64, training: Training, *, added: int, removed: int)
         sizes: how many vectors each list has, Int64[nlist].
         training: what the lists were trained for.
         added: vectors that live and were added since.
-        removed: vectors that lived then and are gone.
+        removed: vectors that existed then and are gone.
+        choose: number of vectors -> number of lists that the engine would give them.
     """
     total = int(sizes.sum())
     squares = float(np.square(sizes, dtype=np.float64).sum())
@@ -93,7 +101,7 @@ def measure_drift(sizes: Int64, training: Training, *, added: int, removed: int)
         added=added / trained,
         removed=removed / trained,
         nlist=len(sizes),
-        outgrown=needs_training(len(sizes), total),
+        outgrown=needs_training(len(sizes), total, choose),
     )
 
 
@@ -123,7 +131,7 @@ def drift_reasons(
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RejectedRetraining:
     """A training that was begun.
 
     Attributes:
@@ -136,28 +144,28 @@ class Attempt:
     changed: float
     target: float
 
-    def like(self, training: Training, target: float) -> bool:
+    def matches(self, training: Training, target: float) -> bool:
         """Say whether an attempt with these lists and this target would be the same."""
         return (self.training, self.target) == (training, target)
 
-    def keep(self, upkeep: MaintenanceState) -> None:
+    def write(self, maintenance: MaintenanceState) -> None:
         """Keep it as the one that was refused.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        upkeep.write(REFUSED_TRAINING, asdict(self))
+        maintenance.write(REJECTED_RETRAINING, asdict(self))
 
 
-def read_refused(upkeep: MaintenanceState) -> Attempt | None:
+def read_rejected_retraining(maintenance: MaintenanceState) -> RejectedRetraining | None:
     """Return the attempt that was last refused; None where none is known.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    kept = upkeep.read(REFUSED_TRAINING)
+    kept = maintenance.read(REJECTED_RETRAINING)
     try:
         training = Training(int(kept["training"]["sequence"]), int(kept["training"]["vectors"]))
-        return Attempt(training, float(kept["changed"]), float(kept["target"]))
+        return RejectedRetraining(training, float(kept["changed"]), float(kept["target"]))
     except (KeyError, TypeError, ValueError):
         return None

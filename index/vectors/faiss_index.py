@@ -1,16 +1,15 @@
 """FAISS IVF behind the vector index port: one cell while small, many cells when large.
 
-The only file that imports faiss. An index of one list needs no training and searches exactly, so
+The only module that imports faiss. An index of one list needs no training and searches exactly, so
 ids, deletes and files are the same code at every size.
 
 Threads. FAISS spreads a call over OpenMP threads. A search here runs on the calling thread alone:
-a second thread brings a single query nothing, every thread that ever searched would keep a team
-of its own, and where cores are shared a team waits for its slowest member far longer than a
-query takes. Who has many queries calls from many threads; searches do not wait for each other.
-Training and large additions, which nobody waits for, use all cores.
+a second thread gains nothing for a single query, every thread that ever searched would keep a
+team of its own, and where cores are shared a team waits for its slowest member far longer than a
+query takes. Many queries come from many threads, which do not wait for each other. Training and
+large additions, which no request waits for, use all cores.
 """
 
-import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +22,17 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
+from index.vectors.exact_index import compare_all
+from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
 from index.vectors.rwlock import ReadersWriterLock
-from index.vectors.vector_index import NO_VECTOR, SearchResult
+from index.vectors.vector_index import (
+    NO_VECTOR,
+    SearchResult,
+    check_additions,
+    check_queries,
+    check_vectors,
+)
 
-ONE_LIST_BELOW = 5_000
-SAMPLE_PER_LIST = 64
 EXACT_SLICE = 32_768  # vectors that an exact search compares while changes wait
 PARALLEL_FROM = 1_024  # vectors to add or to train with
 TRAINING_ITERATIONS = 10
@@ -36,28 +41,6 @@ EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without th
 BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
 
 _DESERIALISATION_LIMITS = threading.Lock()
-
-
-def choose_nlist(count: int) -> int:
-    """Return how many lists an index of `count` vectors should have.
-
-    One below `ONE_LIST_BELOW`, where scanning all of them takes less time than encoding a
-    sentence. Above, 4 * sqrt(count), which balances choosing the lists against scanning them,
-    but never less than 39 vectors a list, which k-means needs for a stable centre.
-    """
-    if count < ONE_LIST_BELOW:
-        return 1
-    return min(math.isqrt(16 * count), count // 39)
-
-
-def default_nprobe(nlist: int) -> int:
-    """Return how many of `nlist` lists a query visits when the caller does not say.
-
-    2 * sqrt(nlist): the share of the vectors that is scanned falls as the index grows, while the
-    neighbours lost at the borders of cells stay about as few. Encoding a long document costs many
-    times a search, so this errs on the side of recall.
-    """
-    return min(nlist, 2 * math.isqrt(nlist))
 
 
 class FaissIndex:
@@ -77,16 +60,16 @@ class FaissIndex:
 
     @property
     def nlist(self) -> int:
-        """How many lists, or cells, the vectors are kept in."""
+        """How many lists, or cells, the vectors are divided into."""
         return int(self._index.nlist)
 
     @property
     def sequence(self) -> int:
-        """What the last `change` said that it reaches; 0 before the first."""
+        """The sequence of the last `change` that gave one; 0 before the first."""
         return self._sequence
 
     def list_sizes(self) -> Int64:
-        """Return how many vectors each list keeps, Int64[nlist]; all are alive."""
+        """Return how many vectors each list holds, Int64[nlist]."""
         with self._lock.reading():
             return _list_sizes(self._index)
 
@@ -99,82 +82,58 @@ class FaissIndex:
             return np.fromiter((one in self._ids for one in ids.tolist()), np.bool_, len(ids))
 
     def ids(self) -> Int64:
-        """Return the ids of all vectors that are there, ascending Int64[N]."""
+        """Return the ids of all vectors, ascending Int64[N]."""
         with self._lock.reading():
             return np.sort(np.fromiter(self._ids, np.int64, len(self._ids)))
 
     def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N], which must be there.
+        """Return the vectors Float32[N, dimension] of ids Int64[N].
 
         Raises:
-            ValueError: one is not.
+            ValueError: one of them is not there.
         """
         with self._lock.reading():
             if not self._ids.issuperset(ids.tolist()):
-                raise ValueError("a vector that is asked for is not there")
-            return np.stack(
-                [self._index.reconstruct(one) for one in ids.tolist()]
-                or [np.empty((0, self.dimension), dtype=np.float32)]
-            ).reshape(len(ids), self.dimension)
+                raise ValueError("a requested vector is not there")
+            return self._reconstruct(ids)
 
-    def add(self, ids: Int64, vectors: Float32) -> None:
-        """Add vectors Float32[N, dimension] under ids Int64[N]; all of them or none.
+    def _reconstruct(self, ids: Int64) -> Float32:
+        if not len(ids):
+            return np.empty((0, self.dimension), dtype=np.float32)
+        found: Float32 = self._index.reconstruct_batch(ids)
+        return found
 
-        Raises:
-            ValueError: a wrong shape, a vector that is not finite, an id below 0, given twice or
-                already there (to replace a vector, remove it first).
-        """
-        with self._changing(ids, vectors) as (ids, vectors):
-            self._add(ids, vectors)
-
-    def remove(self, ids: Int64) -> int:
-        """Remove the vectors of ids Int64[N] and return how many of them were there."""
-        with self._lock.writing():
-            return self._remove(ids)
-
-    def change(self, ids: Int64, vectors: Float32, removed: Int64, sequence: int) -> None:
-        """Add and remove at once: no search sees a part of it, or another sequence than it holds.
-
-        Args:
-            ids: to add, Int64[N].
-            vectors: to add, Float32[N, dimension].
-            removed: ids to remove, Int64[M]; those that are not there are ignored.
-            sequence: of the store that is reached by it.
+    def change(
+        self,
+        ids: Int64,
+        vectors: Float32,
+        *,
+        removed: Int64 | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Add and remove vectors at once; see `VectorIndex.change`.
 
         Raises:
-            ValueError: as `add`; nothing was changed.
+            ValueError: as `VectorIndex.change`; nothing was changed.
         """
-        with self._changing(ids, vectors) as (ids, vectors):
-            self._add(ids, vectors)
-            self._remove(removed)
-            self._sequence = sequence
-
-    @contextmanager
-    def _changing(self, ids: Int64, vectors: Float32) -> Iterator[tuple[Int64, Float32]]:
-        """Check what is to be added, and hold the lock alone."""
-        vectors = _checked_vectors(vectors, self.dimension)
-        ids = np.ascontiguousarray(ids, dtype=np.int64)
-        if ids.shape != (len(vectors),):
-            raise ValueError(f"{len(vectors)} vectors need as many ids, not shape {ids.shape}")
-        if len(np.unique(ids)) < len(ids) or ids.min(initial=0) < 0:
-            raise ValueError("vector ids must be different and not below 0")
+        ids, vectors = check_additions(ids, vectors, self.dimension)
         with _openmp_threads_for(len(ids)), self._lock.writing():
-            yield ids, vectors
+            new = set(ids.tolist())
+            if known := self._ids & new:
+                raise ValueError(f"vector id {min(known)} is already there")
+            self._index.add_with_ids(vectors, ids)
+            self._ids |= new
+            if removed is not None:
+                self._remove(removed)
+            if sequence is not None:
+                self._sequence = sequence
 
-    def _add(self, ids: Int64, vectors: Float32) -> None:
-        new = set(ids.tolist())
-        if known := self._ids & new:
-            raise ValueError(f"vector id {min(known)} is already there")
-        self._index.add_with_ids(vectors, ids)
-        self._ids |= new
-
-    def _remove(self, ids: Int64) -> int:
+    def _remove(self, ids: Int64) -> None:
         known = self._ids.intersection(ids.tolist())
         # The hash table of the lists accepts this selector only.
         chosen = np.fromiter(known, np.int64, len(known))
-        removed = int(self._index.remove_ids(faiss.IDSelectorArray(chosen)))
+        self._index.remove_ids(faiss.IDSelectorArray(chosen))
         self._ids -= known
-        return removed
 
     def search(
         self,
@@ -184,24 +143,16 @@ class FaissIndex:
         nprobe: int | None = None,
         among: IdSet | None = None,
     ) -> SearchResult:
-        """Find the k vectors of highest cosine for each query Float32[Q, dimension].
+        """Find the k vectors of highest cosine for each query; see `VectorIndex.search`.
 
-        Args:
-            vectors: queries of unit norm.
-            k: how many to find for each.
-            nprobe: lists visited for each query; None takes `default_nprobe`, more than there
-                are means all, which is exact.
-            among: find no other vectors; of these k, whenever there are k. The smaller their
-                share, the more lists are visited, so that about as many vectors are compared as
-                without it; few vectors are compared all.
+        The smaller the share of `among`, the more lists are visited, so that about as many vectors
+        are compared as without it; a small selection is compared as a whole.
 
         Raises:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
         """
-        vectors = _checked_vectors(vectors, self.dimension)
+        vectors = check_queries(vectors, self.dimension, k, nprobe)
         nprobe = default_nprobe(self.nlist) if nprobe is None else min(nprobe, self.nlist)
-        if k < 1 or nprobe < 1:
-            raise ValueError(f"k and nprobe must be at least 1, not {k} and {nprobe}")
         with _openmp_threads_for(added=0), self._lock.reading():
             sequence = self._sequence
             if among is None:
@@ -233,20 +184,11 @@ class FaissIndex:
         return SearchResult(ids, scores)
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
-        """Score the k nearest vectors of one query exactly, a slice of the lists at a time.
+        """Score the k nearest vectors of one query exactly; see `VectorIndex.exact_scores`.
 
-        Changes, and the searches that come after them, wait for `EXACT_SLICE` vectors and not for
-        all.
-
-        Args:
-            vector: Float32[dimension], unit norm.
-            k: how many.
-
-        Returns:
-            Float32[k], best first, -inf where there are fewer; the sequence of the last slice: it
-            is that of the whole search if the index had it when the search began.
+        Changes, and the searches behind them, wait for a slice of `EXACT_SLICE` vectors.
         """
-        query = _checked_vectors(vector[np.newaxis], self.dimension)
+        query = check_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
         sequence = self._sequence
         for lists in _slices(self.list_sizes(), EXACT_SLICE):
@@ -256,23 +198,14 @@ class FaissIndex:
             best = np.sort(np.concatenate([best, found]))[: -k - 1 : -1]
         return best, sequence
 
-    def _compare(self, vectors: Float32, k: int, among: IdSet) -> SearchResult:
+    def _compare(self, queries: Float32, k: int, among: IdSet) -> SearchResult:
         """Compare every selected vector with every query."""
         if among.inverted:
             known = np.fromiter(self._ids, np.int64, len(self._ids))
             ids = np.sort(known[among.contains(known)])
         else:
             ids = among.ids[[one in self._ids for one in among.ids.tolist()]]
-        found = SearchResult(
-            np.full((len(vectors), k), NO_VECTOR, dtype=np.int64),
-            np.full((len(vectors), k), -np.inf, dtype=np.float32),
-        )
-        if len(ids):
-            scores = vectors @ self._index.reconstruct_batch(ids).T
-            order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-            found.ids[:, : order.shape[1]] = ids[order]
-            found.scores[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
-        return found
+        return compare_all(queries, ids, self._reconstruct(ids), k)
 
     def save(self, path: Path) -> None:
         """Write the index to one new file.
@@ -298,7 +231,7 @@ def train_faiss_index(sample: Float32, nlist: int) -> FaissIndex:
     Raises:
         ValueError: a wrong shape, a vector that is not finite, or fewer vectors than lists.
     """
-    sample = _checked_vectors(sample, sample.shape[-1])
+    sample = check_vectors(sample, sample.shape[-1])
     if not 1 <= nlist <= max(1, len(sample)):
         raise ValueError(f"{len(sample)} vectors cannot be divided into {nlist} lists")
     dimension = sample.shape[1]
@@ -339,15 +272,6 @@ def load_faiss_index(path: Path) -> FaissIndex:
     if len(loaded) != index.ntotal:
         raise SnapshotError(f"{path}: the lists do not hold the vectors they should")
     return loaded
-
-
-def _checked_vectors(vectors: Float32, dimension: int) -> Float32:
-    checked = np.ascontiguousarray(vectors, dtype=np.float32)
-    if checked.ndim != 2 or checked.shape[1] != dimension:
-        raise ValueError(f"vectors must have shape (N, {dimension}), not {checked.shape}")
-    if not np.isfinite(checked).all():
-        raise ValueError("a vector has a value that is not finite")
-    return checked
 
 
 def _list_sizes(index: faiss.IndexIVFFlat) -> Int64:

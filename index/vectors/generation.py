@@ -1,25 +1,54 @@
-"""A new generation of the index, built beside the one that is searched, and proven."""
+"""Generations of the index: the live one, and a candidate that is built and measured beside it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from encoder.arrays import Int64
-from index.errors import RetrainingStoppedError
-from index.store.document_store import SQLiteDocumentStore
+from index.errors import RetrainingStoppedError, SnapshotError
+from index.store.ports import VectorSource
+from index.vectors.backends import Backend
 from index.vectors.drift import Training
-from index.vectors.faiss_index import SAMPLE_PER_LIST, FaissIndex, choose_nlist, train_faiss_index
-from index.vectors.recall import HeldOut, choose_nprobe, nprobe_bounds
-from index.vectors.snapshot import Manifest
+from index.vectors.lists import SAMPLE_PER_LIST, choose_nprobe, nprobe_bounds
+from index.vectors.recall import HeldOutQueries
+from index.vectors.snapshot import read_current_snapshot
+from index.vectors.vector_index import VectorIndex
+
+DEFAULT_TARGET = 0.95
+HELD_OUT = 256
+SAMPLE_SEED = 1
+ADD_CHUNK = 1_024  # vectors that searches wait for at most
+
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Retrained:
-    """What became of a new generation.
+class Generation:
+    """The live index with what belongs to it; replaced as a whole, so that its parts agree.
 
     Attributes:
-        swapped: whether it is searched now; else the old one is, as before.
+        index: is searched.
+        number: of the snapshot last published or loaded; 0 for none.
+        training: what the lists of the index were trained for.
+        nprobe: lists that a query visits.
+        published: the sequence that the snapshot holds.
+    """
+
+    index: VectorIndex
+    number: int
+    training: Training
+    nprobe: int
+    published: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainingResult:
+    """The outcome of building a new generation.
+
+    Attributes:
+        swapped: whether it is live now; otherwise the old one still is.
         recall: recall@10 of the new one on held-out vectors, against exact search.
         old_recall: that of the old one on the same vectors.
         nlist: lists of the new one.
@@ -34,52 +63,22 @@ class Retrained:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What is searched: one generation, never changed but replaced, so that its parts agree."""
-
-    index: FaissIndex
-    generation: int
-    training: Training
-    nprobe: int
-    published: int  # the sequence that the snapshot of this generation holds
-
-
-def served_from(manifest: Manifest, index: FaissIndex) -> Served:
-    """Return what to serve of a snapshot; earlier releases did not write all of its manifest."""
-    least, most = nprobe_bounds(index.nlist)
-    training = Training(
-        manifest.sequence if manifest.trained_sequence is None else manifest.trained_sequence,
-        manifest.vectors if manifest.trained_vectors is None else manifest.trained_vectors,
-    )
-    nprobe = least if manifest.nprobe is None else min(max(least, manifest.nprobe), most)
-    return Served(index, manifest.generation, training, nprobe, manifest.sequence)
-
-
-DEFAULT_TARGET = 0.95
-HELD_OUT = 256
-SAMPLE_SEED = 1
-ADD_CHUNK = 1_024  # vectors that searches wait for at most
-
-Stop = Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
-    """An index that may take the place of the one that is searched.
+    """An index that may replace the live one.
 
     Attributes:
-        index: it holds what the store held at `training.sequence`.
+        index: holds what the store held at `training.sequence`.
         training: what its lists were trained for.
         nprobe: how many of its lists a query should visit.
         recall: recall@10 of the held-out vectors with that nprobe.
         held_out: these vectors.
     """
 
-    index: FaissIndex
+    index: VectorIndex
     training: Training
     nprobe: int
     recall: float
-    held_out: HeldOut
+    held_out: HeldOutQueries
 
 
 def never() -> bool:
@@ -87,49 +86,93 @@ def never() -> bool:
     return False
 
 
-def build_candidate(store: SQLiteDocumentStore, target: float, stop: Stop = never) -> Candidate:
+def build_candidate(
+    store: VectorSource, backend: Backend, target: float, stop: Stop = never
+) -> Candidate:
     """Train lists for the present vectors of a store, fill them, and measure their recall.
 
-    Vectors that are deleted meanwhile may be missing: to catch up with the store removes them
+    Vectors that are deleted meanwhile may be missing: catching up with the store removes them
     anyway.
 
     Args:
         store: whose vectors.
+        backend: makes the index.
         target: recall@10 that nprobe is chosen for.
         stop: asked before every chunk; true gives up.
 
     Raises:
         StoreError: the store cannot be read.
-        RetrainingStoppedError: `stop` said so.
+        RetrainingStoppedError: `stop` returned true.
     """
     change = store.changes_since(0)
-    nlist = choose_nlist(len(change.added))
-    held_ids = _held_out(change.added) if nlist > 1 else change.added[:0]
-    index = _train(np.setdiff1d(change.added, held_ids), nlist, store)
-    held_out = HeldOut(*store.vectors(held_ids))
+    nlist = backend.choose_nlist(len(change.added))
+    held_ids = _choose_held_out(change.added) if nlist > 1 else change.added[:0]
+    index = _train(np.setdiff1d(change.added, held_ids), nlist, store, backend)
+    held_out = HeldOutQueries(*store.vectors(held_ids))
     for start in range(0, len(change.added), ADD_CHUNK):
         if stop():
             raise RetrainingStoppedError
         ids, vectors = store.vectors(change.added[start : start + ADD_CHUNK])
-        index.add(ids, vectors)
-        held_out.see(ids, vectors)
-    none = change.added[:0]
-    index.change(none, store.vectors(none)[1], none, change.sequence)
+        index.change(ids, vectors)
+        held_out.compare_with(ids, vectors)
+    index.change(*store.vectors(change.added[:0]), sequence=change.sequence)
     nprobe, recall = choose_nprobe(nlist, target, lambda some: held_out.recall(index, some))
     training = Training(change.sequence, len(change.added))
     return Candidate(index, training, nprobe, recall, held_out)
 
 
-def _held_out(ids: Int64) -> Int64:
+def catch_up(index: VectorIndex, store: VectorSource, sequence: int) -> int:
+    """Bring an index of `sequence` to the store's present sequence, and return that.
+
+    Can be repeated after it failed half way: what is there already is not added twice. The last
+    `ADD_CHUNK` vectors, mostly all, come together with what is removed. A vector that is deleted
+    while a longer change runs is either not read, or removed by the next change.
+    """
+    change, ids, vectors = store.read_changes(sequence, ADD_CHUNK)
+    early = change.added[: len(change.added) - len(ids)]
+    missing = early[~index.contains(early)]
+    for start in range(0, len(missing), ADD_CHUNK):
+        index.change(*store.vectors(missing[start : start + ADD_CHUNK]))
+    new = ~index.contains(ids)
+    index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
+    return change.sequence
+
+
+def load_generation(store: VectorSource, root: Path, backend: Backend) -> Generation:
+    """Load the current snapshot in `root` and replay the changes of the store since.
+
+    Raises:
+        SnapshotError: the snapshot cannot be used.
+        StoreError: the store cannot be read.
+    """
+    manifest, index = read_current_snapshot(
+        root, backend, fingerprint=store.fingerprint, dimension=store.dimension
+    )
+    if manifest.sequence > store.sequence:
+        raise SnapshotError(f"{root}: the snapshot is ahead of the document store")
+    if manifest.sequence < store.log.start:
+        raise SnapshotError(f"{root}: the store has forgotten the changes since then")
+    sequence = catch_up(index, store, manifest.sequence)
+    # The store is read twice, so another process may have changed it in between.
+    count = len(store)
+    if store.sequence == sequence and len(index) != count:
+        raise SnapshotError(f"{root}: the snapshot is of another document store")
+    least, most = nprobe_bounds(index.nlist)
+    training = Training(manifest.trained_sequence, manifest.trained_vectors)
+    nprobe = min(max(least, manifest.nprobe), most)
+    return Generation(index, manifest.generation, training, nprobe, manifest.sequence)
+
+
+def _choose_held_out(ids: Int64) -> Int64:
     random = np.random.default_rng(SAMPLE_SEED)
     return np.sort(random.choice(ids, min(HELD_OUT, len(ids) // 10), replace=False))
 
 
-def _train(vector_ids: Int64, nlist: int, store: SQLiteDocumentStore) -> FaissIndex:
+def _train(vector_ids: Int64, nlist: int, store: VectorSource, backend: Backend) -> VectorIndex:
     """Make an empty index of `nlist` lists that suits the vectors of these ids Int64[N]."""
-    wanted = nlist * SAMPLE_PER_LIST if nlist > 1 else 0
-    if wanted < len(vector_ids):
+    sample_size = nlist * SAMPLE_PER_LIST if nlist > 1 else 0
+    if sample_size < len(vector_ids):
         random = np.random.default_rng(SAMPLE_SEED)
-        vector_ids = random.choice(vector_ids, wanted, replace=False)
+        vector_ids = random.choice(vector_ids, sample_size, replace=False)
     _, sample = store.vectors(vector_ids)
-    return train_faiss_index(sample, nlist)
+    return backend.train(sample, nlist)

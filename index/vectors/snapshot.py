@@ -1,7 +1,7 @@
 """Snapshots: published, immutable generations of the index on disk.
 
     snapshots/
-      0000000007/index.faiss, manifest.json
+      0000000007/index.bin, manifest.json
       0000000008/...
       CURRENT                 the name of one generation and the SHA-256 of its manifest
 
@@ -21,12 +21,13 @@ from pathlib import Path
 
 from encoder.atomic_files import replace_durably, sync
 from index.errors import SnapshotError
-from index.vectors.faiss_index import FaissIndex, load_faiss_index
+from index.vectors.backends import Backend
+from index.vectors.vector_index import VectorIndex
 
 FORMAT = 1
 GENERATIONS_KEPT = 2  # a reader may be reading the one before the newest
 CURRENT = "CURRENT"
-INDEX_FILE = "index.faiss"
+INDEX_FILE = "index.bin"
 SNAPSHOT_MANIFEST = "manifest.json"
 
 _GENERATION = re.compile(r"[0-9]{10}")
@@ -37,16 +38,18 @@ _UNFINISHED = ".publishing-"
 class SavedIndex:
     """What is in an index file: the store's changes up to `sequence`, as `vectors` in `nlist`.
 
+    `backend` is the name of the engine that wrote it.
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
-    queries visit `nprobe` of them; a format 1 manifest of an earlier release does not say so.
+    queries visit `nprobe` of them.
     """
 
+    backend: str
     sequence: int
     nlist: int
     vectors: int
-    trained_sequence: int | None = None
-    trained_vectors: int | None = None
-    nprobe: int | None = None
+    trained_sequence: int
+    trained_vectors: int
+    nprobe: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Manifest:
 
     format: int
     generation: int
+    backend: str
     sequence: int
     fingerprint: str
     dimension: int
@@ -63,9 +67,9 @@ class Manifest:
     sha256: str
     size: int
     created: str
-    trained_sequence: int | None = None
-    trained_vectors: int | None = None
-    nprobe: int | None = None
+    trained_sequence: int
+    trained_vectors: int
+    nprobe: int
 
 
 def publish_snapshot(
@@ -92,6 +96,7 @@ def publish_snapshot(
         manifest = Manifest(
             format=FORMAT,
             generation=generation,
+            backend=saved.backend,
             sequence=saved.sequence,
             fingerprint=fingerprint,
             dimension=dimension,
@@ -118,7 +123,7 @@ def verify_current_snapshot(root: Path) -> Manifest:
     """Check the current generation's files against their checksums, without loading the index.
 
     Raises:
-        SnapshotError: there is none, a file of it is missing or changed, or its format is later.
+        SnapshotError: there is none, a file of it is missing or changed, or it has another format.
     """
     name, manifest_sha256 = _read_current(root)
     manifest_path = root / name / SNAPSHOT_MANIFEST
@@ -155,18 +160,20 @@ def oldest_sequence(root: Path) -> int:
 
 
 def read_current_snapshot(
-    root: Path, *, fingerprint: str, dimension: int
-) -> tuple[Manifest, FaissIndex]:
+    root: Path, backend: Backend, *, fingerprint: str, dimension: int
+) -> tuple[Manifest, VectorIndex]:
     """Verify the current generation and load its index.
 
     Raises:
-        SnapshotError: as `verify_current_snapshot`, or it is of another checkpoint.
+        SnapshotError: as `verify_current_snapshot`, or it is of another checkpoint or engine.
     """
     manifest = verify_current_snapshot(root)
     path = root / f"{manifest.generation:010}" / INDEX_FILE
     if manifest.fingerprint != fingerprint:
         raise SnapshotError(f"{path}: made with another checkpoint, {manifest.fingerprint[:12]}")
-    index = load_faiss_index(path)
+    if manifest.backend != backend.name:
+        raise SnapshotError(f"{path}: written by {manifest.backend!r}, not by {backend.name!r}")
+    index = backend.load(path)
     expected = (dimension, manifest.nlist, manifest.vectors)
     if (index.dimension, index.nlist, len(index)) != expected:
         raise SnapshotError(f"{path}: does not hold what its manifest says")

@@ -11,7 +11,13 @@ import threading
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
 from index.progress import SilentProgress
-from index.vectors.drift import Attempt, Drift, DriftLimits, drift_reasons, read_refused
+from index.vectors.drift import (
+    Drift,
+    DriftLimits,
+    RejectedRetraining,
+    drift_reasons,
+    read_rejected_retraining,
+)
 from index.vectors.live_index import LiveIndex
 from service.metrics import Metrics
 from service.settings import Settings
@@ -37,7 +43,7 @@ class Maintenance:
         self._limits = DriftLimits()
         self._families_found = False  # of what was there at the beginning; others are when put
         self._families_counted_at = -1  # changes of the store as of which they were counted
-        self._attempt = read_refused(data.store.upkeep)
+        self._attempt = read_rejected_retraining(data.store.maintenance)
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -86,15 +92,15 @@ class Maintenance:
         drift = index.measure_drift()
         _record_drift(drift, index, self._metrics)
         last = self._attempt
-        again = last is not None and last.like(index.training, self._target)
+        again = last is not None and last.matches(index.training, self._target)
         attempted_at = last.changed if last and again else 0.0
         reasons = drift_reasons(drift, self._limits, attempted_at=attempted_at)
         if reasons:
-            self._attempt = Attempt(index.training, drift.changed, self._target)
+            self._attempt = RejectedRetraining(index.training, drift.changed, self._target)
             self._retrain(reasons, self._attempt)
             _record_drift(index.measure_drift(), index, self._metrics)
 
-    def _retrain(self, reasons: tuple[str, ...], attempt: Attempt) -> None:
+    def _retrain(self, reasons: tuple[str, ...], attempt: RejectedRetraining) -> None:
         _log.info("training the index again: %s", ", ".join(reasons))
         try:
             result = self._data.index.retrain(self._target, self._stopping.is_set)
@@ -107,7 +113,7 @@ class Maintenance:
         self._metrics.recall.labels("held_out").set(result.recall)
         if not result.swapped:
             self._metrics.index_retrainings.labels("refused").inc()
-            attempt.keep(self._data.store.upkeep)
+            attempt.write(self._data.store.maintenance)
             _log.warning(
                 "the new index generation was refused: recall@10 %.3f, target %.3f, old one %.3f",
                 *(result.recall, self._target, result.old_recall),
@@ -132,7 +138,7 @@ class Maintenance:
 
     def _keep_titles(self) -> None:
         store = self._data.store
-        if store.changed_since_recount() > TITLES_SHARE * len(store):
+        if store.changes_since_title_refresh() > TITLES_SHARE * len(store):
             store.refresh_titles(SilentProgress(), self._stopping.is_set)
 
     def _keep_families(self) -> None:

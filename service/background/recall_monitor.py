@@ -10,8 +10,9 @@ from queue import Full, Queue
 import numpy as np
 
 from encoder.arrays import Float32
+from index.vectors.lists import adapted_nprobe
 from index.vectors.live_index import LiveIndex
-from index.vectors.recall import NEIGHBOURS, adapted_nprobe, share_found
+from index.vectors.recall import NEIGHBOURS, share_found
 from service.metrics import Metrics
 from service.settings import Settings
 

@@ -65,12 +65,12 @@ def doctor(
         sampling = Sampling(sample, precision, progress)
         findings = examine(data, opened, sampling)
         _print_findings(findings)
-        if repair and any(one.repairable for one in findings):
+        if repair and any(one.remedy.repairable for one in findings):
             repair_data(data, opened, findings, precision, progress)
             findings = examine(data, opened, sampling)
             console.print("after the repair:")
             _print_findings(findings)
-    if any(one.repairable for one in findings):
+    if any(one.remedy.repairable for one in findings):
         console.print("--repair does what can be done")
     if not findings:
         console.print(printable(f"{data}: all is sound"))
@@ -95,5 +95,7 @@ def reencode(
 
 def _print_findings(findings: Sequence[Finding]) -> None:
     for one in findings:
-        remedy = one.remedy if one.repairable else f"not repairable: {one.remedy}"
+        remedy = (
+            one.remedy.value if one.remedy.repairable else f"not repairable: {one.remedy.value}"
+        )
         console.print(printable(f"{one.what}: {one.problem}: {remedy}"))

@@ -1,7 +1,6 @@
 """What every vector index does, shown against brute force over the same vectors."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32, Int64
+from index.errors import SnapshotError
 from index.id_set import IdSet
-from index.vectors.faiss_index import load_faiss_index, train_faiss_index
+from index.vectors.backends import EXACT, FAISS, Backend
 from index.vectors.vector_index import NO_VECTOR, SearchResult, VectorIndex
 
 DIMENSION = 8
 ALL_LISTS = 1_000_000
+NO_IDS = np.zeros(0, dtype=np.int64)
 
 
 def unit_vectors(count: int, seed: int) -> Float32:
@@ -28,25 +29,35 @@ def unit_vectors(count: int, seed: int) -> Float32:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine under test: how to make an empty index, how to open a saved one."""
+    """An engine under test, with the lists that its indexes have."""
 
-    make: Callable[[], VectorIndex]
-    load: Callable[[Path], VectorIndex]
+    backend: Backend
+    nlist: int = 1
+
+    def make(self) -> VectorIndex:
+        return self.backend.train(unit_vectors(400 if self.nlist > 1 else 0, seed=99), self.nlist)
+
+    def load(self, path: Path) -> VectorIndex:
+        return self.backend.load(path)
 
 
 ENGINES = {
-    "faiss-one-list": Engine(
-        lambda: train_faiss_index(np.empty((0, DIMENSION), dtype=np.float32), 1), load_faiss_index
-    ),
-    "faiss-many-lists": Engine(
-        lambda: train_faiss_index(unit_vectors(400, seed=99), 20), load_faiss_index
-    ),
+    "exact": Engine(EXACT),
+    "faiss-one-list": Engine(FAISS),
+    "faiss-many-lists": Engine(FAISS, 20),
 }
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Engine:
     return ENGINES[request.param]
+
+
+def remove(index: VectorIndex, ids: Int64) -> int:
+    """Remove ids and return how many of them were there."""
+    before = len(index)
+    index.change(NO_IDS, unit_vectors(0, seed=0), removed=ids)
+    return before - len(index)
 
 
 class BruteForce:
@@ -84,14 +95,24 @@ def assert_same(index: VectorIndex, oracle: BruteForce, queries: Float32, k: int
         assert len(set(there)) == len(there)
         for vector_id, score in zip(there, scores, strict=False):
             assert abs(float(query @ oracle.vectors[vector_id]) - float(score)) < 1e-5
-    assert len(index) == len(oracle.vectors)
+    assert len(index) == len(oracle.vectors) == int(index.list_sizes().sum())
+    assert index.ids().tolist() == sorted(oracle.vectors)
+
+
+def test_the_port_is_small() -> None:
+    methods = [
+        name
+        for name, member in vars(VectorIndex).items()
+        if callable(member) and not name.startswith("_")
+    ]
+    assert len(methods) <= 8
 
 
 def test_search_equals_brute_force(engine: Engine) -> None:
     index, oracle = engine.make(), BruteForce()
     ids = np.random.default_rng(1).choice(10**15, 500, replace=False)
     vectors = unit_vectors(500, seed=2)
-    index.add(ids, vectors)
+    index.change(ids, vectors)
     oracle.add(ids, vectors)
     assert_same(index, oracle, unit_vectors(30, seed=3), k=10)
     assert index.dimension == DIMENSION
@@ -100,7 +121,7 @@ def test_search_equals_brute_force(engine: Engine) -> None:
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_more_neighbours_than_vectors_end_in_no_vector(engine: Engine, count: int) -> None:
     index = engine.make()
-    index.add(np.arange(count), unit_vectors(count, seed=1))
+    index.change(np.arange(count), unit_vectors(count, seed=1))
     found = index.search(unit_vectors(2, seed=2), 5, nprobe=ALL_LISTS)
     assert np.sort(found.ids[:, :count]).tolist() == [list(range(count))] * 2
     assert (found.ids[:, count:] == NO_VECTOR).all()
@@ -110,7 +131,7 @@ def test_more_neighbours_than_vectors_end_in_no_vector(engine: Engine, count: in
 
 def test_no_query_gives_no_row(engine: Engine) -> None:
     index = engine.make()
-    index.add(np.arange(3), unit_vectors(3, seed=1))
+    index.change(np.arange(3), unit_vectors(3, seed=1))
     found = index.search(unit_vectors(0, seed=2), 5)
     assert found.ids.shape == found.scores.shape == (0, 5)
 
@@ -118,9 +139,9 @@ def test_no_query_gives_no_row(engine: Engine) -> None:
 def test_an_id_can_be_replaced_by_removing_it_first(engine: Engine) -> None:
     index = engine.make()
     old, new = unit_vectors(2, seed=1)
-    index.add(np.array([7]), old[None])
-    assert index.remove(np.array([7])) == 1
-    index.add(np.array([7]), new[None])
+    index.change(np.array([7]), old[None])
+    assert remove(index, np.array([7])) == 1
+    index.change(np.array([7]), new[None])
     found = index.search(new[None], 2, nprobe=ALL_LISTS)
     assert found.ids.tolist() == [[7, NO_VECTOR]]
     assert found.scores[0, 0] == pytest.approx(1.0, abs=1e-5)
@@ -128,10 +149,10 @@ def test_an_id_can_be_replaced_by_removing_it_first(engine: Engine) -> None:
 
 def test_removing_counts_what_was_there(engine: Engine) -> None:
     index = engine.make()
-    index.add(np.arange(10), unit_vectors(10, seed=1))
-    assert index.remove(np.array([3, 3, 5, 99, -1])) == 2
-    assert index.remove(np.array([3, 5])) == 0
-    assert index.remove(np.array([], dtype=np.int64)) == 0
+    index.change(np.arange(10), unit_vectors(10, seed=1))
+    assert remove(index, np.array([3, 3, 5, 99, -1])) == 2
+    assert remove(index, np.array([3, 5])) == 0
+    assert remove(index, np.array([], dtype=np.int64)) == 0
     assert len(index) == 8
 
 
@@ -153,10 +174,10 @@ def test_bad_additions_are_refused_whole(
 ) -> None:
     index, oracle = engine.make(), BruteForce()
     stored = unit_vectors(1, seed=3)
-    index.add(np.array([1]), stored)
+    index.change(np.array([1]), stored)
     oracle.add(np.array([1]), stored)
     with pytest.raises(ValueError, match=complaint):
-        index.add(np.array(ids), vectors)
+        index.change(np.array(ids), vectors)
     assert_same(index, oracle, unit_vectors(2, seed=4), k=3)
 
 
@@ -179,16 +200,16 @@ def test_bad_queries_are_refused(
 def test_a_saved_index_is_the_same_and_can_be_changed(engine: Engine, tmp_path: Path) -> None:
     index, oracle = engine.make(), BruteForce()
     ids, vectors = np.arange(0, 3_000, 10), unit_vectors(300, seed=1)
-    index.add(ids, vectors)
+    index.change(ids, vectors)
     oracle.add(ids[150:], vectors[150:])
-    index.remove(ids[:150])
+    remove(index, ids[:150])
     index.save(tmp_path / "saved")
 
     loaded = engine.load(tmp_path / "saved")
 
     assert_same(loaded, oracle, unit_vectors(10, seed=2), k=300)
-    assert loaded.remove(ids[:200]) == 50
-    loaded.add(ids[:1], vectors[:1])
+    assert remove(loaded, ids[:200]) == 50
+    loaded.change(ids[:1], vectors[:1])
     oracle.vectors = {int(ids[0]): vectors[0]} | dict(
         zip(ids[200:].tolist(), vectors[200:], strict=True)
     )
@@ -221,11 +242,11 @@ def test_any_order_of_steps_equals_brute_force(
         if step == "add":
             ids = ids[[one not in oracle.vectors for one in values]]
             vectors = unit_vectors(len(ids), seed=seed + number)
-            index.add(ids, vectors)
+            index.change(ids, vectors)
             oracle.add(ids, vectors)
         elif step == "remove":
             there = {one for one in values if oracle.vectors.pop(one, None) is not None}
-            assert index.remove(ids) == len(there)
+            assert remove(index, ids) == len(there)
         elif step == "search":
             assert_same(index, oracle, unit_vectors(3, seed=seed + number), values[0])
         else:
@@ -239,7 +260,7 @@ def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
     """Groups of vectors come and go together; the stable ones are always found."""
     index = engine.make()
     stable = unit_vectors(50, seed=1)
-    index.add(np.arange(50), stable)
+    index.change(np.arange(50), stable)
     group = 200
     changing = threading.Event()
     changing.set()
@@ -248,8 +269,10 @@ def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
         ids = 1_000 * (worker + 1) + np.arange(group)
         vectors = np.repeat(unit_vectors(1, seed=worker + 10), group, axis=0)
         for _ in range(60):
-            index.add(ids, vectors)
-            assert index.remove(ids) == group
+            index.change(ids, vectors)
+            assert index.contains(ids).all()
+            index.change(NO_IDS, vectors[:0], removed=ids)
+            assert not index.contains(ids).any()
 
     def search(worker: int) -> None:
         query = unit_vectors(1, seed=worker + 10)
@@ -298,7 +321,7 @@ def test_a_search_among_some_equals_brute_force_over_them(
 ) -> None:
     index, oracle = engine.make(), BruteForce()
     ids = factor * np.array(sorted(stored), dtype=np.int64)
-    index.add(ids, unit_vectors(len(ids), seed=1))
+    index.change(ids, unit_vectors(len(ids), seed=1))
     oracle.add(ids, unit_vectors(len(ids), seed=1))
     selection = IdSet(factor * end, factor * np.array(sorted(listed), np.int64), inverted)
     queries = unit_vectors(3, seed=2)
@@ -317,7 +340,7 @@ def test_what_lies_far_from_the_query_is_found_all_the_same(
     index, oracle = engine.make(), BruteForce()
     vectors, query = unit_vectors(6_000, seed=1), unit_vectors(1, seed=2)
     ids = 3 * np.arange(6_000)
-    index.add(ids, vectors)
+    index.change(ids, vectors)
     oracle.add(ids, vectors)
     order = np.argsort(vectors @ query[0])
     kept = np.sort(ids[order[: round(share * len(ids))]])
@@ -337,8 +360,78 @@ def test_what_lies_far_from_the_query_is_found_all_the_same(
 
 def test_a_selection_of_nothing_finds_nothing(engine: Engine) -> None:
     index = engine.make()
-    index.add(np.arange(5), unit_vectors(5, seed=1))
+    index.change(np.arange(5), unit_vectors(5, seed=1))
     for selection in (IdSet(5), IdSet(0, inverted=True), IdSet(9, np.array([7]))):
         found = index.search(unit_vectors(2, seed=2), 3, among=selection)
         assert (found.ids == NO_VECTOR).all()
         assert np.isneginf(found.scores).all()
+
+
+def test_a_new_index_is_empty(engine: Engine) -> None:
+    index = engine.make()
+    assert (len(index), index.sequence, index.dimension) == (0, 0, DIMENSION)
+    assert index.nlist == engine.nlist
+    assert index.list_sizes().tolist() == [0] * engine.nlist
+    assert index.ids().tolist() == []
+    assert index.contains(np.array([0, 5])).tolist() == [False, False]
+    assert index.vectors(NO_IDS).shape == (0, DIMENSION)
+
+
+def test_what_is_added_can_be_read_back(engine: Engine) -> None:
+    index = engine.make()
+    ids, vectors = np.array([40, 7, 10**12]), unit_vectors(3, seed=1)
+    index.change(ids, vectors)
+    assert index.ids().tolist() == [7, 40, 10**12]
+    assert index.contains(np.array([7, 8, 40, -1])).tolist() == [True, False, True, False]
+    np.testing.assert_array_equal(index.vectors(ids), vectors)
+    with pytest.raises(ValueError, match="not there"):
+        index.vectors(np.array([7, 8]))
+
+
+def test_a_change_adds_removes_and_names_its_sequence(engine: Engine) -> None:
+    index = engine.make()
+    vectors = unit_vectors(4, seed=1)
+    index.change(np.arange(3), vectors[:3], sequence=4)
+    assert index.sequence == index.search(vectors[:1], 1).sequence == 4
+    index.change(np.array([3]), vectors[3:], removed=np.array([0, 2, 99]), sequence=6)
+    assert index.ids().tolist() == [1, 3]
+    assert index.sequence == 6
+    index.change(NO_IDS, vectors[:0], removed=np.array([1]))  # of the same sequence
+    assert (index.ids().tolist(), index.sequence) == ([3], 6)
+    with pytest.raises(ValueError, match="id 3 is already there"):
+        index.change(np.array([3]), vectors[3:], removed=np.array([3]), sequence=9)
+    assert (index.ids().tolist(), index.sequence) == ([3], 6)
+
+
+def test_exact_scores_equal_brute_force(engine: Engine) -> None:
+    index, oracle = engine.make(), BruteForce()
+    query = unit_vectors(1, seed=2)
+    assert np.isneginf(index.exact_scores(query[0], 2)[0]).all()
+    vectors = unit_vectors(300, seed=1)
+    index.change(np.arange(300), vectors, sequence=3)
+    oracle.add(np.arange(300), vectors)
+    for k in (1, 10, 400):
+        scores, sequence = index.exact_scores(query[0], k)
+        np.testing.assert_allclose(scores, oracle.search(query, k).scores[0], atol=1e-5)
+        assert sequence == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"no index", b"PK\x03\x04 nor this"])
+def test_another_file_is_not_loaded(engine: Engine, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "saved"
+    with pytest.raises(SnapshotError, match="cannot be read"):
+        engine.load(path)
+    path.write_bytes(content)
+    with pytest.raises(SnapshotError, match="saved: "):
+        engine.load(path)
+
+
+def test_a_cut_file_is_not_loaded(engine: Engine, tmp_path: Path) -> None:
+    index = engine.make()
+    index.change(np.arange(50), unit_vectors(50, seed=1))
+    index.save(tmp_path / "saved")
+    whole = (tmp_path / "saved").read_bytes()
+    for size in range(0, len(whole), max(1, len(whole) // 40)):
+        (tmp_path / "cut").write_bytes(whole[:size])
+        with pytest.raises(SnapshotError):
+            engine.load(tmp_path / "cut")

@@ -271,13 +271,13 @@ def test_near_duplicates_are_found_by_the_job_in_one_run_or_several(
     assert families_in(whole) == families_in(parts) == {frozenset({"first", "copy", "edited"})}
 
 
-def test_near_duplicates_of_an_earlier_release_are_found_at_the_end_of_the_job(
+def test_near_duplicates_of_unsigned_texts_are_found_at_the_end_of_the_job(
     job: Job,
 ) -> None:
     job.write({"id": "a", "text": "some words"}, {"id": "b", "text": "some words"})
     job.run()
     with job.opened() as data, data.store._connections.writing() as connection:
-        make_family_tables(connection)  # as when the format is brought up to date
+        make_family_tables(connection)  # as when texts are signed in another way
     assert families_in(job) == set()
     progress = RecordingObserver()
     job.run(progress)
@@ -302,7 +302,7 @@ def test_changes_of_many_small_runs_come_to_a_pass(tmp_path: Path, encoder: Onnx
         passes.append("looking for titles" in progress.documents)
     assert passes == [False, False, True, False, False]  # the third is over a hundredth
     with job.opened() as data:
-        assert data.store.changed_since_recount() == 2
+        assert data.store.changes_since_title_refresh() == 2
 
 
 def test_what_a_pass_itself_writes_is_no_change(tmp_path: Path, encoder: OnnxEncoder) -> None:
@@ -313,6 +313,6 @@ def test_what_a_pass_itself_writes_is_no_change(tmp_path: Path, encoder: OnnxEnc
     job.run()
     with job.opened() as data:
         assert data.store.lexical.changes == 4  # two documents, and one that was counted anew
-        assert data.store.changed_since_recount() == 0
+        assert data.store.changes_since_title_refresh() == 0
         data.store.refresh_titles(SilentProgress(), lambda: True)  # given up at once
-        assert data.store.changed_since_recount() == 0
+        assert data.store.changes_since_title_refresh() == 0

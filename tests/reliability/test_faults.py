@@ -300,7 +300,7 @@ def test_a_full_database_refuses_what_has_no_room_and_nothing_else(client: Any) 
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_index_that_fails_once_is_brought_up_to_the_store(client: Any, number: int) -> None:
     index = client.app.state.engine.data.index
-    with NthCall(index._served.index, "change", run_out_of_memory).fails(number):
+    with NthCall(index._live.index, "change", run_out_of_memory).fails(number):
         assert send(client, "index").status_code == 200
         assert client.delete("/documents/music").is_success
     assert stored(client) == {"river"}
@@ -312,11 +312,11 @@ def test_an_index_that_goes_on_failing_is_brought_up_by_the_maintenance(
 ) -> None:
     engine: Engine = client.app.state.engine
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine.data.index._served.index, "change", broken)
+        patched.setattr(engine.data.index._live.index, "change", broken)
         failed(send(client, "index"), "internal-error")
     engine.maintenance.work()
     assert stored(client) == set(NEW)

@@ -255,8 +255,8 @@ def test_no_backup_is_made_of_a_damaged_store(
 def test_a_damaged_index_is_left_out_and_built_again(
     data: Path, checkpoint: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    changed(next((data / "snapshots").glob("*/index.faiss")), 200)
-    for path in (data / "snapshots").glob("*/index.faiss"):
+    changed(next((data / "snapshots").glob("*/index.bin")), 200)
+    for path in (data / "snapshots").glob("*/index.bin"):
         changed(path, 500)
     manifest = write_backup(data, tmp_path / "backup", checkpoint)
     assert list(manifest.files) == ["store.sqlite3"]

@@ -14,12 +14,11 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.doctor.derived_checks import examine_families
 from index.doctor.examine import Sampling, examine
+from index.doctor.findings import Remedy
 from index.doctor.repair import repair
 from index.doctor.store_checks import examine_database
-from index.errors import StoreError
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from index.store.schema import SCHEMA_VERSION, VERSION_WITHOUT_FAMILIES
 from tests.tools.paragraphs import entry_of, families_in
 
 OpenStore = Callable[..., SQLiteDocumentStore]
@@ -69,7 +68,7 @@ def test_what_is_wrong_is_told(filled: Path, statement: str, problem: str) -> No
     change(filled, statement)
     [finding] = examine_families(filled)
     assert problem in finding.problem
-    assert finding.remedy == "find the families again"
+    assert finding.remedy == Remedy.FIND_FAMILIES
 
 
 def test_texts_not_looked_at_are_no_finding(open_store: OpenStore) -> None:
@@ -96,29 +95,10 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
     change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
     (tmp_path / ".store-digest").unlink()
     found = examine(tmp_path, checkpoint, UNSAMPLED)
-    assert [(one.what, one.repairable) for one in found] == [("families", True)]
+    assert [(one.what, one.remedy.repairable) for one in found] == [("families", True)]
     repair(tmp_path, checkpoint, found, None, SilentProgress())
     assert examine(tmp_path, checkpoint, UNSAMPLED) == ()
     with closing(
         open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
     ) as data:
         assert families_in(data.store) == FAMILY
-
-
-def test_a_store_of_the_former_format_is_brought_up_to_date(
-    open_store: OpenStore, filled: Path
-) -> None:
-    for table in ("texts", "text_bands", "text_links", "family_rule"):
-        change(filled, f"DROP TABLE {table}")
-    change(filled, "DROP INDEX documents_by_content")
-    change(filled, f"PRAGMA user_version = {VERSION_WITHOUT_FAMILIES}")
-    with pytest.raises(StoreError, match=r"has format 4, .*open it for writing once"):
-        open_store(read_only=True)
-    store = open_store()
-    assert families_in(store) == set()
-    assert store.families.pending() == len(DOCUMENTS)
-    store.put([entry_of("late", [*FIRST[:8], 200, 201])])
-    store.families.find(SilentProgress())
-    assert families_in(store) == {frozenset({"first", "copy", "edited", "late"})}
-    assert list(examine_families(filled)) == []
-    assert SCHEMA_VERSION == VERSION_WITHOUT_FAMILIES + 1

@@ -12,7 +12,7 @@ import pytest
 from index.errors import DocumentError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-from index.store.schema import SCHEMA_VERSION
+from index.store.schema import SCHEMA_VERSION, read_space
 
 MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
@@ -79,10 +79,19 @@ def test_the_database_of_something_else_is_refused_and_left_alone(
     assert path.read_bytes() == before
 
 
-def test_a_later_format_is_refused(open_store: OpenStore, closed_store: Path) -> None:
-    run_sql(closed_store, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-    with pytest.raises(StoreError, match=f"has format {SCHEMA_VERSION + 1}; .* reads format"):
-        open_store()
+@pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, 5])
+def test_another_format_is_refused_and_left_alone(
+    open_store: OpenStore, closed_store: Path, version: int
+) -> None:
+    run_sql(closed_store, f"PRAGMA user_version = {version}")
+    before = closed_store.read_bytes()
+    complaint = f"has format {version}; this version of Longmatch reads format {SCHEMA_VERSION}$"
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match=complaint):
+            open_store(read_only=read_only)
+    with pytest.raises(StoreError, match=complaint):
+        read_space(closed_store)
+    assert closed_store.read_bytes() == before
 
 
 def test_vectors_of_another_checkpoint_are_refused(

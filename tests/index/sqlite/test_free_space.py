@@ -37,16 +37,3 @@ def test_the_space_of_deleted_documents_goes_back_to_the_disk(
     assert (tmp_path / "store.sqlite3").stat().st_size == after.pages * after.page_size
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-def test_the_file_of_an_earlier_release_is_left_as_it_is(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
-) -> None:
-    open_store().close()
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
-        connection.execute("PRAGMA auto_vacuum = NONE")
-        connection.execute("VACUUM")
-    store = open_store()
-    fill_and_delete(store, entry)
-    before = store.reclaim(0)
-    assert store.reclaim(1_000) == before

@@ -13,6 +13,7 @@ import pytest
 import index.store.change_log
 from encoder.arrays import Float32
 from index.directory.data_directory import open_data_directory
+from index.doctor.findings import Remedy
 from index.doctor.vector_checks import examine_index
 from index.errors import StoreError
 from index.sqlite.task_state import LOG_START, read_count
@@ -102,7 +103,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
         store.changes_since(1)
     assert store.changes_since(0).added.size == 1
     (found,) = examine_index(root, store)
-    assert (found.remedy, "forgotten" in found.problem) == ("rebuild the index", True)
+    assert (found.remedy, "forgotten" in found.problem) == (Remedy.REBUILD_INDEX, True)
     opened = open_live_index(store, root)
     assert opened.generation == live.generation + 1
     assert_equals_store(opened, store)
@@ -129,7 +130,7 @@ def test_a_reader_that_fell_behind_reads_all_again(
 def test_it_is_forgotten_in_small_transactions(
     store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index.change_log, "_REMOVALS_A_TRANSACTION", 2)
+    monkeypatch.setattr(index.store.change_log, "_REMOVALS_A_TRANSACTION", 2)
     for version in range(8):
         store.put([entry("a", f"text {version}")])
     assert store.log.forget(5, trained=0) == 4
@@ -139,20 +140,8 @@ def test_it_is_forgotten_in_small_transactions(
     np.testing.assert_array_equal(store.changes_since(5).removed, [5])
 
 
-def test_a_store_that_does_not_say_from_when_on_has_all(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
-) -> None:
-    store = open_store()
-    store.put([entry("a", "one")])
-    store.close()
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("DROP TABLE upkeep")  # as the first releases of this format wrote it
-    assert open_store(read_only=True).log.start == 0
-    assert open_store().upkeep.read(LOG_START) is None
-
-
 @pytest.mark.parametrize("state", ["", "{", json.dumps(-3), json.dumps("x"), json.dumps(None)])
 def test_a_damaged_note_is_none(store: SQLiteDocumentStore, state: str) -> None:
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("INSERT INTO upkeep VALUES ('log start', ?)", (state,))
+        connection.execute("INSERT INTO maintenance_state VALUES ('log start', ?)", (state,))
         assert read_count(connection, LOG_START) is None

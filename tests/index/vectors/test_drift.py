@@ -11,7 +11,7 @@ from index.vectors.drift import (
     measure_drift,
     needs_training,
 )
-from index.vectors.faiss_index import choose_nlist
+from index.vectors.lists import choose_nlist
 
 LIMITS = DriftLimits()
 

@@ -14,14 +14,8 @@ import index.vectors.faiss_index as faiss_index
 from encoder.arrays import Float32
 from index.errors import SnapshotError
 from index.id_set import IdSet
-from index.vectors.faiss_index import (
-    ONE_LIST_BELOW,
-    FaissIndex,
-    choose_nlist,
-    default_nprobe,
-    load_faiss_index,
-    train_faiss_index,
-)
+from index.vectors.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.lists import ONE_LIST_BELOW, choose_nlist, default_nprobe
 
 DIMENSION = 32
 
@@ -40,7 +34,7 @@ def vectors() -> Float32:
 @pytest.fixture(scope="module")
 def index(vectors: Float32) -> FaissIndex:
     index = train_faiss_index(vectors, choose_nlist(len(vectors)))
-    index.add(np.arange(len(vectors)), vectors)
+    index.change(np.arange(len(vectors)), vectors)
     return index
 
 
@@ -119,10 +113,10 @@ def test_a_search_changes_nothing_on_the_shared_index(index: FaissIndex) -> None
 def test_searches_and_changes_wait_for_each_other(index: FaissIndex) -> None:
     one, ids = unit_vectors(1, seed=8), np.array([9_999_999])
     work: list[Callable[[], object]] = [
-        lambda: index.add(ids, one),
+        lambda: index.change(ids, one),
         lambda: index.search(one, 1),
         lambda: index.contains(ids),
-        lambda: index.remove(ids),
+        lambda: index.change(ids[:0], one[:0], removed=ids),
     ]
     for step in work:
         with index._lock.writing():
@@ -145,7 +139,7 @@ def test_searches_and_changes_wait_for_each_other(index: FaissIndex) -> None:
 def test_training_twice_gives_the_same_index(vectors: Float32, tmp_path: Path) -> None:
     for name in ("one", "two"):
         index = train_faiss_index(vectors[:2_000], 32)
-        index.add(np.arange(2_000), vectors[:2_000])
+        index.change(np.arange(2_000), vectors[:2_000])
         index.save(tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
@@ -163,10 +157,11 @@ def test_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_many_are_removed_in_any_order_and_stay_away(vectors: Float32, tmp_path: Path) -> None:
     index = train_faiss_index(vectors, 128)
-    index.add(np.arange(5_000), vectors)
+    index.change(np.arange(5_000), vectors)
     gone = np.random.default_rng(3).permutation(5_000)[:4_000]
 
-    assert index.remove(gone) == 4_000
+    index.change(gone[:0], vectors[:0], removed=gone)
+    assert len(index) == 1_000
     index.save(tmp_path / "index.faiss")
     loaded = load_faiss_index(tmp_path / "index.faiss")
 
@@ -189,7 +184,7 @@ def test_the_threads_of_the_caller_are_left_as_they_were(vectors: Float32) -> No
     faiss.omp_set_num_threads(3)
     try:
         index = train_faiss_index(vectors[:200], 4)
-        index.add(np.arange(3), vectors[:3])
+        index.change(np.arange(3), vectors[:3])
         index.search(vectors[:50], 3)
         assert faiss.omp_get_max_threads() == 3
     finally:
@@ -260,7 +255,7 @@ def test_a_missing_or_cut_file_is_refused(index: FaissIndex, tmp_path: Path) -> 
 
 def test_a_damaged_length_is_refused_before_memory_is_asked_for(tmp_path: Path) -> None:
     index = train_faiss_index(unit_vectors(10, seed=1), 1)
-    index.add(np.arange(10), unit_vectors(10, seed=1))
+    index.change(np.arange(10), unit_vectors(10, seed=1))
     path = tmp_path / "index.faiss"
     index.save(path)
     whole = path.read_bytes()
@@ -275,10 +270,10 @@ def test_a_damaged_length_is_refused_before_memory_is_asked_for(tmp_path: Path) 
 
 def test_what_was_removed_is_gone_from_the_lists(vectors: Float32, tmp_path: Path) -> None:
     index = train_faiss_index(vectors[:2_000], 32)
-    index.add(np.arange(2_000), vectors[:2_000])
+    index.change(np.arange(2_000), vectors[:2_000])
     assert index.list_sizes().sum() == 2_000
     index.save(tmp_path / "full")
-    index.remove(np.arange(500, 2_000))
+    index.change(np.arange(0), vectors[:0], removed=np.arange(500, 2_000))
     assert index.list_sizes().shape == (32,)
     assert index.list_sizes().sum() == len(index) == 500
     index.save(tmp_path / "emptied")
@@ -302,7 +297,7 @@ def test_exact_scores_of_fewer_vectors_than_asked_for() -> None:
     index = train_faiss_index(np.empty((0, DIMENSION), dtype=np.float32), 1)
     query = unit_vectors(1, seed=1)
     assert index.exact_scores(query[0], 2)[0].tolist() == [-np.inf, -np.inf]
-    index.change(np.array([4]), query, np.array([9]), 7)
+    index.change(np.array([4]), query, removed=np.array([9]), sequence=7)
     scores, sequence = index.exact_scores(query[0], 2)
     assert scores.tolist() == [pytest.approx(1.0), -np.inf]
     assert sequence == 7
@@ -310,9 +305,9 @@ def test_exact_scores_of_fewer_vectors_than_asked_for() -> None:
 
 def test_a_change_that_is_refused_changes_nothing() -> None:
     index = train_faiss_index(np.empty((0, DIMENSION), dtype=np.float32), 1)
-    index.change(np.array([1, 2]), unit_vectors(2, seed=1), np.array([], dtype=np.int64), 5)
+    index.change(np.array([1, 2]), unit_vectors(2, seed=1), sequence=5)
     with pytest.raises(ValueError, match="2 is already there"):
-        index.change(np.array([2]), unit_vectors(1, seed=2), np.array([1]), 6)
+        index.change(np.array([2]), unit_vectors(1, seed=2), removed=np.array([1]), sequence=6)
     assert (len(index), index.sequence) == (2, 5)
     assert index.search(unit_vectors(1, seed=1), 1).sequence == 5
 

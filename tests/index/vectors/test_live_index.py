@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import index.vectors.generation
 import index.vectors.live_index
 from encoder.arrays import Float32
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, EncodedDocument
 from index.vectors.drift import needs_training
-from index.vectors.faiss_index import FaissIndex, choose_nlist
+from index.vectors.lists import choose_nlist
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot
-from index.vectors.vector_index import NO_VECTOR
+from index.vectors.vector_index import NO_VECTOR, VectorIndex
 
+OpenLive = Callable[..., LiveIndex]
 MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 MakeVectors = Callable[..., Float32]
@@ -50,18 +52,22 @@ def test_an_index_is_trained_again_when_it_is_far_off(nlist: int, count: int, ne
 
 
 def test_a_new_store_has_an_empty_index(
-    store: SQLiteDocumentStore, root: Path, assert_equals_store: Check
+    open_live: OpenLive, store: SQLiteDocumentStore, root: Path, assert_equals_store: Check
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     found = live.search(np.eye(2, store.dimension, dtype=np.float32), 3)
     assert (found.ids == NO_VECTOR).all()
     assert_equals_store(live, store)
 
 
 def test_changes_are_found_at_once(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+    open_live: OpenLive,
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    assert_equals_store: Check,
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     live.apply(store.put([entry("a", "one"), entry("b", "two")]))
     assert_equals_store(live, store)
     live.apply(store.put([entry("a", "three")]))
@@ -72,9 +78,13 @@ def test_changes_are_found_at_once(
 
 
 def test_changes_may_arrive_in_any_order_and_twice(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+    open_live: OpenLive,
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    assert_equals_store: Check,
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     changes = [
         store.put([entry("a", "one"), entry("b", "two")]),
         store.put([entry("a", "three")]),
@@ -101,6 +111,7 @@ def change_and_check(
 
 
 def test_threads_change_search_rebuild_and_publish_at_the_same_time(
+    open_live: OpenLive,
     store: SQLiteDocumentStore,
     root: Path,
     entry: MakeEntry,
@@ -108,7 +119,7 @@ def test_threads_change_search_rebuild_and_publish_at_the_same_time(
     assert_equals_store: Check,
     fill: Fill,
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     stable = vectors(20, seed=1)
     stable_ids = fill(store, stable).added
     live.catch_up()
@@ -141,50 +152,56 @@ def test_threads_change_search_rebuild_and_publish_at_the_same_time(
         done.result()
 
     assert_equals_store(live, store)
-    assert_equals_store(open_live_index(store, root), store)
+    assert_equals_store(open_live(store, root), store)
 
 
 def test_a_change_during_a_rebuild_is_in_the_new_index(
+    open_live: OpenLive,
     store: SQLiteDocumentStore,
     root: Path,
     entry: MakeEntry,
     monkeypatch: pytest.MonkeyPatch,
     assert_equals_store: Check,
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     live.apply(store.put([entry("stays", "one"), entry("goes", "two")]))
-    catch_up = index.vectors.live_index._catch_up
+    catch_up = index.vectors.live_index.catch_up
 
     def catch_up_and_change(*arguments: Any) -> int:
         reached = catch_up(*arguments)
-        monkeypatch.setattr(index.live_index, "_catch_up", catch_up)  # once only
+        monkeypatch.setattr(index.vectors.live_index, "catch_up", catch_up)  # once only
         live.apply(store.put([entry("comes", "three")]))
         live.apply(store.delete(["goes"]))
         return reached
 
-    monkeypatch.setattr(index.live_index, "_catch_up", catch_up_and_change)
+    monkeypatch.setattr(index.vectors.live_index, "catch_up", catch_up_and_change)
     live.rebuild()
 
     assert_equals_store(live, store)
-    assert_equals_store(open_live_index(store, root), store)
+    assert_equals_store(open_live(store, root), store)
 
 
 def test_nothing_changes_the_index_while_it_is_written(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    open_live: OpenLive,
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     live.apply(store.put([entry("a", "one")]))
-    save = FaissIndex.save
+    engine = type(live._live.index)
+    save = engine.save
     late: list[threading.Thread] = []
 
-    def save_beside_a_change(index: FaissIndex, path: Path) -> None:
+    def save_beside_a_change(index: VectorIndex, path: Path) -> None:
         change = store.put([entry("b", "two")])
         late.append(threading.Thread(target=live.apply, args=(change,)))
         late[0].start()
         late[0].join(0.05)  # a moment to go wrong in
         save(index, path)
 
-    monkeypatch.setattr(FaissIndex, "save", save_beside_a_change)
+    monkeypatch.setattr(engine, "save", save_beside_a_change)
     live.publish()
     late[0].join()
 
@@ -199,7 +216,7 @@ def test_a_search_does_not_wait_for_a_publish_or_a_rebuild(
     live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one")]))
     # What publish and rebuild hold, from the first byte to the last.
-    with live._publishing, live._updates, live._served.index._lock.reading():
+    with live._publishing, live._updates, live._live.index._lock.reading():
         searching = threading.Thread(target=live.search, args=(vectors(1, seed=1), 1), daemon=True)
         searching.start()
         searching.join(30)
@@ -207,6 +224,7 @@ def test_a_search_does_not_wait_for_a_publish_or_a_rebuild(
 
 
 def test_a_store_that_fails_half_way_is_caught_up_with_later(
+    open_live: OpenLive,
     open_store: OpenStore,
     root: Path,
     vectors: MakeVectors,
@@ -215,8 +233,8 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
     fill: Fill,
 ) -> None:
     store = open_store()
-    live = open_live_index(store, root)
-    monkeypatch.setattr(index.live_index, "ADD_CHUNK", 10)
+    live = open_live(store, root)
+    monkeypatch.setattr(index.vectors.generation, "ADD_CHUNK", 10)
     change = fill(store, vectors(35, seed=1))
     with store._connections.writing() as connection:
         connection.execute("UPDATE vectors SET vector = zeroblob(3) WHERE vector_id = 25")

@@ -9,10 +9,12 @@ from encoder.arrays import Float32
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, EncodedDocument
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.backends import Backend
+from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
 
+OpenLive = Callable[..., LiveIndex]
 MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
 MakeVectors = Callable[..., Float32]
@@ -26,6 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_opening_replays_what_the_store_did_since_the_snapshot(
+    open_live: OpenLive,
     open_store: OpenStore,
     root: Path,
     entry: MakeEntry,
@@ -33,7 +36,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     assert_equals_store: Check,
 ) -> None:
     store = open_store()
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     live.apply(store.put([entry("a", "one"), entry("b", "two"), entry("c", "three")]))
     live.publish()
     store.put([entry("a", "four"), entry("d", "five")])
@@ -42,7 +45,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     caplog.clear()
 
     store = open_store()
-    again = open_live_index(store, root)
+    again = open_live(store, root)
 
     assert_equals_store(again, store)
     assert again.generation == live.generation == 2
@@ -60,7 +63,7 @@ def test_an_index_that_was_outgrown_is_opened_as_it_is_and_gets_lists_when_it_is
     live.apply(fill(store, vectors(ONE_LIST_BELOW, seed=1)))
     assert (live.nlist, live.outgrown) == (1, True)
 
-    opened = open_live_index(store, root)  # nobody waits for training
+    opened = open_live_index(store, root)  # without waiting for training
     assert (opened.nlist, opened.outgrown, opened.generation) == (1, True, 1)
     assert_equals_store(opened, store)
     live.rebuild()
@@ -79,9 +82,10 @@ def test_an_index_that_was_outgrown_is_opened_as_it_is_and_gets_lists_when_it_is
     assert_equals_store(opened, store)
 
 
-@pytest.mark.parametrize("name", ["CURRENT", "0000000002/manifest.json", "0000000002/index.faiss"])
+@pytest.mark.parametrize("name", ["CURRENT", "0000000002/manifest.json", "0000000002/index.bin"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_a_damaged_snapshot_is_built_again_from_the_store(
+    open_live: OpenLive,
     store: SQLiteDocumentStore,
     root: Path,
     entry: MakeEntry,
@@ -90,7 +94,7 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
     damage: str,
     assert_equals_store: Check,
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     live.apply(store.put([entry(f"{number}", f"text {number}") for number in range(30)]))
     live.publish()
     store.delete(["3"])
@@ -106,22 +110,28 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
     caplog.clear()
     caplog.set_level(logging.INFO)
 
-    again = open_live_index(store, root)
+    again = open_live(store, root)
 
     assert "building the index from the document store" in caplog.text
     assert str(root) in caplog.text
     assert_equals_store(again, store)
     assert verify_current_snapshot(root).generation == again.generation == 3
     caplog.clear()
-    assert_equals_store(open_live_index(store, root), store)
+    assert_equals_store(open_live(store, root), store)
     assert caplog.records == []
 
 
 def test_snapshots_of_another_store_are_not_used(
-    open_store: OpenStore, tmp_path: Path, root: Path, entry: MakeEntry, assert_equals_store: Check
+    open_live: OpenLive,
+    backend: Backend,
+    open_store: OpenStore,
+    tmp_path: Path,
+    root: Path,
+    entry: MakeEntry,
+    assert_equals_store: Check,
 ) -> None:
     store = open_store()
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     live.apply(store.put([entry("a", "one")]))
     live.apply(store.put([entry("b", "two"), entry("c", "three")]))
     live.publish()
@@ -129,24 +139,27 @@ def test_snapshots_of_another_store_are_not_used(
     behind = open_store(tmp_path / "behind.sqlite3")
     behind.put([entry("z", "other")])
     shutil.copytree(root, tmp_path / "behind")
-    assert_equals_store(open_live_index(behind, tmp_path / "behind"), behind)
+    assert_equals_store(open_live(behind, tmp_path / "behind"), behind)
 
     level = open_store(tmp_path / "level.sqlite3")
     level.put([entry("y", "other")])
     level.put([entry("x", "another")])
     shutil.copytree(root, tmp_path / "level")
-    assert_equals_store(open_live_index(level, tmp_path / "level"), level)
+    assert_equals_store(open_live(level, tmp_path / "level"), level)
 
     other = open_store(tmp_path / "other.sqlite3", fingerprint="b" * 64)
     other.put([entry("a", "one")])
     other.put([entry("b", "two"), entry("c", "three")])
     shutil.copytree(root, tmp_path / "other")
-    opened = open_live_index(other, tmp_path / "other")
+    opened = open_live(other, tmp_path / "other")
     assert_equals_store(opened, other)
-    read_current_snapshot(tmp_path / "other", fingerprint="b" * 64, dimension=other.dimension)
+    read_current_snapshot(
+        tmp_path / "other", backend, fingerprint="b" * 64, dimension=other.dimension
+    )
 
 
 def test_a_snapshot_that_cannot_be_published_is_only_logged(
+    open_live: OpenLive,
     store: SQLiteDocumentStore,
     root: Path,
     entry: MakeEntry,
@@ -155,20 +168,24 @@ def test_a_snapshot_that_cannot_be_published_is_only_logged(
 ) -> None:
     store.put([entry("a")])
     root.write_text("a file where the directory should be")
-    live = open_live_index(store, root)
+    live = open_live(store, root)
     assert "the index is complete in memory only" in caplog.text
     assert live.generation == 0
     assert_equals_store(live, store)
 
 
 def test_reading_only_publishes_nothing_and_can_follow(
-    open_store: OpenStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+    open_live: OpenLive,
+    open_store: OpenStore,
+    root: Path,
+    entry: MakeEntry,
+    assert_equals_store: Check,
 ) -> None:
     writer = open_store()
     writer.put([entry("a", "one")])
     store = open_store(read_only=True)
 
-    live = open_live_index(store, root, read_only=True)
+    live = open_live(store, root, read_only=True)
     assert_equals_store(live, store)
     writer.put([entry("b", "two")])
     live.catch_up()

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32
-from index.vectors.faiss_index import default_nprobe, train_faiss_index
-from index.vectors.recall import (
-    HeldOut,
+from index.vectors.faiss_index import train_faiss_index
+from index.vectors.lists import (
     adapted_nprobe,
     choose_nprobe,
+    default_nprobe,
     fewer_lists,
     more_lists,
     nprobe_bounds,
-    share_found,
 )
+from index.vectors.recall import HeldOutQueries, share_found
 
 MakeVectors = Callable[..., Float32]
 INF = np.inf
@@ -45,10 +45,10 @@ def test_held_out_vectors_are_compared_by_brute_force(vectors: MakeVectors) -> N
     stored = vectors(400, seed=1)
     ids = np.arange(0, 800, 2)
     index = train_faiss_index(stored, 16)
-    index.add(ids, stored)
-    held_out = HeldOut(ids[:40], stored[:40])
+    index.change(ids, stored)
+    held_out = HeldOutQueries(ids[:40], stored[:40])
     for start in range(0, 400, 130):
-        held_out.see(ids[start : start + 130], stored[start : start + 130])
+        held_out.compare_with(ids[start : start + 130], stored[start : start + 130])
 
     assert held_out.recall(index, 16) == 1.0
     cosines = stored[:40] @ stored.T
@@ -64,9 +64,9 @@ def test_vectors_that_an_index_has_lost_count_against_it(vectors: MakeVectors) -
     stored = vectors(200, seed=1)
     ids = np.arange(200)
     index = train_faiss_index(stored, 1)
-    index.add(ids[:100], stored[:100])
-    held_out = HeldOut(ids[:20], stored[:20])
-    held_out.see(ids, stored)
+    index.change(ids[:100], stored[:100])
+    held_out = HeldOutQueries(ids[:20], stored[:20])
+    held_out.compare_with(ids, stored)
     assert held_out.recall(index, 1) < 0.8
 
 

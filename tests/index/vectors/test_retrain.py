@@ -1,7 +1,5 @@
 """A new generation is proven before it is searched, and the old one stays where it is not."""
 
-import hashlib
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +12,9 @@ from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, EncodedDocument
 from index.vectors.drift import Training
-from index.vectors.faiss_index import ONE_LIST_BELOW, load_faiss_index
+from index.vectors.faiss_index import load_faiss_index
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
-from index.vectors.recall import nprobe_bounds
 from index.vectors.snapshot import verify_current_snapshot
 
 MakeEntry = Callable[..., EncodedDocument]
@@ -53,7 +51,7 @@ def test_the_lists_are_really_in_use(
     assert live.training == Training(1, ONE_LIST_BELOW)
 
     manifest = verify_current_snapshot(root)
-    loaded = load_faiss_index(root / f"{live.generation:010}" / "index.faiss")
+    loaded = load_faiss_index(root / f"{live.generation:010}" / "index.bin")
     assert loaded.nlist == manifest.nlist == 128
     assert (loaded.list_sizes() > 0).sum() > 100
 
@@ -148,7 +146,7 @@ def test_there_are_never_two_at_once(live: LiveIndex) -> None:
 def test_one_that_cannot_be_published_is_not_taken(live: LiveIndex, root: Path) -> None:
     for path in (root / f"{number:010}" for number in (1, 2)):
         if path.exists():
-            (path / "index.faiss").unlink()
+            (path / "index.bin").unlink()
             (path / "manifest.json").unlink()
             path.rmdir()
     (root / "CURRENT").unlink()
@@ -192,24 +190,6 @@ def test_a_restart_knows_nprobe_and_training(
     drift = again.measure_drift()
     assert (drift.added, drift.removed) == (50 / ONE_LIST_BELOW, 30 / ONE_LIST_BELOW)
     assert drift == live.measure_drift()
-
-
-def test_a_snapshot_of_an_earlier_release_is_read(
-    live: LiveIndex, store: SQLiteDocumentStore, root: Path
-) -> None:
-    live.retrain(0.9)
-    path = root / f"{live.generation:010}" / "manifest.json"
-    fields = json.loads(path.read_text())
-    for name in ("trained_sequence", "trained_vectors", "nprobe"):
-        del fields[name]
-    path.write_text(json.dumps(fields))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    (root / "CURRENT").write_text(f"{live.generation:010} {digest}\n")
-
-    again = open_live_index(store, root)
-    assert (again.generation, again.nlist) == (2, 128)
-    assert again.nprobe == nprobe_bounds(128)[0]
-    assert again.training == Training(1, ONE_LIST_BELOW)
 
 
 def test_an_upsert_is_never_seen_by_half(

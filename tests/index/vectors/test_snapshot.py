@@ -11,7 +11,7 @@ import pytest
 
 from encoder.arrays import Float32
 from index.errors import SnapshotError
-from index.vectors.faiss_index import FaissIndex, train_faiss_index
+from index.vectors.backends import FAISS
 from index.vectors.snapshot import (
     Manifest,
     SavedIndex,
@@ -19,15 +19,16 @@ from index.vectors.snapshot import (
     read_current_snapshot,
     verify_current_snapshot,
 )
+from index.vectors.vector_index import VectorIndex
 
 FINGERPRINT = "c" * 64
 DIMENSION = 16
 
 
 @pytest.fixture
-def index(vectors: Callable[..., Float32]) -> FaissIndex:
-    index = train_faiss_index(vectors(100, seed=1), 4)
-    index.add(np.arange(0, 1_000, 10), vectors(100, seed=1))
+def index(vectors: Callable[..., Float32]) -> VectorIndex:
+    index = FAISS.train(vectors(100, seed=1), 4)
+    index.change(np.arange(0, 1_000, 10), vectors(100, seed=1))
     return index
 
 
@@ -36,16 +37,24 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "snapshots"
 
 
-def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
+def publish(root: Path, index: VectorIndex, sequence: int = 7) -> Manifest:
     def save(path: Path) -> SavedIndex:
         index.save(path)
-        return SavedIndex(sequence=sequence, nlist=index.nlist, vectors=len(index))
+        return SavedIndex(
+            backend="faiss",
+            sequence=sequence,
+            nlist=index.nlist,
+            vectors=len(index),
+            trained_sequence=1,
+            trained_vectors=90,
+            nprobe=4,
+        )
 
     return publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
 
 
-def read(root: Path) -> tuple[Manifest, FaissIndex]:
-    return read_current_snapshot(root, fingerprint=FINGERPRINT, dimension=DIMENSION)
+def read(root: Path) -> tuple[Manifest, VectorIndex]:
+    return read_current_snapshot(root, FAISS, fingerprint=FINGERPRINT, dimension=DIMENSION)
 
 
 def names(root: Path) -> list[str]:
@@ -53,7 +62,7 @@ def names(root: Path) -> list[str]:
 
 
 def test_what_is_published_is_read_back(
-    root: Path, index: FaissIndex, vectors: Callable[..., Float32]
+    root: Path, index: VectorIndex, vectors: Callable[..., Float32]
 ) -> None:
     published = publish(root, index)
 
@@ -62,24 +71,24 @@ def test_what_is_published_is_read_back(
     assert manifest == published == verify_current_snapshot(root)
     assert (manifest.generation, manifest.sequence, manifest.format) == (1, 7, 1)
     assert (manifest.dimension, manifest.nlist, manifest.vectors) == (DIMENSION, 4, 100)
-    file = root / "0000000001" / "index.faiss"
+    file = root / "0000000001" / "index.bin"
     assert manifest.size == file.stat().st_size
     assert manifest.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     queries = vectors(5, seed=2)
     assert loaded.search(queries, 9).ids.tolist() == index.search(queries, 9).ids.tolist()
 
 
-def test_the_newest_two_generations_are_kept(root: Path, index: FaissIndex) -> None:
+def test_the_newest_two_generations_are_kept(root: Path, index: VectorIndex) -> None:
     for sequence in range(4):
         publish(root, index, sequence)
     assert names(root) == ["0000000003", "0000000004", "CURRENT"]
     assert (read(root)[0].generation, read(root)[0].sequence) == (4, 3)
 
 
-def test_leftovers_of_killed_publishes_are_removed(root: Path, index: FaissIndex) -> None:
+def test_leftovers_of_killed_publishes_are_removed(root: Path, index: VectorIndex) -> None:
     publish(root, index)
     (root / ".publishing-0000000002").mkdir()
-    (root / ".publishing-0000000002" / "index.faiss").write_bytes(b"half")
+    (root / ".publishing-0000000002" / "index.bin").write_bytes(b"half")
     (root / ".publishing-CURRENT").write_text("half")
     shutil.copytree(root / "0000000001", root / "0000000005")  # renamed, but never made current
     (root / "notes of the user").write_text("stay")
@@ -90,7 +99,7 @@ def test_leftovers_of_killed_publishes_are_removed(root: Path, index: FaissIndex
     assert read(root)[0].generation == 6
 
 
-def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: FaissIndex) -> None:
+def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: VectorIndex) -> None:
     publish(root, index, sequence=1)
     before = (root / "CURRENT").read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -107,7 +116,7 @@ def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: F
 
 
 def test_a_publish_that_cannot_become_current_takes_nothing_away(
-    root: Path, index: FaissIndex
+    root: Path, index: VectorIndex
 ) -> None:
     publish(root, index, sequence=1)
     blocked = root / ".publishing-CURRENT"  # where the new pointer is written first
@@ -120,7 +129,7 @@ def test_a_publish_that_cannot_become_current_takes_nothing_away(
     assert publish(root, index, sequence=3).sequence == read(root)[0].sequence == 3
 
 
-def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: FaissIndex) -> None:
+def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: VectorIndex) -> None:
     root.write_text("a file")
     with pytest.raises(SnapshotError, match="snapshots: no snapshot could be published"):
         publish(root, index)
@@ -134,18 +143,16 @@ def test_without_a_snapshot_reading_is_an_error(root: Path) -> None:
         read(root)
 
 
-@pytest.mark.parametrize(
-    "missing", ["CURRENT", "0000000001/manifest.json", "0000000001/index.faiss"]
-)
-def test_a_missing_file_is_an_error(root: Path, index: FaissIndex, missing: str) -> None:
+@pytest.mark.parametrize("missing", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
+def test_a_missing_file_is_an_error(root: Path, index: VectorIndex, missing: str) -> None:
     publish(root, index)
     (root / missing).unlink()
     with pytest.raises(SnapshotError, match=r"cannot be read: .*No such file"):
         read(root)
 
 
-@pytest.mark.parametrize("name", ["CURRENT", "0000000001/manifest.json", "0000000001/index.faiss"])
-def test_any_changed_byte_is_found(root: Path, index: FaissIndex, name: str) -> None:
+@pytest.mark.parametrize("name", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
+def test_any_changed_byte_is_found(root: Path, index: VectorIndex, name: str) -> None:
     publish(root, index)
     path = root / name
     whole = path.read_bytes()
@@ -183,16 +190,18 @@ def rewrite_manifest(root: Path, **changes: Any) -> None:
         ({"format": 2}, "manifest.json: has format 2; this version of Longmatch reads format 1"),
         ({"format": None}, "manifest.json: is not a manifest"),
         ({"nlist": None}, "manifest.json: is not a manifest"),
+        ({"nprobe": None}, "manifest.json: is not a manifest"),
         ({"surprise": 1}, "manifest.json: is not a manifest"),
         ({"generation": 2}, "manifest.json: belongs to generation 2"),
-        ({"sha256": "0" * 64}, "index.faiss: the file has changed"),
-        ({"fingerprint": "d" * 64}, "index.faiss: made with another checkpoint, dddddddddddd"),
-        ({"nlist": 5}, "index.faiss: does not hold what its manifest says"),
-        ({"vectors": 99}, "index.faiss: does not hold what its manifest says"),
+        ({"sha256": "0" * 64}, "index.bin: the file has changed"),
+        ({"fingerprint": "d" * 64}, "index.bin: made with another checkpoint, dddddddddddd"),
+        ({"backend": "milvus"}, "index.bin: written by 'milvus', not by 'faiss'"),
+        ({"nlist": 5}, "index.bin: does not hold what its manifest says"),
+        ({"vectors": 99}, "index.bin: does not hold what its manifest says"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
-    root: Path, index: FaissIndex, changes: dict[str, Any], complaint: str
+    root: Path, index: VectorIndex, changes: dict[str, Any], complaint: str
 ) -> None:
     publish(root, index)
     rewrite_manifest(root, **changes)
@@ -200,7 +209,7 @@ def test_a_manifest_that_does_not_fit_is_refused(
         read(root)
 
 
-def test_a_snapshot_of_another_dimension_is_refused(root: Path, index: FaissIndex) -> None:
+def test_a_snapshot_of_another_dimension_is_refused(root: Path, index: VectorIndex) -> None:
     publish(root, index)
     with pytest.raises(SnapshotError, match="does not hold what its manifest says"):
-        read_current_snapshot(root, fingerprint=FINGERPRINT, dimension=32)
+        read_current_snapshot(root, FAISS, fingerprint=FINGERPRINT, dimension=32)

@@ -12,10 +12,10 @@ import pytest
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.sqlite.task_state import REFUSED_TRAINING
+from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
-from index.vectors.drift import read_refused
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.drift import read_rejected_retraining
+from index.vectors.lists import ONE_LIST_BELOW
 from service.background.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
@@ -132,8 +132,8 @@ def test_a_restart_does_not_try_again_what_was_refused(
 
 @pytest.mark.parametrize("kept", [None, 3, {"training": {"sequence": 1}}, {"training": None}])
 def test_a_note_that_is_no_refusal_is_none(data: DataDirectory, kept: object) -> None:
-    data.store.upkeep.write(REFUSED_TRAINING, kept)
-    assert read_refused(data.store.upkeep) is None
+    data.store.maintenance.write(REJECTED_RETRAINING, kept)
+    assert read_rejected_retraining(data.store.maintenance) is None
 
 
 def test_changes_are_published_before_a_restart_would_feel_them(
@@ -260,4 +260,4 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     changes = data.store.lexical.changes
     maintenance.work()
     assert data.store.lexical.changes == changes
-    assert data.store.changed_since_recount() == 0
+    assert data.store.changes_since_title_refresh() == 0

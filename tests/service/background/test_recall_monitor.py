@@ -15,9 +15,8 @@ from index.document import Document
 from index.search.records import SearchOptions
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-from index.vectors.faiss_index import ONE_LIST_BELOW
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
-from index.vectors.recall import nprobe_bounds
 from service.background.recall_monitor import QUEUED, RecallMonitor
 from service.encode import RequestText
 from service.engine import Engine

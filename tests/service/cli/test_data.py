@@ -203,7 +203,7 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     if damage == "no index":
         shutil.rmtree(data / "snapshots")
     elif damage == "an index file":
-        path = next((data / "snapshots").glob("*/index.faiss"))
+        path = next((data / "snapshots").glob("*/index.bin"))
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     else:
         assert statement is not None
@@ -243,7 +243,7 @@ def test_a_closed_store_that_has_changed_is_not_opened(longmatch: Run, data: Pat
     answer = longmatch("match", query(data), "--data", data)
     assert (answer.status, "has changed since it was closed" in answer.err) == (2, True)
     answer = longmatch("doctor", data)
-    assert (answer.status, "write its digest again" in answer.err) == (1, True)
+    assert (answer.status, "write the digest again" in answer.err) == (1, True)
     assert longmatch("doctor", data, "--repair").status == 0
     assert matches(longmatch, data)
 

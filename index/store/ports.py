@@ -1,0 +1,146 @@
+"""The ports of the store: what other packages ask of it, by role.
+
+`DocumentStore`  for whoever puts, deletes, reads and selects documents
+`VectorSource`   for an index that holds a copy of the vectors and follows their changes
+`ChangeHistory`  how far back an index can follow, and what is forgotten
+
+`SQLiteDocumentStore` plays all three roles; `tests/contract/test_document_store.py` is what every
+implementation passes. Its lexical index, near-duplicates and maintenance live in the same
+database and are no part of the ports.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from encoder.arrays import Float32, Int64
+from index.id_set import IdSet
+from index.sqlite.block_vectors import BlockVectors
+from index.store.filters import Filter
+from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
+
+
+class DocumentStore(Protocol):
+    """Documents with their vectors, by id and by vector id. Safe to use from many threads.
+
+    Every method raises StoreError where the store cannot be read or written, or where what it
+    reads is damaged.
+    """
+
+    def put(self, entries: Sequence[EncodedDocument]) -> Change:
+        """Insert or replace documents, all or none, durable at return.
+
+        A document of unchanged text keeps its vector id and its vector; of it only title and
+        metadata are updated. A new text gets a new vector id, and the old one is removed. A
+        vector id is never assigned twice.
+
+        Raises:
+            ValueError: an id twice in one call, or a vector that is not Float32[dimension] of
+                unit norm.
+        """
+        ...
+
+    def delete(self, document_ids: Sequence[str]) -> Change:
+        """Delete documents, all or none, durable at return; unknown ids are ignored."""
+        ...
+
+    def get(self, vector_ids: Sequence[int]) -> Mapping[int, DocumentSummary]:
+        """Return what an answer shows of these vector ids; removed ones are absent."""
+        ...
+
+    def find(self, document_ids: Sequence[str]) -> Mapping[str, StoredDocument]:
+        """Return the documents of these ids with their texts; unknown ids are absent."""
+        ...
+
+    def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the content hash of each of these documents; unknown ids are absent."""
+        ...
+
+    def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
+        """Return those of these vector ids that exist, ascending Int64[N], and their vectors.
+
+        The vectors are Float32[N, dimension].
+        """
+        ...
+
+    def block_vectors(self, vector_ids: Sequence[int]) -> Mapping[int, BlockVectors]:
+        """Return the block vectors of these vector ids; ids that have none are absent."""
+        ...
+
+    def select(self, where: Filter | None, without: Sequence[str] = ()) -> IdSet:
+        """Return the vectors of the documents for which a filter holds, without some documents."""
+        ...
+
+
+class ChangeHistory(Protocol):
+    """Which vectors were removed, and since when that is known."""
+
+    @property
+    def start(self) -> int:
+        """The least sequence whose index can still be brought to the present; 0 always can."""
+        ...
+
+    def count_since(self, sequence: int) -> tuple[int, int]:
+        """Count the present vectors added since a sequence, and those of then that are gone."""
+        ...
+
+    def forget(self, before: int, *, trained: int) -> int:
+        """Forget the removals that no index of the sequence `before` or later needs.
+
+        Those since `trained` of vectors that existed then are kept, to be counted. Returns how
+        many were forgotten.
+        """
+        ...
+
+
+class VectorSource(Protocol):
+    """The vectors of a store and how they change. Safe to use from many threads.
+
+    The sequence counts the changes of the set of vectors. Every method raises StoreError where
+    the store cannot be read, or where what it reads is damaged.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the checkpoint that made the vectors."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of every vector."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """How often the set of vectors has changed; 0 in a new store."""
+        ...
+
+    @property
+    def log(self) -> ChangeHistory:
+        """How far back changes are known."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many documents, each with one vector, there are."""
+        ...
+
+    def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
+        """Return those of these vector ids that exist, ascending, and their vectors."""
+        ...
+
+    def changes_since(self, sequence: int) -> Change:
+        """Return what an index of `sequence` must do to hold what the store holds now.
+
+        Raises:
+            ValueError: `sequence` is below 0 or ahead of the store.
+            StoreError: the changes since `sequence` are forgotten.
+        """
+        ...
+
+    def read_changes(self, sequence: int, last: int) -> tuple[Change, Int64, Float32]:
+        """Return `changes_since` and, of the same state, the `last` vectors that were added.
+
+        Raises:
+            ValueError: as `changes_since`.
+            StoreError: as `changes_since`.
+        """
+        ...

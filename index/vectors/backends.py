@@ -1,0 +1,44 @@
+"""The engines that can hold the searchable copy, and how each of them makes and loads an index."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from encoder.arrays import Float32
+from index.vectors.exact_index import ExactIndex, load_exact_index
+from index.vectors.faiss_index import load_faiss_index, train_faiss_index
+from index.vectors.lists import choose_nlist
+from index.vectors.vector_index import VectorIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An engine.
+
+    Attributes:
+        name: as the manifest of a snapshot has it.
+        choose_nlist: number of vectors -> number of lists.
+        train: sample Float32[N, dimension], number of lists -> an empty index.
+        load: reads what the engine's `save` wrote. Raises SnapshotError.
+    """
+
+    name: str
+    choose_nlist: Callable[[int], int]
+    train: Callable[[Float32, int], VectorIndex]
+    load: Callable[[Path], VectorIndex]
+
+
+def _one_list(count: int) -> int:
+    return 1
+
+
+def _empty_exact_index(sample: Float32, nlist: int) -> VectorIndex:
+    return ExactIndex(np.zeros(0, dtype=np.int64), sample[:0])
+
+
+FAISS = Backend("faiss", choose_nlist, train_faiss_index, load_faiss_index)
+EXACT = Backend("exact", _one_list, _empty_exact_index, load_exact_index)
+
+DEFAULT_BACKEND = FAISS

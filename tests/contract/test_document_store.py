@@ -1,0 +1,386 @@
+"""What every document store does, by the roles of `index.store.ports`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from encoder.arrays import Float32
+from encoder.blocks import Receipt
+from index.document import Document
+from index.errors import FingerprintMismatchError, StoreError
+from index.sqlite.block_vectors import BlockVectors
+from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import OneOf
+from index.store.ports import ChangeHistory, DocumentStore, VectorSource
+from index.store.records import Change, DocumentSummary, EncodedDocument
+
+MakeEntry = Callable[..., EncodedDocument]
+OpenStore = Callable[..., "Store"]
+
+FINGERPRINT = "a" * 64
+DIMENSION = 16
+
+
+class Store(DocumentStore, VectorSource, Protocol):
+    """All roles of one store."""
+
+    def close(self) -> None: ...
+
+
+def open_sqlite(path: Path, **options: Any) -> Store:
+    return SQLiteDocumentStore(path.with_suffix(".sqlite3"), **options)
+
+
+STORES: dict[str, Callable[..., Store]] = {"sqlite": open_sqlite}
+
+
+@pytest.fixture(params=STORES)
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+    """Open stores, by default always the same one; all are closed after the test."""
+    opened: list[Store] = []
+
+    def open_one(
+        path: Path = tmp_path / "store",
+        *,
+        fingerprint: str = FINGERPRINT,
+        dimension: int = DIMENSION,
+        **options: Any,
+    ) -> Store:
+        make = STORES[request.param]
+        opened.append(make(path, fingerprint=fingerprint, dimension=dimension, **options))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Store:
+    return open_store()
+
+
+@pytest.mark.parametrize("role", [DocumentStore, VectorSource, ChangeHistory])
+def test_the_ports_are_small(role: type) -> None:
+    methods = [
+        name for name, one in vars(role).items() if callable(one) and not name.startswith("_")
+    ]
+    assert len(methods) <= 8
+
+
+def test_a_new_store_is_empty(store: Store) -> None:
+    assert (len(store), store.sequence, store.log.start) == (0, 0, 0)
+    assert (store.fingerprint, store.dimension) == (FINGERPRINT, DIMENSION)
+    change = store.changes_since(0)
+    assert (change.sequence, change.added.tolist(), change.removed.tolist()) == (0, [], [])
+    ids, vectors = store.vectors([1])
+    assert (ids.shape, vectors.shape) == ((0,), (0, DIMENSION))
+
+
+def test_another_checkpoint_or_dimension_is_refused(open_store: OpenStore) -> None:
+    open_store().close()
+    with pytest.raises(FingerprintMismatchError):
+        open_store(fingerprint="b" * 64)
+    with pytest.raises(StoreError, match="dimension 16, not 32"):
+        open_store(dimension=32)
+
+
+def test_a_closed_store_raises(store: Store, entry: MakeEntry) -> None:
+    store.put([entry("a")])
+    store.close()
+    store.close()
+    calls: list[Callable[[], object]] = [
+        lambda: store.put([entry("b")]),
+        lambda: store.delete(["a"]),
+        lambda: store.get([1]),
+        lambda: store.find(["a"]),
+        lambda: store.content_hashes(["a"]),
+        lambda: store.vectors([1]),
+        lambda: store.block_vectors([1]),
+        lambda: store.select(None),
+        lambda: store.changes_since(0),
+        lambda: store.read_changes(0, 1),
+        lambda: store.log.start,
+        lambda: store.log.count_since(0),
+        lambda: store.log.forget(1, trained=0),
+        lambda: store.sequence,
+        lambda: len(store),
+    ]
+    for call in calls:
+        with pytest.raises(StoreError, match="closed"):
+            call()
+
+
+def test_a_document_comes_back_as_it_was_put(store: Store, entry: MakeEntry) -> None:
+    document = Document(
+        "arXiv:2004.12297/vß",
+        "Erste Zeile.\r\nnul \x00 inside, 文書, 😀\ufffd " * 2_000,
+        "Ein 'Titel' \"mit\" %_?",
+        {"year": 2020, "nested": {"list": [1, 2.5, None, True, "ü"]}},
+    )
+    receipt = Receipt(tokens=9_000, tokens_read=4_096, blocks=32, blocks_left_out=39)
+    change = store.put([EncodedDocument(document, entry("x").vector, receipt)])
+    (vector_id,) = change.added.tolist()
+
+    stored = store.find([document.id])[document.id]
+
+    assert store.get([vector_id]) == {
+        vector_id: DocumentSummary(document.id, document.title, document.metadata)
+    }
+    assert stored.vector_id == vector_id
+    assert stored.document == document
+    assert stored.receipt == receipt
+    assert stored.indexed_at.endswith("+00:00")
+    assert store.content_hashes([document.id]) == {document.id: document.content_hash}
+
+
+def test_what_is_stored_survives_closing(open_store: OpenStore, entry: MakeEntry) -> None:
+    first = open_store()
+    put = [entry("a", "one"), entry("b", "two")]
+    change = first.put(put)
+    first.close()
+
+    again = open_store()
+
+    ids, vectors = again.vectors(change.added)
+    assert ids.tolist() == change.added.tolist()
+    np.testing.assert_array_equal(vectors, np.stack([one.vector for one in put]))
+    assert vectors.dtype == np.float32
+    assert (len(again), again.sequence) == (2, 1)
+
+
+def test_the_same_text_keeps_its_vector_and_takes_the_new_description(
+    store: Store, entry: MakeEntry
+) -> None:
+    first = store.put([entry("a", "same text", "old title", year=1)])
+    other_vector = entry("a", "different").vector
+    renamed = Document("a", "same text", "new title", {"year": 2})
+
+    second = store.put([EncodedDocument(renamed, other_vector, Receipt(5, 5, 1, 0))])
+
+    assert (second.sequence, second.added.size, second.removed.size) == (first.sequence, 0, 0)
+    assert store.find(["a"])["a"].document == renamed
+    assert store.find(["a"])["a"].vector_id == first.added[0]
+    np.testing.assert_array_equal(store.vectors(first.added)[1][0], entry("a", "same text").vector)
+
+
+def test_a_new_text_gets_a_new_vector_id_and_removes_the_old_one(
+    store: Store, entry: MakeEntry
+) -> None:
+    first = store.put([entry("a", "old"), entry("b", "stays")])
+
+    second = store.put([entry("a", "new"), entry("b", "stays")])
+
+    assert second.removed.tolist() == [first.added[0]]
+    assert second.added[0] > first.added.max()
+    assert second.sequence == first.sequence + 1
+    assert store.get(first.added.tolist()).keys() == {first.added[1]}
+    assert len(store) == 2
+
+
+def test_a_vector_id_is_never_assigned_twice(open_store: OpenStore, entry: MakeEntry) -> None:
+    store = open_store()
+    assigned = [int(store.put([entry("a", "one")]).added[0])]
+    store.delete(["a"])
+    store.close()
+    store = open_store()
+    assigned.append(int(store.put([entry("a", "one")]).added[0]))
+    assert len(set(assigned)) == 2
+
+
+def test_deleting_ignores_unknown_ids(store: Store, entry: MakeEntry) -> None:
+    put = store.put([entry("a"), entry("b", "other")])
+
+    nothing = store.delete(["unknown"])
+    change = store.delete(["a", "a", "unknown"])
+
+    assert (nothing.sequence, nothing.removed.size) == (put.sequence, 0)
+    assert change.removed.tolist() == [put.added[0]]
+    assert change.added.size == 0
+    assert store.find(["a", "b"]).keys() == {"b"}
+    assert store.vectors(put.added)[0].tolist() == [put.added[1]]
+
+
+@pytest.mark.parametrize("asked", ["a\x00b", "a\ud800", "", "a' OR '1'='1"])
+def test_an_impossible_id_is_not_taken_for_another(
+    store: Store, entry: MakeEntry, asked: str
+) -> None:
+    store.put([entry("a")])
+    assert store.find([asked]) == {}
+    assert store.content_hashes([asked]) == {}
+    assert store.delete([asked]).removed.size == 0
+    assert len(store) == 1
+
+
+def test_more_ids_than_a_statement_has_variables(store: Store, entry: MakeEntry) -> None:
+    change = store.put([entry(f"document {number}", f"{number}") for number in (1, 39_999)])
+    ids = [f"document {number}" for number in range(40_000)]
+    vector_ids = [*range(100, 40_100), *change.added.tolist()]
+
+    assert store.get(vector_ids).keys() == set(change.added.tolist())
+    assert store.find(ids).keys() == store.content_hashes(ids).keys() == {ids[1], ids[39_999]}
+    assert store.vectors(vector_ids)[0].tolist() == change.added.tolist()
+    assert store.delete(ids).removed.tolist() == change.added.tolist()
+
+
+Operation = tuple[str, list[tuple[str, str]]]
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "delete"]),
+        st.lists(
+            st.tuples(st.sampled_from("abcde"), st.sampled_from(["one", "two", "three"])),
+            max_size=4,
+            unique_by=lambda pair: pair[0],
+        ),
+    ),
+    max_size=12,
+)
+
+
+@given(operations=OPERATIONS)
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_changes_since_leads_from_any_age_to_the_present(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path, operations: list[Operation]
+) -> None:
+    store = open_store(tmp_path / uuid4().hex)
+    texts: dict[str, str] = {}
+    living: dict[int, set[int]] = {0: set()}  # sequence -> vector ids
+    for kind, pairs in operations:
+        before = store.sequence
+        if kind == "put":
+            change = store.put([entry(document_id, text) for document_id, text in pairs])
+            texts |= dict(pairs)
+        else:
+            change = store.delete([document_id for document_id, _ in pairs])
+            texts = {one: text for one, text in texts.items() if one not in dict(pairs)}
+        assert change.sequence == before + bool(change.added.size or change.removed.size)
+        now = (living[before] - set(change.removed.tolist())) | set(change.added.tolist())
+        living[change.sequence] = now
+
+    assert {key: one.document.text for key, one in store.find("abcde").items()} == texts
+    assert {one.vector_id for one in store.find("abcde").values()} == now_of(living)
+    for sequence, then in living.items():
+        change = store.changes_since(sequence)
+        assert change.sequence == store.sequence
+        assert change.added.tolist() == sorted(now_of(living) - then)
+        assert change.removed.tolist() == sorted(then - now_of(living))
+
+
+def now_of(living: dict[int, set[int]]) -> set[int]:
+    return living[max(living)]
+
+
+@pytest.mark.parametrize("sequence", [-1, 2])
+def test_a_sequence_the_store_never_had_is_refused(
+    store: Store, entry: MakeEntry, sequence: int
+) -> None:
+    store.put([entry("a")])
+    with pytest.raises(ValueError, match=f"{sequence} is not between 0 and the store's 1"):
+        store.changes_since(sequence)
+
+
+def test_an_id_twice_in_one_call_is_refused(store: Store, entry: MakeEntry) -> None:
+    with pytest.raises(ValueError, match="document 'twice' is there twice"):
+        store.put([entry("twice", "one"), entry("b"), entry("twice", "two")])
+    assert (len(store), store.sequence) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("vector", "complaint"),
+    [
+        (np.full(15, 15**-0.5), r"shape \(15,\), not \(16,\)"),
+        (np.full((1, 16), 0.25), r"shape \(1, 16\)"),
+        (np.zeros(16), "no unit norm"),
+        (np.full(16, 0.25 * 1.002), "no unit norm"),
+        (np.array([np.nan, *[0.25] * 15]), "no unit norm"),
+        (np.array([np.inf, *[0.25] * 15]), "no unit norm"),
+    ],
+)
+def test_a_bad_vector_is_refused_by_name(
+    store: Store, entry: MakeEntry, vector: Float32, complaint: str
+) -> None:
+    bad = EncodedDocument(
+        Document("bad one", "text"), vector.astype(np.float32), Receipt(1, 1, 1, 0)
+    )
+    with pytest.raises(ValueError, match=f"document 'bad one': its vector has {complaint}"):
+        store.put([entry("good"), bad])
+    assert len(store) == 0
+
+
+def test_block_vectors_come_back_with_their_offsets(store: Store, entry: MakeEntry) -> None:
+    offsets = np.array([[0, 4], [4, 9]])
+    blocks = BlockVectors(offsets, np.eye(2, 8, dtype=np.float32))
+    change = store.put([replace(entry("a"), blocks=blocks), entry("b", "other")])
+    first, second = change.added.tolist()
+    found = store.block_vectors([first, second, 99])
+    assert found.keys() == {first}
+    np.testing.assert_array_equal(found[first].offsets, offsets)
+    np.testing.assert_allclose(found[first].vectors, blocks.vectors, atol=1e-3)
+    store.delete(["a"])
+    assert store.block_vectors([first]) == {}
+
+
+def test_a_selection_is_of_the_present_documents(store: Store, entry: MakeEntry) -> None:
+    old = OneOf("/year", (2020,))
+    change = store.put([entry("a", "one", year=2020), entry("b", "two", year=2021)])
+    a, b = change.added.tolist()
+
+    def selected(*arguments: Any) -> list[bool]:
+        return store.select(*arguments).contains(np.array([a, b])).tolist()
+
+    assert selected(None) == [True, True]
+    assert selected(old) == [True, False]
+    assert selected(old, ["a", "unknown"]) == [False, False]
+    assert selected(None, ["b"]) == [True, False]
+    store.put([entry("b", "two", year=2020)])  # the same text
+    assert selected(old) == [True, True]
+    store.delete(["a"])
+    assert store.select(old).ids.tolist() == [b]
+
+
+def test_changes_come_with_the_last_vectors_of_the_same_state(
+    store: Store, entry: MakeEntry
+) -> None:
+    entries = [entry(f"d{n}", f"text {n}") for n in range(5)]
+    added = store.put(entries).added
+    for last in (0, 2, 5, 9):
+        change, ids, vectors = store.read_changes(0, last)
+        assert change.added.tolist() == added.tolist()
+        kept = min(last, 5)
+        assert ids.tolist() == added[5 - kept :].tolist()
+        expected = [one.vector for one in entries[5 - kept :]]
+        np.testing.assert_array_equal(vectors, np.array(expected).reshape(kept, DIMENSION))
+
+
+def test_what_was_forgotten_is_not_missed_unnoticed(store: Store, entry: MakeEntry) -> None:
+    for version in range(4):
+        store.put([entry("a", f"version {version}"), entry("b", "stays")])
+    assert store.log.count_since(1) == (1, 1)  # a is another vector now
+    assert store.log.forget(3, trained=1) == 1  # that of version 1 was never trained for
+    assert store.log.start == 3
+    assert store.log.count_since(1) == (1, 1)
+    with pytest.raises(StoreError, match="the changes since 2 are forgotten"):
+        store.changes_since(2)
+    assert store.changes_since(3).removed.size == 1
+    assert store.changes_since(0).added.size == 2
+    assert store.log.forget(2, trained=1) == 0
+    assert store.log.start == 3
+
+
+def test_a_failed_put_changes_nothing(store: Store, entry: MakeEntry) -> None:
+    before: Change = store.put([entry("a", "one")])
+    bad = replace(entry("b"), vector=np.zeros(DIMENSION, dtype=np.float32))
+    with pytest.raises(ValueError, match="no unit norm"):
+        store.put([entry("a", "two"), entry("c"), bad])
+    assert store.sequence == before.sequence
+    assert store.find(["a", "b", "c"]).keys() == {"a"}
+    assert store.find(["a"])["a"].document.text == "one"

@@ -1,0 +1,101 @@
+"""The tables that follow from the documents are rebuilt from them, whatever is left of them."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from index.doctor.rebuild import (
+    rebuild_checksums,
+    rebuild_lexical_index,
+    rebuild_metadata_values,
+)
+from index.errors import StoreError
+from index.lexical.tables import LEXICAL_TABLES
+from index.sqlite.connections import SQLiteConnections
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import EncodedDocument
+
+MakeEntry = Callable[..., EncodedDocument]
+DOCUMENTS = 600  # more than one transaction takes
+
+
+def rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def run_sql(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.fixture
+def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> Path:
+    store.put(
+        [entry(f"d{n}", f"common {'even' if n % 2 == 0 else 'odd'} w{n}") for n in range(DOCUMENTS)]
+    )
+    store.delete(["d1"])
+    store.close()
+    return store.path
+
+
+@pytest.mark.parametrize("lost", [LEXICAL_TABLES, LEXICAL_TABLES[:1], ()])
+def test_the_lexical_index_is_rebuilt_whatever_is_left_of_it(
+    filled: Path, lost: tuple[str, ...]
+) -> None:
+    run_sql(filled, *(f"DROP TABLE {table}" for table in lost))
+    run_sql(filled, "DELETE FROM documents WHERE id = 'd77'")  # its words stay behind
+    with closing(SQLiteConnections(filled, read_only=False)) as connections:
+        rebuild_lexical_index(connections)
+    expected = {f"w{n}": 1 for n in range(DOCUMENTS) if n not in (1, 77)}
+    expected |= {"common": DOCUMENTS - 2, "even": DOCUMENTS // 2, "odd": DOCUMENTS // 2 - 2}
+    assert dict(rows(filled, "SELECT term, documents FROM terms")) == expected
+    assert rows(filled, "SELECT documents FROM term_statistics") == [(DOCUMENTS - 2,)]
+
+
+def test_metadata_values_are_rebuilt(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    store.put([entry("a", year=2020), entry("b", year=2021, tags=["x", "y"])])
+    everything = "SELECT * FROM metadata_values ORDER BY 1, 2, 3, 4"
+    before = rows(store.path, everything)
+    assert len(before) == 5
+    store.close()
+    run_sql(store.path, "DROP TABLE metadata_values")
+    with (
+        closing(SQLiteConnections(store.path, read_only=False)) as connections,
+        connections.writing() as connection,
+    ):
+        rebuild_metadata_values(connection, store.path)
+    assert rows(store.path, everything) == before
+
+
+@pytest.mark.parametrize("damaged", ["[", "5", '["ab", "c"]'])
+def test_metadata_values_stay_as_they_were_where_the_metadata_is_damaged(
+    store: SQLiteDocumentStore, entry: MakeEntry, damaged: str
+) -> None:
+    store.put([entry("a", year=2020), entry("b", year=2021)])
+    store.close()
+    run_sql(store.path, f"UPDATE documents SET metadata = '{damaged}' WHERE id = 'b'")
+    before = rows(store.path, "SELECT * FROM metadata_values")
+    with (
+        closing(SQLiteConnections(store.path, read_only=False)) as connections,
+        pytest.raises(StoreError, match="metadata of a document is damaged"),
+        connections.writing() as connection,
+    ):
+        rebuild_metadata_values(connection, store.path)
+    assert rows(store.path, "SELECT * FROM metadata_values") == before != []
+
+
+def test_checksums_are_rebuilt(filled: Path) -> None:
+    everything = "SELECT * FROM checksums ORDER BY vector_id"
+    before = rows(filled, everything)
+    assert len(before) == DOCUMENTS - 1
+    run_sql(filled, "UPDATE checksums SET vector = 0")
+    with closing(SQLiteConnections(filled, read_only=False)) as connections:
+        rebuild_checksums(connections)
+    assert rows(filled, everything) == before
