@@ -92,17 +92,6 @@ def test_its_titles_come_back_from_disk() -> None:
     np.testing.assert_array_equal(again.titles.lengths, adapter.titles.lengths)
 
 
-def test_one_without_titles_reads_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Format 1 had none; stored vectors carry the fingerprint that it had."""
-    adapter = adapter_of([2, 5, 11])
-    with monkeypatch.context() as before:
-        before.setattr("encoder.adapter.FORMAT", 1)
-        content = format_adapter(adapter)
-    assert parse_adapter(content, "adapter.npz").fingerprint == (
-        "2fb11fde87c3d78bcfaac435f5b13c86256f46ab1c6ada9c3225141734995c89"
-    )
-
-
 def test_the_digest_is_of_all_that_is_in_it() -> None:
     adapter = adapter_of([2, 5, 11])
     others = [
