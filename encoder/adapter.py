@@ -34,8 +34,7 @@ from encoder.terms.term_table import (
 from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 from encoder.tokenizer import open_tokenizer
 
-FORMAT = 2
-_WITHOUT_TITLES = 1  # the format before adapters knew titles
+FORMAT = 1
 # So many that the words of a corpus hardly ever share one.
 BUCKETS = 2**22
 _DIGEST_BYTES = 32
@@ -189,11 +188,8 @@ def parse_adapter(data: bytes, where: str) -> Adapter:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
-            if about["format"] not in (FORMAT, _WITHOUT_TITLES):
+            if about["format"] != FORMAT:
                 raise AdapterError(f"{where}: format {about['format']!r} is not {FORMAT}")
-            titles = NO_TITLES
-            if "title_hashes" in arrays:
-                titles = TitleMatcher(arrays["title_hashes"], arrays["title_lengths"])
             return Adapter(
                 base=str(about["base"]),
                 buckets=int(about["buckets"]),
@@ -201,7 +197,7 @@ def parse_adapter(data: bytes, where: str) -> Adapter:
                 table=TermTable(arrays["weights"], arrays["vectors"], arrays["scales"]),
                 weight=float(about["weight"]),
                 documents=int(about["documents"]),
-                titles=titles,
+                titles=TitleMatcher(arrays["title_hashes"], arrays["title_lengths"]),
             )
     except (BadZipFile, EOFError, KeyError, OSError, TypeError, ValueError) as error:
         raise AdapterError(f"{where}: is no adapter: {error}") from error
@@ -218,12 +214,11 @@ def _about(adapter: Adapter) -> dict[str, Any]:
 
 def _arrays(adapter: Adapter) -> Mapping[str, NDArray[Any]]:
     table, titles = adapter.table, adapter.titles
-    arrays: dict[str, NDArray[Any]] = {
+    return {
         "rows": adapter.rows,
         "scales": table.scales,
+        "title_hashes": titles.hashes,
+        "title_lengths": titles.lengths,
         "vectors": table.vectors,
         "weights": table.weights,
     }
-    if len(titles):  # one without has the digest that it had before adapters knew titles
-        arrays |= {"title_hashes": titles.hashes, "title_lengths": titles.lengths}
-    return arrays

@@ -29,6 +29,7 @@ DEFAULT_CHECKPOINT = Path(__file__).parent / "checkpoints" / "smith-minilm-l6"
 PRECISIONS = ("int8", "fp16", "fp32")
 BLOCK_GRAPH = "block_encoder.onnx"
 DOCUMENT_GRAPH = "document_encoder.onnx"
+PAIR_GRAPH = "cross_encoder.onnx"
 CALIBRATION = "calibration.json"
 CONFIG = "config.json"
 FUSION = "fusion.json"
@@ -36,10 +37,16 @@ GOLDEN = "golden.npz"
 MANIFEST = "manifest.json"
 PARITY = "parity.json"
 QUALITY = "quality.json"
+RULE = "rule.json"
 SKETCH = "sketch.npz"
 TERMS = "terms.npz"
 TOKENIZER = "tokenizer.json"
 WEIGHTS = "weights.safetensors"
+
+# What a manifest names if it is there, of encoders and of rerankers. Some decide the fingerprint.
+_TERM_FILES = (TERMS, SKETCH)
+_FILES = (CONFIG, TOKENIZER, *_TERM_FILES, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION, RULE)
+_GRAPHS = (BLOCK_GRAPH, DOCUMENT_GRAPH, PAIR_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class Checkpoint:
     Attributes:
         directory: where it lies.
         name: of the checkpoint, for people.
-        architecture: "smith" or "colde".
+        architecture: a name of `encoder.models.registry.ENCODERS`.
         fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term channel:
             vectors of equal fingerprints can be compared, whatever precision made them.
         block_length: tokens of a sentence block, special tokens included.
@@ -90,25 +97,69 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     Raises:
         CheckpointError: a file is missing, changed or not understood; the message names it.
     """
-    manifest = _read_json(directory / MANIFEST)
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{directory / MANIFEST}: format {manifest.get('format')!r} is not {FORMAT}"
-        )
+    manifest = read_manifest(directory)
+    config = read_config(directory, manifest)
     try:
-        files = {str(name): str(digest) for name, digest in manifest["files"].items()}
-        weights = str(manifest["weights"])
-        config = json.loads(read_verified(directory, files, CONFIG))
-        read_verified(directory, files, TOKENIZER)
         return Checkpoint(
             directory=directory,
-            fingerprint=_fingerprint(files, weights),
-            precisions=tuple(p for p in PRECISIONS if f"{p}/{BLOCK_GRAPH}" in files),
-            files=files,
+            fingerprint=manifest.fingerprint(),
+            precisions=tuple(p for p in PRECISIONS if manifest.has(p, BLOCK_GRAPH)),
+            files=manifest.files,
             **config,
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except TypeError as error:
         raise CheckpointError(f"{directory}: not understood: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of `manifest.json`, of an encoder or a reranker.
+
+    Attributes:
+        files: SHA-256, in hex, of each file by its name relative to the directory.
+        weights: SHA-256, in hex, of the weights that the graphs were made from.
+    """
+
+    files: Mapping[str, str]
+    weights: str
+
+    def has(self, precision: str, graph: str) -> bool:
+        """Whether a graph of this precision is present."""
+        return f"{precision}/{graph}" in self.files
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256, in hex, over configuration, tokenizer, weights and term channel."""
+        terms = [self.files[name] for name in _TERM_FILES if name in self.files]
+        parts = [self.files[CONFIG], self.files[TOKENIZER], self.weights, *terms]
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read the manifest of an encoder or a reranker.
+
+    Raises:
+        CheckpointError: it is missing, of another format or not understood.
+    """
+    path = directory / MANIFEST
+    content = _parse_object(path, _read(path))
+    if content.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: format {content.get('format')!r} is not {FORMAT}")
+    try:
+        files = {str(name): str(digest) for name, digest in content["files"].items()}
+        return Manifest(files, str(content["weights"]))
+    except (AttributeError, KeyError) as error:
+        raise CheckpointError(f"{directory}: not understood: {error!r}") from error
+
+
+def read_config(directory: Path, manifest: Manifest) -> dict[str, Any]:
+    """Read the verified configuration of a checkpoint, and verify its tokenizer.
+
+    Raises:
+        CheckpointError: either is missing or changed, or the configuration is no JSON object.
+    """
+    config = _parse_object(directory / CONFIG, read_verified(directory, manifest.files, CONFIG))
+    read_verified(directory, manifest.files, TOKENIZER)
+    return config
 
 
 def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes:
@@ -120,32 +171,25 @@ def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes
     path = directory / name
     if name not in files:
         raise CheckpointError(f"{path} is not part of this checkpoint")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    data = _read(path)
     if hashlib.sha256(data).hexdigest() != files[name]:
         raise CheckpointError(f"{path} is not the file that {MANIFEST} names: it was changed")
     return data
 
 
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write `config.json`: the fields of `Checkpoint` that are not read off the directory."""
+    """Write `config.json`: the fields of a checkpoint that are not read off the directory."""
     (directory / CONFIG).write_text(json.dumps(dict(config), indent=2) + "\n", encoding="utf-8")
 
 
 def write_manifest(directory: Path) -> None:
-    """Write `manifest.json` over the files that are there.
+    """Write `manifest.json` over the files that are present.
 
-    The digest of the weights is kept from the former manifest where the weights themselves are
-    not beside the graphs.
+    Where the weights are not beside the graphs, their digest is taken from the former manifest.
     """
     weights = directory / WEIGHTS
-    digest = (
-        file_digest(weights) if weights.exists() else _read_json(directory / MANIFEST)["weights"]
-    )
-    names = [CONFIG, TOKENIZER, TERMS, SKETCH, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION]
-    names += [f"{p}/{graph}" for p in PRECISIONS for graph in (BLOCK_GRAPH, DOCUMENT_GRAPH)]
+    digest = file_digest(weights) if weights.exists() else read_manifest(directory).weights
+    names = [*_FILES, *(f"{precision}/{graph}" for precision in PRECISIONS for graph in _GRAPHS)]
     files = {name: file_digest(directory / name) for name in names if (directory / name).exists()}
     manifest = {"format": FORMAT, "weights": digest, "files": files}
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
@@ -157,18 +201,17 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fingerprint(files: Mapping[str, str], weights: str) -> str:
-    words = [files[name] for name in (TERMS, SKETCH) if name in files]
-    parts = [files[CONFIG], files[TOKENIZER], weights, *words]
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> bytes:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+
+
+def _parse_object(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is not a JSON object")

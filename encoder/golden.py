@@ -5,10 +5,12 @@ an int8 kernel may compute something else on another processor.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -119,11 +121,17 @@ def check_parity(parity: Parity, precision: str) -> None:
                 f"{precision} {level} encoder: cosine to the model is {cosine:.5f}, "
                 f"under {MINIMUM_COSINE[precision]}"
             )
-        if not difference <= MAXIMUM_DIFFERENCE[precision]:
-            raise ParityError(
-                f"{precision} {level} encoder: differs from the model by {difference:.2g}, "
-                f"over {MAXIMUM_DIFFERENCE[precision]}"
-            )
+        check_difference(difference, MAXIMUM_DIFFERENCE[precision], f"{precision} {level} encoder")
+
+
+def check_difference(difference: float, limit: float, graph: str) -> None:
+    """Refuse a graph that differs too much from the model.
+
+    Raises:
+        ParityError: names the graph, the difference and its limit.
+    """
+    if not difference <= limit:  # also refuses NaN
+        raise ParityError(f"{graph}: differs from the model by {difference:.2g}, over {limit}")
 
 
 def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
@@ -132,20 +140,30 @@ def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
     Raises:
         CheckpointError: it is missing, changed or not understood.
     """
-    data = read_verified(checkpoint.directory, checkpoint.files, GOLDEN)
+    with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
+        blocks = np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])
+        return GoldenBatch(
+            blocks=tuple(tuple(block.tolist()) for block in blocks),
+            sizes=tuple(arrays["sizes"].tolist()),
+            block_vectors=arrays["block_vectors"],
+            term_features=arrays["term_features"],
+            document_vectors=arrays["document_vectors"],
+        )
+
+
+@contextmanager
+def golden_arrays(directory: Path, files: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """Open the verified arrays of a golden batch, of an encoder or a reranker.
+
+    Raises:
+        CheckpointError: the file is missing, changed or not understood, by the caller too.
+    """
+    data = read_verified(directory, files, GOLDEN)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            ends = np.cumsum(arrays["lengths"])[:-1]
-            blocks = np.split(arrays["tokens"], ends)
-            return GoldenBatch(
-                blocks=tuple(tuple(block.tolist()) for block in blocks),
-                sizes=tuple(arrays["sizes"].tolist()),
-                block_vectors=arrays["block_vectors"],
-                term_features=arrays["term_features"],
-                document_vectors=arrays["document_vectors"],
-            )
+            yield arrays
     except (KeyError, ValueError) as error:
-        raise CheckpointError(f"{checkpoint.directory / GOLDEN}: {error}") from error
+        raise CheckpointError(f"{directory / GOLDEN}: {error}") from error
 
 
 def write_golden_batch(directory: Path, golden: GoldenBatch) -> None:

@@ -25,7 +25,7 @@ from encoder.atomic_files import write_atomically
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
 from encoder.terms.term_table import Terms, TermTable, count_words, quantise_term_table
-from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, title_table
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, match_token_titles
 from encoder.tokenizer import BlockTokenizer
 from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import ADAPTER_FILE, STORE_FILE, locked, settle
@@ -157,7 +157,7 @@ def count_corpus(
 
 def find_titles(titles: Iterable[str], tokenizer: BlockTokenizer) -> TitleMatcher:
     """Make ready the titles of a corpus, to be found in texts; those without a token are not."""
-    return title_table(_tokens(title, tokenizer) for title in titles)
+    return match_token_titles(_tokens(title, tokenizer) for title in titles)
 
 
 def _titles(corpus: Path, progress: Progress) -> Iterator[str]:

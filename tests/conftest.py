@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,19 +57,20 @@ TINY = Recipe(
 )
 
 
-TINY_COLDE = replace(
-    TINY,
-    name="tiny-colde",
-    architecture="colde",
-    model={
-        "sentence_layers": 2,
-        "max_sections": 3,
-        "chunk_heads": 2,
-        "lstm_size": 16,
-        "pooling": "mean",
-        "aggregate": "lstm_and_mean",
-    },
-    begin_as_mean=False,  # so that every part of the graph counts
+TINY_COLDE = TINY.model_copy(
+    update={
+        "name": "tiny-colde",
+        "architecture": "colde",
+        "model": {
+            "sentence_layers": 2,
+            "max_sections": 3,
+            "chunk_heads": 2,
+            "lstm_size": 16,
+            "pooling": "mean",
+            "aggregate": "lstm_and_mean",
+        },
+        "begin_as_mean": False,  # so that every part of the graph counts
+    }
 )
 
 

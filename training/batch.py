@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from encoder.models.colde import Colde, Sections
-from encoder.models.registry import Model
+from encoder.models.architecture import EncoderModel, Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def split(batch: DocumentBatch, chunk: int) -> list[DocumentBatch]:
     return parts
 
 
-def block_vectors(model: Model, batch: DocumentBatch) -> Tensor:
+def block_vectors(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the block vectors [D, S, H]: cached ones, and computed ones where there is text."""
     texts = batch.texts
     if texts is None or len(texts.documents) == 0:
@@ -159,13 +158,13 @@ def block_vectors(model: Model, batch: DocumentBatch) -> Tensor:
     )
 
 
-def encode(model: Model, batch: DocumentBatch) -> Tensor:
+def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the document vectors [D, dimension], of unit norm, in float32.
 
-    Of a document that is cut, one vector for each section. Only CoLDE lets the sections of a
-    document see each other; to SMITH each is a document of its own.
+    A document that is cut has one vector for each section. Whether its sections see each other is
+    the architecture's choice (`EncoderModel.training_input`).
     """
-    also = batch.sections if isinstance(model, Colde) else batch.term_features
+    also = getattr(batch, model.training_input)
     vectors: Tensor = model.document_encoder(block_vectors(model, batch), batch.block_mask, also)
     return vectors.float()
 

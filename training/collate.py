@@ -11,8 +11,7 @@ from torch import nn
 from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint
-from encoder.models.colde import ColdeConfig
-from encoder.models.registry import Model, ModelConfig
+from encoder.models.architecture import EncoderConfig, EncoderModel
 from training.batch import DocumentArrays, DocumentBatch, collate, encode
 from training.data.batch_specs import (
     CandidateBatch,
@@ -96,10 +95,10 @@ def new_objective(
     recipe: ObjectiveRecipe,
     draw: Draw,
     reader: Reader,
-    config: ModelConfig,
+    config: EncoderConfig,
     vocabulary: Vocabulary,
     seed: int,
-) -> Objective[Model]:
+) -> Objective[EncoderModel]:
     """Make an objective of a recipe's table and of what draws its batches.
 
     Args:
@@ -117,7 +116,7 @@ def new_objective(
     torch.manual_seed(seed)
     head = _head(recipe, config)
 
-    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask[Model]:
+    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask[EncoderModel]:
         seed = int(torch.randint(2**62, (), generator=generator))
         drawn = draw(np.random.default_rng(seed))
         return _task(recipe, drawn, _Making(reader, head, vocabulary, generator))
@@ -126,7 +125,7 @@ def new_objective(
 
 
 def encode_parts(
-    model: Model, reader: Reader, parts: Sequence[Part], *, from_tokens: bool = False
+    model: EncoderModel, reader: Reader, parts: Sequence[Part], *, from_tokens: bool = False
 ) -> Float32:
     """Encode documents without gradients.
 
@@ -169,21 +168,21 @@ class _Making:
         return self.reader.batch([part for some in parts for part in some], self.generator)
 
 
-def _check(recipe: ObjectiveRecipe, config: ModelConfig) -> None:
-    if not isinstance(config, ColdeConfig):
-        return
-    if recipe.kind == "sp":
+def _check(recipe: ObjectiveRecipe, config: EncoderConfig) -> None:
+    if recipe.kind == "sp" and not config.predicts_blocks:
         raise TrainingRecipeError(
-            f"objective {recipe.name}: masked sentence blocks need SMITH's document level"
+            f"objective {recipe.name}: this architecture cannot predict masked sentence blocks"
         )
-    if "parts" in recipe.parameters and recipe.number("parts") > config.max_sections:
+    if "parts" not in recipe.parameters or config.max_sections is None:
+        return
+    if recipe.parameters["parts"] > config.max_sections:
         raise TrainingRecipeError(
             f"objective {recipe.name}: parts is above the {config.max_sections} sections that the "
             "model has embeddings for"
         )
 
 
-def _head(recipe: ObjectiveRecipe, config: ModelConfig) -> nn.Module:
+def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:
     if recipe.kind == "wp":
         return WordHead(config)
     if recipe.kind == "sp":
@@ -193,11 +192,13 @@ def _head(recipe: ObjectiveRecipe, config: ModelConfig) -> nn.Module:
     return Temperature(recipe.parameters["temperature"])
 
 
-def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask | ModelTask[Model]:
+def _task(
+    recipe: ObjectiveRecipe, drawn: Drawn, making: _Making
+) -> VectorTask | ModelTask[EncoderModel]:
     match drawn:
         case PairBatch():
             batch = making.batch(drawn.sources, drawn.targets)
-            return pairs_task(batch, torch.from_numpy(drawn.labels), recipe.number("amplifier"))
+            return pairs_task(batch, torch.from_numpy(drawn.labels), recipe.parameters["amplifier"])
         case CandidateBatch():
             return contrastive_task(
                 making.batch(drawn.queries, drawn.candidates),
@@ -214,7 +215,7 @@ def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask 
                 making.batch(drawn.documents),
                 torch.from_numpy(drawn.similarities),
                 _temperature(making.head),
-                recipe.number("teacher_temperature"),
+                recipe.parameters["teacher_temperature"],
             )
         case DocumentsBatch():
             return _pretraining_task(recipe, drawn, making)
@@ -224,15 +225,13 @@ def _task(recipe: ObjectiveRecipe, drawn: Drawn, making: _Making) -> VectorTask 
 
 def _pretraining_task(
     recipe: ObjectiveRecipe, drawn: DocumentsBatch, making: _Making
-) -> ModelTask[Model]:
+) -> ModelTask[EncoderModel]:
     batch, head = making.batch(drawn.documents), making.head
     if isinstance(head, BlockHead):
-        return masked_blocks_task(
-            batch, int(recipe.number("masked_blocks")), head, making.generator
-        )
+        return masked_blocks_task(batch, recipe.parameters["masked_blocks"], head, making.generator)
     if not isinstance(head, WordHead) or batch.texts is None:
         raise TrainingRecipeError(f"objective {recipe.name}: masked words need trained blocks")
-    share = recipe.number("share")
+    share = recipe.parameters["share"]
     return masked_words_task(batch.texts, making.vocabulary, share, head, making.generator)
 
 

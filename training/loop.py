@@ -14,8 +14,7 @@ from typing import Any, Generic
 import torch
 from torch import Tensor, nn
 
-from encoder.models.match_ignition import MatchIgnition
-from encoder.models.registry import token_reader
+from encoder.models.architecture import EncoderModel
 from training.batch import DocumentBatch, encode, split
 from training.errors import NotFiniteError, TrainingRecipeError
 from training.objectives import M, Objective, Temperature, VectorTask, step_generator, step_seed
@@ -158,7 +157,7 @@ def train(model: M, plan: TrainingPlan[M], directory: Path, progress: TrainingPr
         OSError: the disk did not take what was written.
     """
     recipe = plan.recipe
-    if not isinstance(model, MatchIgnition) and recipe.max_blocks > model.config.max_blocks:
+    if isinstance(model, EncoderModel) and recipe.max_blocks > model.config.max_blocks:
         raise TrainingRecipeError(
             f"max_blocks is {recipe.max_blocks}, and the model reads {model.config.max_blocks}"
         )
@@ -208,7 +207,7 @@ def _take_step(run: _Run[M], step: int) -> dict[str, float]:
     recipe, objectives = run.plan.recipe, run.plan.objectives
     torch.manual_seed(step_seed(recipe.seed, step))  # what dropout drops
     run.model.train()
-    token_reader(run.model).train(recipe.sentence_level.trained != "frozen")
+    run.model.token_encoder.train(recipe.sentence_level.trained != "frozen")
     share = rate_share(step, recipe.steps, recipe.optimiser)
     set_rates(run.optimiser, share)
     run.optimiser.zero_grad()
@@ -249,7 +248,7 @@ def _add_gradients(run: _Run[M], objective: Objective[M], step: int, stream: int
 
 def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:
     model = run.model
-    if isinstance(model, MatchIgnition):
+    if not isinstance(model, EncoderModel):
         raise TrainingRecipeError("a reranker has no document vectors to learn from")
 
     def encode_chunk(chunk: DocumentBatch) -> Tensor:

@@ -1,18 +1,19 @@
 """Losses: functions of tensors, each the mean over what it judges, none with a state."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.registry import Model, ModelConfig
-from encoder.models.smith import Smith
+from encoder.models.architecture import EncoderConfig, EncoderModel, PredictsBlocks
 from training.batch import BlockTexts, DocumentBatch, block_vectors
 
 
 class WordHead(nn.Module):
     """What BERT puts on a masked place before the vocabulary, whose vectors are the input's."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.transform = nn.Linear(config.hidden_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
@@ -27,7 +28,7 @@ class WordHead(nn.Module):
 class BlockHead(nn.Module):
     """The learned vector that stands in the place of a masked sentence block (section 4.2.1)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         # As long as the unit vectors it stands among: it must not outshout them.
         self.masked_block = nn.Parameter(F.normalize(torch.randn(config.hidden_size), dim=0))
@@ -37,7 +38,7 @@ class BlockHead(nn.Module):
         return torch.where(masked[:, :, None], self.masked_block.to(vectors.dtype), vectors)
 
 
-def word_loss(model: Model, head: WordHead, texts: BlockTexts, words: Tensor) -> Tensor:
+def word_loss(model: EncoderModel, head: WordHead, texts: BlockTexts, words: Tensor) -> Tensor:
     """Masked word prediction over text.
 
     Args:
@@ -57,7 +58,9 @@ def word_loss(model: Model, head: WordHead, texts: BlockTexts, words: Tensor) ->
     return masked_word_prediction(head(states[chosen]), embedding, head.bias, words[chosen])
 
 
-def block_loss(model: Model, head: BlockHead, batch: DocumentBatch, masked: Tensor) -> Tensor:
+def block_loss(
+    model: EncoderModel, head: BlockHead, batch: DocumentBatch, masked: Tensor
+) -> Tensor:
     """Masked sentence block prediction, over cached block vectors or over text.
 
     Args:
@@ -72,10 +75,11 @@ def block_loss(model: Model, head: BlockHead, batch: DocumentBatch, masked: Tens
     Raises:
         TypeError: the architecture has no states of blocks.
     """
-    if not isinstance(model, Smith):
-        raise TypeError("masked sentence blocks need the document level of SMITH")
+    if not model.config.predicts_blocks:
+        raise TypeError("this architecture cannot predict masked sentence blocks")
     vectors = block_vectors(model, batch)  # [D, S, H]
-    states = model.document_encoder.block_states(head(vectors, masked), batch.block_mask)
+    level = cast(PredictsBlocks, model.document_encoder)
+    states = level.block_states(head(vectors, masked), batch.block_mask)
     if not masked.any():
         return states.sum() * 0.0
     return masked_block_prediction(states[masked], vectors[masked].to(states.dtype))

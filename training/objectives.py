@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from encoder.models.registry import Model, Trainable
+from encoder.models.architecture import EncoderModel, TrainableModel
 from training.batch import BlockTexts, DocumentBatch
 from training.losses import (
     BlockHead,
@@ -103,7 +103,7 @@ def _rank(block_mask: Tensor, generator: torch.Generator) -> Tensor:
 _FIRST_TEMPERATURE = 0.05
 _LOWEST_TEMPERATURE = 0.01
 
-M = TypeVar("M", bound=Trainable)
+M = TypeVar("M", bound=TrainableModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +268,13 @@ def masked_words_task(
     share: float,
     head: WordHead,
     generator: torch.Generator,
-) -> ModelTask[Model]:
+) -> ModelTask[EncoderModel]:
     """Hide words in sentence blocks and predict them."""
     hidden, places = mask_words(texts.input_ids, vocabulary, share, generator)
     words = torch.where(places, texts.input_ids, -1)
     masked = BlockTexts(texts.documents, texts.places, hidden, texts.attention_mask)
 
-    def loss(model: Model) -> Tensor:
+    def loss(model: EncoderModel) -> Tensor:
         device = head.bias.device
         return word_loss(model, head, masked.to(device), words.to(device))
 
@@ -283,11 +283,11 @@ def masked_words_task(
 
 def masked_blocks_task(
     documents: DocumentBatch, count: int, head: BlockHead, generator: torch.Generator
-) -> ModelTask[Model]:
+) -> ModelTask[EncoderModel]:
     """Hide `count` sentence blocks of each document and predict them."""
     masked = mask_blocks(documents.block_mask, count, generator)
 
-    def loss(model: Model) -> Tensor:
+    def loss(model: EncoderModel) -> Tensor:
         device = head.masked_block.device
         return block_loss(model, head, documents.to(device), masked.to(device))
 

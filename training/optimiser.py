@@ -7,23 +7,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from encoder.models.layers import BlockEncoder
-from encoder.models.registry import Trainable, token_reader
+from encoder.models.architecture import TrainableModel
 from training.errors import TrainingRecipeError
 from training.objectives import Objective
 from training.recipe import OptimiserRecipe, SentenceLevelRecipe
 
-_SENTENCE_LEVEL = ("encoder.block_encoder.", "encoder.cross_encoder.")
 _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
-def choose_trained(model: Trainable, level: SentenceLevelRecipe) -> None:
+def choose_trained(model: TrainableModel, level: SentenceLevelRecipe) -> None:
     """Let gradients reach the head, and of what reads tokens what the recipe says.
 
     Raises:
         TrainingRecipeError: the sentence level has fewer layers than are to be trained.
     """
-    reader = token_reader(model)
+    reader = model.token_encoder
     layers = reader.layers
     if level.layers > len(layers):
         raise TrainingRecipeError(
@@ -32,14 +30,12 @@ def choose_trained(model: Trainable, level: SentenceLevelRecipe) -> None:
     model.requires_grad_(True)
     reader.requires_grad_(level.trained == "all")
     if level.trained == "last":
-        for layer in layers[len(layers) - level.layers :]:
+        for layer in reader.last_layers(level.layers):
             layer.requires_grad_(True)
-        if isinstance(reader, BlockEncoder):
-            reader.projection.requires_grad_(True)
 
 
 def trained_parameters(
-    model: Trainable, objectives: Sequence[Objective[Any]]
+    model: TrainableModel, objectives: Sequence[Objective[Any]]
 ) -> dict[str, nn.Parameter]:
     """Name all that is trained: `encoder.…` of the model, `head.<objective>.…` of the heads."""
     modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
@@ -52,7 +48,7 @@ def trained_parameters(
 
 
 def new_optimiser(
-    model: Trainable,
+    model: TrainableModel,
     objectives: Sequence[Objective[Any]],
     trained: Mapping[str, nn.Parameter],
     recipe: OptimiserRecipe,
@@ -60,10 +56,11 @@ def new_optimiser(
     """Make AdamW with a rate for each level; each group keeps its own as `full_rate`."""
     modules = [m for root in (model, *(o.head for o in objectives)) for m in root.modules()]
     decaying = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
+    sentence_level = {id(parameter) for parameter in model.token_encoder.parameters()}
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in trained.items():
         rate = recipe.document_rate
-        if name.startswith(_SENTENCE_LEVEL):
+        if id(parameter) in sentence_level:
             rate = recipe.sentence_rate
         elif name.startswith(_TERM_CHANNEL):
             rate = recipe.term_rate

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
-from encoder.models.match_ignition import MatchIgnition
+from encoder.models.architecture import RerankerModel
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_pairs, join_pair
 from training.errors import TrainingRecipeError
 from training.objectives import ModelTask, Objective
-from training.recipe import ObjectiveRecipe
+from training.recipe import RerankRecipe
 
 _FIELDS = ("tokens", "ends", "firsts", "labels", "groups", "scores")
 
@@ -127,8 +127,8 @@ _PAIRS_A_PASS = 32
 
 
 def rerank_objective(
-    recipe: ObjectiveRecipe, table: LabelledPairDataset, checkpoint: RerankerCheckpoint, pairs: int
-) -> Objective[MatchIgnition]:
+    recipe: RerankRecipe, table: LabelledPairDataset, checkpoint: RerankerCheckpoint, pairs: int
+) -> Objective[RerankerModel]:
     """Make the objective of labelled pairs.
 
     A step draws pairs with replacement: a corpus is as likely as the root of its matches is large,
@@ -136,7 +136,7 @@ def rerank_objective(
     comes first. The recipe's `tokens` cut a pair: shorter ones are learned from faster.
 
     Args:
-        recipe: of kind "rerank".
+        recipe: of the objective.
         table: the pairs; the group of a pair is its corpus.
         checkpoint: whose special tokens join a pair.
         pairs: of one batch.
@@ -145,11 +145,11 @@ def rerank_objective(
         TrainingRecipeError: a corpus has no match, or nothing but matches.
     """
     groups = [_rows_by_label(table, group) for group in np.unique(table.groups)]
-    positives = recipe.number("positives")
+    positives = recipe.positives
     roots = np.sqrt([len(matches) for _, matches in groups])
-    most = max(1, (int(recipe.number("tokens")) - SPECIAL_TOKENS) // 2)
+    most = max(1, (recipe.tokens - SPECIAL_TOKENS) // 2)
 
-    def draw(generator: torch.Generator) -> ModelTask[MatchIgnition]:
+    def draw(generator: torch.Generator) -> ModelTask[RerankerModel]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
         rows = []
@@ -172,7 +172,7 @@ def rerank_objective(
 
 
 def judge_pairs(
-    model: MatchIgnition, table: LabelledPairDataset, checkpoint: RerankerCheckpoint
+    model: RerankerModel, table: LabelledPairDataset, checkpoint: RerankerCheckpoint
 ) -> Float32:
     """Return the logits Float32[P] of the pairs of a table, by the model without gradients."""
     logits = np.empty(len(table), dtype=np.float32)
@@ -200,11 +200,11 @@ def _rows_by_label(table: LabelledPairDataset, group: int) -> tuple[Int64, Int64
 
 def _task(
     pairs: Sequence[PairTokens], labels: Float32, padding_token: int
-) -> ModelTask[MatchIgnition]:
+) -> ModelTask[RerankerModel]:
     inputs = [torch.from_numpy(array) for array in collate_pairs(pairs, padding_token)]
     targets = torch.from_numpy(labels)
 
-    def loss(model: MatchIgnition) -> Tensor:
+    def loss(model: RerankerModel) -> Tensor:
         device = next(model.parameters()).device
         logits = model(*(tensor.to(device) for tensor in inputs))
         return F.binary_cross_entropy_with_logits(logits.float(), targets.to(device))

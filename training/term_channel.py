@@ -10,7 +10,7 @@ the two become one table of few dimensions (`fold_projection`).
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from encoder.block_archive import BlockArchive
 from encoder.checkpoint import SKETCH, Checkpoint
 from encoder.errors import EncoderError
 from encoder.export.create import load_model
-from encoder.models.registry import Model, new_model
-from encoder.models.smith import DocumentEncoder, Smith, SmithConfig
+from encoder.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
+from encoder.models.registry import ENCODERS
 from encoder.terms.feature_hashing import TermSketch, read_term_sketch, write_term_sketch
 from encoder.terms.term_channel import (
     TermChannel,
@@ -138,7 +138,7 @@ def _read_or_fit_sketch(
     return read_term_sketch(kept.read_bytes(), str(kept), vocabulary, recipe.terms.sketch)
 
 
-def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> Model:
+def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> EncoderModel:
     """Load the model of the start, with a new term channel where it is to be given one.
 
     Raises:
@@ -150,31 +150,33 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     config = replace(model.config, dropout=recipe.dropout)
     new = not _same(open_term_channel(start), channel)
     if new:
-        if not isinstance(config, SmithConfig):
-            raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
-        config = _with_channel(config, terms, channel.table.width)
+        config = _with_channel(start, config, terms, channel.table.width)
     torch.manual_seed(recipe.seed)
-    grown = new_model(config)
+    grown = ENCODERS[start.architecture].model(config)
     kept = {
         name: tensor
         for name, tensor in model.state_dict().items()
         if not new or name.removeprefix("document_encoder.") not in _OF_CHANNEL
     }
     grown.load_state_dict(kept, strict=not new)
-    if new and isinstance(grown, Smith):
-        begin_as_terms(grown.document_encoder, terms, recipe.seed)
+    if new:
+        begin_as_terms(cast(ReadsTerms, grown.document_encoder), terms, recipe.seed)
     return grown.eval()
 
 
-def _with_channel(config: SmithConfig, terms: TermRecipe, features: int) -> SmithConfig:
-    return replace(
-        config,
-        dimension=config.block_part + terms.dimension + terms.sketch,
-        term_features=features,
-        term_dimension=terms.dimension,
-        term_buckets=terms.buckets,
-        sketch_dimension=terms.sketch,
+def _with_channel(
+    start: Checkpoint, config: EncoderConfig, terms: TermRecipe, features: int
+) -> EncoderConfig:
+    with_term_channel = ENCODERS[start.architecture].with_term_channel
+    if with_term_channel is None:
+        raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
+    sizes = TermChannelSizes(
+        features=features,
+        dimension=terms.dimension,
+        buckets=terms.buckets,
+        hashed_dimension=terms.sketch,
     )
+    return with_term_channel(config, sizes)
 
 
 def _same(one: TermChannel, other: TermChannel) -> bool:
@@ -227,7 +229,7 @@ def fit_term_table(
     return quantise_term_table(weights, np.concatenate([span, residual], axis=1))
 
 
-def begin_as_terms(encoder: DocumentEncoder, recipe: TermRecipe, seed: int) -> None:
+def begin_as_terms(encoder: ReadsTerms, recipe: TermRecipe, seed: int) -> None:
     """Set the term channel so that it keeps the strongest of the span and mixes the residual.
 
     Args:
@@ -250,13 +252,12 @@ def begin_as_terms(encoder: DocumentEncoder, recipe: TermRecipe, seed: int) -> N
             encoder.sketch_balance.fill_(float(np.log(recipe.sketch_balance)))
 
 
-def fold_projection(model: Smith, table: TermTable) -> TermTable:
+def fold_projection(encoder: ReadsTerms, table: TermTable) -> TermTable:
     """Move the trained projection into the table, and leave the identity in its place.
 
     Features are linear in the table, so this changes nothing but their width, which becomes
     `term_dimension`; the caller writes `term_features` of the configuration accordingly.
     """
-    encoder = model.document_encoder
     weight = encoder.term_projection.weight.detach().float().cpu().numpy()  # [width, features]
     vectors = table.vectors.astype(np.float32) * table.scales[:, None]
     folded = vectors @ weight.T

@@ -11,7 +11,7 @@ import torch
 from benchmarks.ablation.data import AblationData
 from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
-from encoder.models.registry import Model
+from encoder.models.architecture import EncoderModel
 from training.batch import encode
 from training.collate import Reader, encode_parts, new_objective
 from training.data.batch_specs import Part
@@ -72,7 +72,7 @@ def new_reader(data: AblationData, max_blocks: int, *, width: int = 0) -> Reader
     return Reader(archives, data.checkpoint, max_blocks, trained_blocks=max_blocks if width else 0)
 
 
-def fit(model: Model, run: Run, directory: Path) -> None:
+def fit(model: EncoderModel, run: Run, directory: Path) -> None:
     """Train a model for the steps of a recipe; the last weights count.
 
     There is no choice among weights by validation, which the figures would be too good by. What
@@ -94,7 +94,7 @@ def fit(model: Model, run: Run, directory: Path) -> None:
     train(model, plan, directory, SilentTrainingProgress())
 
 
-def encode_corpora(model: Model, data: AblationData, reader: Reader) -> list[Float32]:
+def encode_corpora(model: EncoderModel, data: AblationData, reader: Reader) -> list[Float32]:
     """Return the document vectors [N, dimension] of each corpus."""
     from_tokens = reader.trained_blocks > 0
     return [
@@ -126,7 +126,7 @@ def _without_vectors(archive: BlockArchive, width: int) -> BlockArchive:
     return replace(archive, block_vectors=nothing)
 
 
-def _objectives(model: Model, run: Run) -> list[Objective]:
+def _objectives(model: EncoderModel, run: Run) -> list[Objective]:
     vocabulary = read_vocabulary(run.data.checkpoint)
     objectives = []
     sources = [replace(source, max_blocks=run.reader.max_blocks) for source in run.data.sources]
@@ -139,10 +139,10 @@ def _objectives(model: Model, run: Run) -> list[Objective]:
     return objectives
 
 
-def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[Model], float]:
+def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[EncoderModel], float]:
     """Return a figure: minus the sum of the losses of a batch of step 0, which no run takes."""
 
-    def figure(model: Model) -> float:
+    def figure(model: EncoderModel) -> float:
         device = next(model.parameters()).device
         losses = []
         for stream, objective in enumerate(objectives, start=1):

@@ -13,8 +13,9 @@ from benchmarks.ablation.training import Run, fit, make_recipe, new_reader
 from benchmarks.colde.data import READ, READINGS, WHOLE, Truth, parts_of, rows_of
 from encoder.arrays import Float32
 from encoder.export.create import model_config
+from encoder.models.architecture import EncoderModel
 from encoder.models.colde import ColdeConfig
-from encoder.models.registry import Model, begin_as_mean, new_model
+from encoder.models.registry import ENCODERS
 from encoder.models.smith import SmithConfig
 from training.collate import encode_parts, training_device
 
@@ -61,14 +62,14 @@ def train_and_read(
     return {reading: _encode(model, data, truths, reading) for reading in READINGS}
 
 
-def document_level(data: AblationData, planned: Planned) -> Model:
+def document_level(data: AblationData, planned: Planned) -> EncoderModel:
     """Make a document level as wide as the block vectors; the sentence level is never run."""
     model = dict(planned.model)
     architecture, mean = model.pop("architecture"), model.pop("begin_as_mean", False)
     torch.manual_seed(planned.seed)
-    made = new_model(_config(data, architecture, model))
+    made = ENCODERS[architecture].model(_config(data, architecture, model))
     if mean:
-        begin_as_mean(made)
+        ENCODERS[architecture].begin_as_mean(made)
     return made.eval().to(training_device())
 
 
@@ -92,7 +93,9 @@ def _config(
     return replace(SmithConfig(document_layers=1, **common), **fields)
 
 
-def _encode(model: Model, data: AblationData, truths: list[Truth], reading: str) -> list[Float32]:
+def _encode(
+    model: EncoderModel, data: AblationData, truths: list[Truth], reading: str
+) -> list[Float32]:
     reader = new_reader(data, READ)
     corpora = []
     for number, (corpus, truth) in enumerate(zip(data.corpora, truths, strict=True)):

@@ -2,15 +2,16 @@
 
 import json
 import shutil
-import tomllib
-from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any
 
 import torch
+from pydantic import AfterValidator, Field, PositiveInt
 from tokenizers import Tokenizer, pre_tokenizers
 
+from encoder.blocks import LongSentence
 from encoder.checkpoint import (
     CONFIG,
     TOKENIZER,
@@ -20,175 +21,81 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
-from encoder.models.match_ignition import MatchIgnition, MatchIgnitionConfig
-from encoder.models.registry import CONFIGS, Model, ModelConfig, begin_as_mean, new_model
+from encoder.models.architecture import (
+    EncoderArchitecture,
+    EncoderConfig,
+    EncoderModel,
+    RerankerConfig,
+    RerankerModel,
+)
+from encoder.models.registry import ENCODERS, RERANKERS
 from encoder.models.weights import (
     find_bert,
-    load_bert_into,
-    load_bert_into_pairs,
     load_weights,
     read_bert_config,
     save_weights,
     sizes_of_bert,
 )
-from encoder.reranker.checkpoint import (
-    ARCHITECTURE,
-    PairShape,
-    RerankerCheckpoint,
-    load_reranker_checkpoint,
-    write_reranker_config,
-    write_reranker_manifest,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RerankerRecipe:
-    """What a recipe file says of a new reranker; see `PairShape` and `MatchIgnitionConfig`."""
-
-    name: str
-    architecture: str
-    pair: dict[str, Any]
-    model: dict[str, Any] = field(default_factory=dict)
-
-
-def read_reranker_recipe(path: Path) -> RerankerRecipe:
-    """Read a recipe.
-
-    Raises:
-        CheckpointError: the file is missing or a field is unknown, missing or wrong.
-    """
-    return read_recipe_of(RerankerRecipe, path, (ARCHITECTURE,))
-
-
-def create_reranker(
-    recipe: RerankerRecipe, bert: str, directory: Path, *, seed: int = 0
-) -> RerankerCheckpoint:
-    """Write weights, configuration and tokenizer of a new reranker.
-
-    Args:
-        recipe: sizes and choices; of the layers of the BERT checkpoint, the first ones are taken.
-        bert: folder or hub name of a BERT-architecture checkpoint: weights and tokenizer.
-        directory: made where it is missing.
-        seed: of the weights of the head, which begin at random.
-
-    Raises:
-        CheckpointError: the recipe and the BERT checkpoint do not fit.
-    """
-    folder = find_bert(bert)
-    directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = tokenizer_of(folder)
-    tokenizer.save(str(directory / TOKENIZER))
-    sizes = sizes_of_bert(read_bert_config(folder))
-    torch.manual_seed(seed)
-    try:
-        shape = PairShape(**recipe.pair)
-        sizes["length"] = shape.length
-        model = MatchIgnition(MatchIgnitionConfig(**(sizes | recipe.model)))
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"recipe {recipe.name}: {error}") from error
-    load_bert_into_pairs(model.cross_encoder, folder)
-    save_weights(model, directory)
-    write_reranker_config(
-        directory, _reranker_config_of(recipe.name, shape, model.config, tokenizer)
-    )
-    write_reranker_manifest(directory)
-    return load_reranker_checkpoint(directory)
-
-
-def write_trained_reranker(
-    model: MatchIgnition, start: RerankerCheckpoint, directory: Path, name: str
-) -> RerankerCheckpoint:
-    """Write a trained reranker, no graph yet: all but its weights is of the one it began as."""
-    directory.mkdir(parents=True, exist_ok=True)
-    config = json.loads((start.directory / CONFIG).read_text(encoding="utf-8"))
-    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
-    save_weights(model, directory)
-    write_reranker_config(directory, config | {"name": name})
-    write_reranker_manifest(directory)
-    return load_reranker_checkpoint(directory)
-
-
-def load_reranker_model(
-    checkpoint: RerankerCheckpoint, changes: Mapping[str, Any] | None = None
-) -> MatchIgnition:
-    """Load the model of a checkpoint with its weights, in evaluation mode.
-
-    Args:
-        checkpoint: one that has its weights.
-        changes: of its configuration, for comparisons: another `importance`, say.
-
-    Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
-    """
-    sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
-    return load_weights(lambda: MatchIgnition(MatchIgnitionConfig(**sizes)), checkpoint.directory)
-
-
-def _reranker_config_of(
-    name: str, shape: PairShape, config: MatchIgnitionConfig, tokenizer: Tokenizer
-) -> dict[str, Any]:
-    model = asdict(config)
-    del model["length"]
-    return {
-        "name": name,
-        "pair": asdict(shape),
-        "start_token": tokenizer.token_to_id("[CLS]"),
-        "end_token": tokenizer.token_to_id("[SEP]"),
-        "padding_token": tokenizer.token_to_id("[PAD]"),
-        "model": model,
-    }
-
-
-class _AnyRecipe(Protocol):
-    """What recipes of every kind say."""
-
-    @property
-    def architecture(self) -> str: ...
-
-
-R = TypeVar("R", bound=_AnyRecipe)
+from encoder.recipe_file import RecipeTable, read_recipe_file
+from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a recipe file says of a new checkpoint; see `Checkpoint` and `encoder.models`."""
+def _known_encoder(name: str) -> str:
+    return _known(name, ENCODERS)
+
+
+def _known_reranker(name: str) -> str:
+    return _known(name, RERANKERS)
+
+
+def _known(name: str, architectures: Collection[str]) -> str:
+    if name not in architectures:
+        raise ValueError(f"unknown architecture; known are {', '.join(architectures)}")
+    return name
+
+
+class Recipe(RecipeTable):
+    """The recipe of a new checkpoint; see `Checkpoint` and `encoder.models`."""
 
     name: str
-    architecture: str
-    block_length: int
-    max_blocks: int
-    long_sentence: str
+    architecture: Annotated[str, AfterValidator(_known_encoder)]
+    block_length: PositiveInt
+    max_blocks: PositiveInt
+    long_sentence: LongSentence
     language: str
-    dimension: int
+    dimension: PositiveInt
     initialise_from_bert: bool
     begin_as_mean: bool
-    model: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = Field(default_factory=dict)
+
+
+class RerankerRecipe(RecipeTable):
+    """The recipe of a new reranker; see `PairShape` and `encoder.models.match_ignition`."""
+
+    name: str
+    architecture: Annotated[str, AfterValidator(_known_reranker)]
+    pair: dict[str, Any]
+    model: dict[str, Any] = Field(default_factory=dict)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe.
+    """Read the recipe of an encoder.
 
     Raises:
         CheckpointError: the file is missing or a field is unknown, missing or wrong.
     """
-    return read_recipe_of(Recipe, path, CONFIGS)
+    return read_recipe_file(path, Recipe, CheckpointError)
 
 
-def read_recipe_of(kind: type[R], path: Path, architectures: Container[str]) -> R:
-    """Read a recipe of a kind, whose architecture must be one of those given.
+def read_reranker_recipe(path: Path) -> RerankerRecipe:
+    """Read the recipe of a reranker.
 
     Raises:
         CheckpointError: as `read_recipe`.
     """
-    try:
-        recipe = kind(**tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"recipe {path}: {error}") from error
-    if recipe.architecture not in architectures:
-        raise CheckpointError(f"recipe {path}: unknown architecture {recipe.architecture!r}")
-    return recipe
+    return read_recipe_file(path, RerankerRecipe, CheckpointError)
 
 
 def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int = 0) -> Checkpoint:
@@ -215,26 +122,23 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
     return load_checkpoint(directory)
 
 
-def load_model(checkpoint: Checkpoint) -> Model:
+def load_model(checkpoint: Checkpoint) -> EncoderModel:
     """Load the model of a checkpoint with its weights, ready to encode (evaluation mode).
 
     Raises:
         CheckpointError: the weights are missing or do not fit the configuration.
     """
-    return load_weights(lambda: new_model(model_config(checkpoint)), checkpoint.directory)
+    architecture = _architecture(checkpoint)
+    return load_weights(lambda: architecture.model(model_config(checkpoint)), checkpoint.directory)
 
 
-def model_config(checkpoint: Checkpoint) -> ModelConfig:
+def model_config(checkpoint: Checkpoint) -> EncoderConfig:
     """Return the architecture's configuration of a checkpoint.
 
     Raises:
         CheckpointError: an unknown architecture.
     """
-    if checkpoint.architecture not in CONFIGS:
-        raise CheckpointError(
-            f"{checkpoint.directory}: unknown architecture {checkpoint.architecture!r}"
-        )
-    return CONFIGS[checkpoint.architecture](
+    return _architecture(checkpoint).config(
         block_length=checkpoint.block_length,
         max_blocks=checkpoint.max_blocks,
         dimension=checkpoint.dimension,
@@ -242,29 +146,38 @@ def model_config(checkpoint: Checkpoint) -> ModelConfig:
     )
 
 
-def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> Model:
+def _architecture(checkpoint: Checkpoint) -> EncoderArchitecture:
+    if checkpoint.architecture not in ENCODERS:
+        raise CheckpointError(
+            f"{checkpoint.directory}: unknown architecture {checkpoint.architecture!r}"
+        )
+    return ENCODERS[checkpoint.architecture]
+
+
+def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> EncoderModel:
     sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
     if recipe.initialise_from_bert:
         sizes = sizes_of_bert(read_bert_config(folder))
+    architecture = ENCODERS[recipe.architecture]
     torch.manual_seed(seed)
     try:
-        config = CONFIGS[recipe.architecture](
+        config = architecture.config(
             block_length=recipe.block_length,
             max_blocks=recipe.max_blocks,
             dimension=recipe.dimension,
             **(sizes | recipe.model),
         )
-        model = new_model(config)
+        model = architecture.model(config)
         if recipe.initialise_from_bert:
-            load_bert_into(model.block_encoder, folder)
+            architecture.load_bert(model, folder)
         if recipe.begin_as_mean:
-            begin_as_mean(model)
+            architecture.begin_as_mean(model)
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     return model.eval()
 
 
-def _config_of(recipe: Recipe, config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+def _config_of(recipe: Recipe, config: EncoderConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     model = asdict(config)
     for name in ("block_length", "max_blocks", "dimension"):
         del model[name]
@@ -275,12 +188,98 @@ def _config_of(recipe: Recipe, config: ModelConfig, tokenizer: Tokenizer) -> dic
         "max_blocks": config.max_blocks,
         "long_sentence": recipe.long_sentence,
         "language": recipe.language,
-        "start_token": tokenizer.token_to_id("[CLS]"),
-        "end_token": tokenizer.token_to_id("[SEP]"),
-        "padding_token": tokenizer.token_to_id("[PAD]"),
+        **_special_tokens(tokenizer),
         "block_dimension": config.hidden_size,
         "dimension": config.dimension,
         "model": model,
+    }
+
+
+def create_reranker(
+    recipe: RerankerRecipe, bert: str, directory: Path, *, seed: int = 0
+) -> RerankerCheckpoint:
+    """Write weights, configuration and tokenizer of a new reranker.
+
+    Args:
+        recipe: sizes and choices; of the layers of the BERT checkpoint, the first ones are taken.
+        bert: folder or hub name of a BERT-architecture checkpoint: weights and tokenizer.
+        directory: made where it is missing.
+        seed: of the weights of the head, which begin at random.
+
+    Raises:
+        CheckpointError: the recipe and the BERT checkpoint do not fit.
+    """
+    folder = find_bert(bert)
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer = tokenizer_of(folder)
+    tokenizer.save(str(directory / TOKENIZER))
+    sizes = sizes_of_bert(read_bert_config(folder))
+    torch.manual_seed(seed)
+    architecture = RERANKERS[recipe.architecture]
+    try:
+        shape = PairShape(**recipe.pair)
+        sizes["length"] = shape.length
+        model = architecture.model(architecture.config(**(sizes | recipe.model)))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"recipe {recipe.name}: {error}") from error
+    architecture.load_bert(model, folder)
+    save_weights(model, directory)
+    write_config(directory, _reranker_config_of(recipe, shape, model.config, tokenizer))
+    write_manifest(directory)
+    return load_reranker_checkpoint(directory)
+
+
+def write_trained_reranker(
+    model: RerankerModel, start: RerankerCheckpoint, directory: Path, name: str
+) -> RerankerCheckpoint:
+    """Write a trained reranker, no graph yet: all but its weights is of the one it began as."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config = json.loads((start.directory / CONFIG).read_text(encoding="utf-8"))
+    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
+    save_weights(model, directory)
+    write_config(directory, config | {"name": name})
+    write_manifest(directory)
+    return load_reranker_checkpoint(directory)
+
+
+def load_reranker_model(
+    checkpoint: RerankerCheckpoint, changes: Mapping[str, Any] | None = None
+) -> RerankerModel:
+    """Load the model of a checkpoint with its weights, in evaluation mode.
+
+    Args:
+        checkpoint: one that has its weights.
+        changes: of its configuration, for comparisons: another `importance`, say.
+
+    Raises:
+        CheckpointError: the weights are missing or do not fit the configuration.
+    """
+    sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
+    architecture = RERANKERS[checkpoint.architecture]
+    return load_weights(
+        lambda: architecture.model(architecture.config(**sizes)), checkpoint.directory
+    )
+
+
+def _reranker_config_of(
+    recipe: RerankerRecipe, shape: PairShape, config: RerankerConfig, tokenizer: Tokenizer
+) -> dict[str, Any]:
+    model = asdict(config)
+    del model["length"]
+    return {
+        "architecture": recipe.architecture,
+        "name": recipe.name,
+        "pair": asdict(shape),
+        **_special_tokens(tokenizer),
+        "model": model,
+    }
+
+
+def _special_tokens(tokenizer: Tokenizer) -> dict[str, int | None]:
+    return {
+        "start_token": tokenizer.token_to_id("[CLS]"),
+        "end_token": tokenizer.token_to_id("[SEP]"),
+        "padding_token": tokenizer.token_to_id("[PAD]"),
     }
 
 

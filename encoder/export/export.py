@@ -3,7 +3,6 @@
 What is exported for users passes the quality gate too: smaller precisions held against fp32.
 """
 
-import json
 import logging
 import shutil
 import tempfile
@@ -23,11 +22,14 @@ from torch.export import Dim
 
 from encoder.checkpoint import (
     BLOCK_GRAPH,
+    CONFIG,
     DOCUMENT_GRAPH,
+    MANIFEST,
     PARITY,
     PRECISIONS,
     SKETCH,
     TERMS,
+    TOKENIZER,
     Checkpoint,
     load_checkpoint,
     write_manifest,
@@ -35,11 +37,10 @@ from encoder.checkpoint import (
 from encoder.errors import CheckpointError
 from encoder.export.create import load_model
 from encoder.export.lstm import with_onnx_lstms
-from encoder.export.quality import Quality, check_quality, write_quality
+from encoder.export.quality import Quality, add_to_report, check_quality, write_quality
 from encoder.export.quantise import Array, Sample, quantise
 from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
-from encoder.models.registry import Model
-from encoder.models.smith import SmithConfig
+from encoder.models.architecture import EncoderModel
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
@@ -72,32 +73,56 @@ def export_checkpoint(
         ParityError: a graph does not compute what the model computes.
         QualityError: a precision loses more than the gate allows.
     """
-    unknown = [name for name in precisions if name not in PRECISIONS]
-    if unknown or not precisions:
-        raise CheckpointError(f"precision must be of {', '.join(PRECISIONS)}, not {unknown}")
+    check_precisions(precisions, PRECISIONS)
     model = load_model(checkpoint)
     golden = compute_golden_batch(checkpoint, model)
-    with tempfile.TemporaryDirectory(dir=checkpoint.directory) as name:
-        staging = Path(name)
+    with staged_graphs(checkpoint.directory, precisions) as staging:
         _write_graphs(model, staging, precisions, _samples(checkpoint, golden))
-        staged = _stage(checkpoint, staging)
+        write_manifest(staging)
+        staged = load_checkpoint(staging)
         parities = {precision: _measure(staged, golden, precision) for precision in precisions}
         for precision, parity in parities.items():
             check_parity(parity, precision)
-        qualities = _judge(staged, precisions, gate)
-        for precision in precisions:
-            shutil.copytree(
-                staging / precision, checkpoint.directory / precision, dirs_exist_ok=True
-            )
+        qualities = _check_qualities(staged, precisions, gate)
     write_golden_batch(checkpoint.directory, golden)
-    _write_parity(checkpoint.directory, parities)
+    add_to_report(
+        checkpoint.directory / PARITY, {name: asdict(parity) for name, parity in parities.items()}
+    )
     if qualities:
         write_quality(checkpoint.directory, qualities)
     write_manifest(checkpoint.directory)
     return parities
 
 
-def compute_golden_batch(checkpoint: Checkpoint, model: Model) -> GoldenBatch:
+def check_precisions(precisions: Sequence[str], known: Sequence[str]) -> None:
+    """Check the precisions of an export.
+
+    Raises:
+        CheckpointError: there are none, or one that is not known.
+    """
+    unknown = [name for name in precisions if name not in known]
+    if unknown or not precisions:
+        raise CheckpointError(f"precision must be of {', '.join(known)}, not {unknown}")
+
+
+@contextmanager
+def staged_graphs(directory: Path, precisions: Sequence[str]) -> Iterator[Path]:
+    """Give a directory to write graphs into, with the other files that a checkpoint is opened by.
+
+    The graphs of the precisions replace those of the checkpoint at the end, unless an error is
+    raised.
+    """
+    with tempfile.TemporaryDirectory(dir=directory) as name:
+        staging = Path(name)
+        for file in (CONFIG, TOKENIZER, MANIFEST, TERMS, SKETCH):
+            if (directory / file).exists():
+                shutil.copy(directory / file, staging / file)
+        yield staging
+        for precision in precisions:
+            shutil.copytree(staging / precision, directory / precision, dirs_exist_ok=True)
+
+
+def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenBatch:
     """Encode the golden texts with the model itself, one document at a time, without padding."""
     tokenizer = BlockTokenizer(checkpoint)
     documents = [tokenizer(text) for text in GOLDEN_TEXTS]
@@ -121,7 +146,9 @@ def compute_golden_batch(checkpoint: Checkpoint, model: Model) -> GoldenBatch:
     )
 
 
-def _encode_block(checkpoint: Checkpoint, model: Model, block: Sequence[int]) -> torch.Tensor:
+def _encode_block(
+    checkpoint: Checkpoint, model: EncoderModel, block: Sequence[int]
+) -> torch.Tensor:
     ids = torch.tensor([[checkpoint.start_token, *block, checkpoint.end_token]])
     result: torch.Tensor = model.block_encoder(ids, torch.ones_like(ids))
     return result
@@ -147,7 +174,7 @@ def _samples(checkpoint: Checkpoint, golden: GoldenBatch) -> dict[str, list[Samp
 
 
 def _write_graphs(
-    model: Model,
+    model: EncoderModel,
     directory: Path,
     precisions: Sequence[str],
     samples: Mapping[str, Sequence[Sample]],
@@ -166,7 +193,7 @@ def _write_graphs(
                 _halve(fp32 / graph, target / graph)
 
 
-def _export_block_encoder(model: Model, path: Path) -> None:
+def _export_block_encoder(model: EncoderModel, path: Path) -> None:
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
@@ -179,7 +206,7 @@ def _export_block_encoder(model: Model, path: Path) -> None:
     )
 
 
-def _export_document_encoder(model: Model, path: Path) -> None:
+def _export_document_encoder(model: EncoderModel, path: Path) -> None:
     config = model.config
     documents = Dim("documents")
     shape = {0: documents, 1: Dim("blocks", min=1, max=config.max_blocks)}
@@ -189,9 +216,8 @@ def _export_document_encoder(model: Model, path: Path) -> None:
         "block_mask": torch.ones(2, blocks, dtype=torch.int64),
     }
     shapes = {"block_vectors": shape, "block_mask": shape}
-    if isinstance(config, SmithConfig) and config.term_features:
-        width = config.term_features + config.sketch_dimension
-        inputs["term_features"] = torch.rand(2, width)
+    if config.term_width:
+        inputs["term_features"] = torch.rand(2, config.term_width)
         shapes["term_features"] = {0: documents}
     export_graph(with_onnx_lstms(model.document_encoder), inputs, shapes, "document_vectors", path)
 
@@ -239,21 +265,12 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _stage(checkpoint: Checkpoint, staging: Path) -> Checkpoint:
-    """Make a checkpoint of the directory that has the new graphs."""
-    for name in ("config.json", "tokenizer.json", "manifest.json", TERMS, SKETCH):
-        if (checkpoint.directory / name).exists():
-            shutil.copy(checkpoint.directory / name, staging / name)
-    write_manifest(staging)
-    return load_checkpoint(staging)
-
-
 def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:
     encoder = OnnxEncoder(staged, precision=precision, providers=["cpu"])
     return golden.measure(encoder.encode_blocks, encoder.combine)
 
 
-def _judge(
+def _check_qualities(
     staged: Checkpoint, precisions: Sequence[str], gate: Gate | None
 ) -> Mapping[str, Quality]:
     smaller = [precision for precision in precisions if precision != "fp32"]
@@ -263,10 +280,3 @@ def _judge(
     for precision, quality in qualities.items():
         check_quality(quality, precision)
     return qualities
-
-
-def _write_parity(directory: Path, parities: dict[str, Parity]) -> None:
-    path = directory / PARITY
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    report |= {precision: asdict(parity) for precision, parity in parities.items()}
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

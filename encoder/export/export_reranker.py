@@ -4,9 +4,6 @@ How many words are left after each layer is a fixed share of the length of a pai
 length the sizes of all tensors are known before a word is read.
 """
 
-import json
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,18 +12,16 @@ import torch
 from torch import Tensor
 from torch.export import Dim
 
-from encoder.checkpoint import CONFIG, PARITY, TOKENIZER, WEIGHTS
-from encoder.errors import CheckpointError
+from encoder.checkpoint import PAIR_GRAPH, PARITY, write_manifest
 from encoder.export.create import load_reranker_model
-from encoder.export.export import export_graph
+from encoder.export.export import check_precisions, export_graph, staged_graphs
+from encoder.export.quality import add_to_report
 from encoder.export.quantise import Sample, quantise
-from encoder.models.match_ignition import MatchIgnition
+from encoder.models.architecture import RerankerModel
 from encoder.reranker.checkpoint import (
-    PAIR_GRAPH,
     RERANKER_PRECISIONS,
     RerankerCheckpoint,
     load_reranker_checkpoint,
-    write_reranker_manifest,
 )
 from encoder.reranker.golden import (
     GoldenPairs,
@@ -57,33 +52,23 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
         CheckpointError: an unknown precision, or no weights.
         ParityError: a graph does not compute what the model computes.
     """
-    unknown = [name for name in precisions if name not in RERANKER_PRECISIONS]
-    if unknown or not precisions:
-        known = ", ".join(RERANKER_PRECISIONS)
-        raise CheckpointError(f"precision must be of {known}, not {unknown}")
+    check_precisions(precisions, RERANKER_PRECISIONS)
     model = load_reranker_model(checkpoint)
     pairs = golden_pairs_of(checkpoint)
     golden = GoldenPairs(tuple(pairs), judge_with_model(model, pairs))
-    with tempfile.TemporaryDirectory(dir=checkpoint.directory) as name:
-        staging = Path(name)
-        for file in (CONFIG, TOKENIZER, WEIGHTS):
-            (staging / file).hardlink_to(checkpoint.directory / file)
-        write_golden_pairs(staging, golden)
+    with staged_graphs(checkpoint.directory, precisions) as staging:
         _write_graphs(model, staging, precisions, pairs)
-        write_reranker_manifest(staging)
+        write_manifest(staging)
         staged = load_reranker_checkpoint(staging)
         differences = {p: _measure(staged, golden, p) for p in precisions}
-        for precision in precisions:
-            target = checkpoint.directory / precision
-            shutil.copytree(staging / precision, target, dirs_exist_ok=True)
     write_golden_pairs(checkpoint.directory, golden)
-    report = {precision: {"difference": value} for precision, value in differences.items()}
-    (checkpoint.directory / PARITY).write_text(json.dumps(report, indent=2) + "\n")
-    write_reranker_manifest(checkpoint.directory)
+    figures = {precision: {"difference": value} for precision, value in differences.items()}
+    add_to_report(checkpoint.directory / PARITY, figures)
+    write_manifest(checkpoint.directory)
     return differences
 
 
-def judge_with_model(model: MatchIgnition, pairs: Sequence[PairTokens]) -> "np.ndarray":
+def judge_with_model(model: RerankerModel, pairs: Sequence[PairTokens]) -> "np.ndarray":
     """Return the logits Float32[N] of pairs by the model itself, one at a time, without padding."""
     with torch.no_grad():
         logits = [model(*(t[None] for t in _tensors(pair))) for pair in pairs]
@@ -95,7 +80,7 @@ def _tensors(pair: PairTokens) -> tuple[Tensor, ...]:
 
 
 def _write_graphs(
-    model: MatchIgnition, directory: Path, precisions: Sequence[str], pairs: Sequence[PairTokens]
+    model: RerankerModel, directory: Path, precisions: Sequence[str], pairs: Sequence[PairTokens]
 ) -> None:
     fp32 = directory / "fp32"
     fp32.mkdir()

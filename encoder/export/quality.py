@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from encoder.checkpoint import BLOCK_GRAPH, DOCUMENT_GRAPH, QUALITY
 from encoder.errors import QualityError
@@ -74,9 +75,15 @@ def check_quality(quality: Quality, precision: str) -> None:
 
 def write_quality(directory: Path, qualities: Mapping[str, Quality]) -> None:
     """Write the figures of some precisions into `quality.json`; those of others stay."""
-    path = directory / QUALITY
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     limits = {"neighbours": MINIMUM_NEIGHBOURS, "ndcg_loss": MAXIMUM_NDCG_LOSS}
-    for precision, quality in qualities.items():
-        report[precision] = {**asdict(quality), "ndcg_loss": quality.ndcg_loss, "limits": limits}
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    figures = {
+        precision: {**asdict(quality), "ndcg_loss": quality.ndcg_loss, "limits": limits}
+        for precision, quality in qualities.items()
+    }
+    add_to_report(directory / QUALITY, figures)
+
+
+def add_to_report(path: Path, figures: dict[str, Any]) -> None:
+    """Write the figures of some precisions into a JSON report; those of others stay."""
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(report | figures, indent=2) + "\n", encoding="utf-8")

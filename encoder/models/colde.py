@@ -21,12 +21,19 @@ Where this differs from the paper:
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from encoder.models.architecture import (
+    EncoderArchitecture,
+    EncoderModel,
+    Sections,
+    TrainingInput,
+)
 from encoder.models.layers import (
     BlockEncoder,
     Pooling,
@@ -35,6 +42,7 @@ from encoder.models.layers import (
     initialise_as_bert,
     masked_mean,
 )
+from encoder.models.weights import load_bert_into
 
 Aggregate = Literal["lstm", "mean", "lstm_and_mean"]
 
@@ -80,7 +88,8 @@ class ColdeConfig:
     dropout: float = 0.1
     layer_norm_epsilon: float = 1e-12
 
-    term_features: ClassVar[int] = 0  # CoLDE has no term channel
+    term_width: ClassVar[int] = 0  # CoLDE has no term channel
+    predicts_blocks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling)
@@ -92,20 +101,6 @@ class ColdeConfig:
             )
         if self.lstm_size % 2:
             raise ValueError(f"lstm_size must be even, not {self.lstm_size}")
-
-
-@dataclass(frozen=True, slots=True)
-class Sections:
-    """Where the rows of a batch of sections belong.
-
-    Attributes:
-        numbers: [D] the number of each section in its document, from 0 on.
-        successors: [D] the row of the section that follows it in its document; of the first one
-            after the last.
-    """
-
-    numbers: Tensor
-    successors: Tensor
 
 
 class ChunkAttention(nn.Module):
@@ -225,8 +220,12 @@ class SectionEncoder(nn.Module):
         return masked_mean(states, mask)
 
 
-class Colde(nn.Module):
+class Colde(EncoderModel):
     """One tower of the Siamese pair: both levels, end to end."""
+
+    training_input: ClassVar[TrainingInput] = "sections"
+    config: ColdeConfig
+    document_encoder: SectionEncoder
 
     def __init__(self, config: ColdeConfig) -> None:
         super().__init__()
@@ -279,3 +278,20 @@ def begin_as_mean(encoder: SectionEncoder) -> None:
 def _at(states: Tensor, places: Tensor) -> Tensor:
     """Return the states [D, S, H] at places [D, S]."""
     return states.gather(1, places[:, :, None].expand_as(states))
+
+
+def _load_bert(model: Colde, folder: Path) -> None:
+    load_bert_into(model.block_encoder, folder)
+
+
+def _begin_as_mean(model: Colde) -> None:
+    begin_as_mean(model.document_encoder)
+
+
+ARCHITECTURE = EncoderArchitecture(
+    name="colde",
+    config=ColdeConfig,
+    model=Colde,
+    load_bert=_load_bert,
+    begin_as_mean=_begin_as_mean,
+)

@@ -115,7 +115,21 @@ def check_pooling(pooling: str) -> None:
         raise ValueError(f"pooling must be 'cls' or 'mean', not {pooling!r}")
 
 
-class BlockEncoder(nn.Module):
+class TokenEncoder(nn.Module):
+    """A module that reads tokens through Transformer layers.
+
+    Attributes:
+        layers: from the first to the last.
+    """
+
+    layers: nn.ModuleList
+
+    def last_layers(self, count: int) -> list[nn.Module]:
+        """Return the last layers, and what follows them."""
+        return list(self.layers[len(self.layers) - count :])
+
+
+class BlockEncoder(TokenEncoder):
     """The sentence level: tokens of a sentence block -> its block vector (section 4.1.2)."""
 
     def __init__(self, config: BlockEncoderConfig) -> None:
@@ -127,6 +141,10 @@ class BlockEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = transformer(config, config.sentence_layers)
         self.projection = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def last_layers(self, count: int) -> list[nn.Module]:
+        """Return the last layers and the projection."""
+        return [*super().last_layers(count), self.projection]
 
     def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the contextual token representations T_j: [N, T], [N, T] -> [N, T, H]."""

@@ -9,19 +9,31 @@ important ones do not reach the next layer.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.layers import attention_bias, initialise_as_bert
+from encoder.models.architecture import RerankerArchitecture, RerankerModel
+from encoder.models.layers import TokenEncoder, attention_bias, initialise_as_bert
+from encoder.models.weights import BertWeights
 
 Importance = Literal["pagerank", "attention", "norm", "random"]
 
 DAMPING = 0.85  # d of equation 6, as in the paper
 _PADDING = -1.0  # below every importance, which is from 0 to 1
 _THOUSANDTHS = 1_000
+_BERT_LAYER_NAMES = {
+    "query": ("attention.self.query",),
+    "key_value": ("attention.self.key", "attention.self.value"),
+    "attention_output": ("attention.output.dense",),
+    "attention_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_norm": ("output.LayerNorm",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +138,7 @@ class FilteringLayer(nn.Module):
         return result
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(TokenEncoder):
     """Tokens of a pair -> the last state of [CLS]."""
 
     def __init__(self, config: MatchIgnitionConfig) -> None:
@@ -166,8 +178,10 @@ class CrossEncoder(nn.Module):
         return last.feed_forward(attended)[:, 0]
 
 
-class MatchIgnition(nn.Module):
+class MatchIgnition(RerankerModel):
     """The cross-encoder with its head: a pair -> the logit of its match probability."""
+
+    config: MatchIgnitionConfig
 
     def __init__(self, config: MatchIgnitionConfig) -> None:
         super().__init__()
@@ -176,6 +190,11 @@ class MatchIgnition(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.projection = nn.Linear(config.hidden_size, 1)
         self.apply(initialise_as_bert)
+
+    @property
+    def token_encoder(self) -> TokenEncoder:
+        """All but the head."""
+        return self.cross_encoder
 
     def forward(self, input_ids: Tensor, token_types: Tensor, special: Tensor) -> Tensor:
         """Score pairs.
@@ -266,3 +285,30 @@ def _most_important(scores: Tensor, special: Tensor, kept: int | Tensor) -> Tens
 def _take(states: Tensor, order: Tensor) -> Tensor:
     """Take the states [N, kept, E] of the places [N, kept]."""
     return states.gather(1, order[..., None].expand(-1, -1, states.shape[-1]))
+
+
+def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
+    """Copy the embeddings and the first layers of a BERT checkpoint into a cross-encoder.
+
+    Raises:
+        CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
+    """
+    config = encoder.config
+    bert = BertWeights(folder)
+    tensors = bert.embeddings() | {
+        "type_embedding.weight": bert["embeddings.token_type_embeddings.weight"],
+        "position_embedding.weight": bert["embeddings.position_embeddings.weight"][: config.length],
+    }
+    bert.copy_into(encoder, tensors | bert.layers(_BERT_LAYER_NAMES, config.layers))
+
+
+def _load_bert(model: MatchIgnition, folder: Path) -> None:
+    load_bert_into_pairs(model.cross_encoder, folder)
+
+
+ARCHITECTURE = RerankerArchitecture(
+    name="match-ignition",
+    config=MatchIgnitionConfig,
+    model=MatchIgnition,
+    load_bert=_load_bert,
+)

@@ -4,13 +4,20 @@ A sentence level reads each sentence block by itself, a document level reads the
 Both halves are modules of their own because each is exported to a graph of its own.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from encoder.models.architecture import (
+    EncoderArchitecture,
+    EncoderModel,
+    TermChannelSizes,
+    TrainingInput,
+)
 from encoder.models.layers import (
     MASK_VALUE,
     BlockEncoder,
@@ -22,6 +29,7 @@ from encoder.models.layers import (
     masked_sum,
     transformer,
 )
+from encoder.models.weights import load_bert_into
 
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 
@@ -74,6 +82,9 @@ class SmithConfig:
     dropout: float = 0.1
     layer_norm_epsilon: float = 1e-12
 
+    max_sections: ClassVar[None] = None  # each section is a document of its own
+    predicts_blocks: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_pooling(self.pooling)
         if self.combine not in ("normal", "sum_concat", "mean_concat", "attention"):
@@ -87,6 +98,11 @@ class SmithConfig:
                 f"term_dimension and sketch_dimension must be under dimension together, not "
                 f"{self.term_dimension} and {self.sketch_dimension}"
             )
+
+    @property
+    def term_width(self) -> int:
+        """Width of the term features: those of the term table, then hashed ones."""
+        return self.term_features + self.sketch_dimension
 
     @property
     def block_part(self) -> int:
@@ -182,8 +198,12 @@ class DocumentEncoder(nn.Module):
         return (block_vectors * torch.softmax(logits + bias, dim=1)).sum(1)
 
 
-class Smith(nn.Module):
+class Smith(EncoderModel):
     """One tower of the Siamese pair: both levels, end to end."""
+
+    training_input: ClassVar[TrainingInput] = "term_features"
+    config: SmithConfig
+    document_encoder: DocumentEncoder
 
     def __init__(self, config: SmithConfig) -> None:
         super().__init__()
@@ -234,3 +254,33 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
         encoder.projection.weight[:, : config.hidden_size] = mean
         if config.combine == "attention":
             encoder.attention_vector.weight.zero_()  # equal logits: the mean
+
+
+def with_term_channel(config: SmithConfig, sizes: TermChannelSizes) -> SmithConfig:
+    """Return a configuration with a term channel of these sizes, beside the same block part."""
+    return replace(
+        config,
+        dimension=config.block_part + sizes.dimension + sizes.hashed_dimension,
+        term_features=sizes.features,
+        term_dimension=sizes.dimension,
+        term_buckets=sizes.buckets,
+        sketch_dimension=sizes.hashed_dimension,
+    )
+
+
+def _load_bert(model: Smith, folder: Path) -> None:
+    load_bert_into(model.block_encoder, folder)
+
+
+def _begin_as_mean(model: Smith) -> None:
+    begin_as_mean(model.document_encoder)
+
+
+ARCHITECTURE = EncoderArchitecture(
+    name="smith",
+    config=SmithConfig,
+    model=Smith,
+    load_bert=_load_bert,
+    begin_as_mean=_begin_as_mean,
+    with_term_channel=with_term_channel,
+)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from encoder.checkpoint import WEIGHTS
 from encoder.errors import CheckpointError
 from encoder.models.layers import BlockEncoder
-from encoder.models.match_ignition import CrossEncoder
 
 _LAYER_NAMES = {
     "attention.query_key_value": (
@@ -22,15 +21,6 @@ _LAYER_NAMES = {
         "attention.self.value",
     ),
     "attention.output": ("attention.output.dense",),
-    "attention_norm": ("attention.output.LayerNorm",),
-    "intermediate": ("intermediate.dense",),
-    "output": ("output.dense",),
-    "output_norm": ("output.LayerNorm",),
-}
-_PAIR_LAYER_NAMES = {
-    "query": ("attention.self.query",),
-    "key_value": ("attention.self.key", "attention.self.value"),
-    "attention_output": ("attention.output.dense",),
     "attention_norm": ("attention.output.LayerNorm",),
     "intermediate": ("intermediate.dense",),
     "output": ("output.dense",),
@@ -97,7 +87,7 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
         CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
     """
     config = encoder.config
-    bert = _Bert(folder)
+    bert = BertWeights(folder)
     types = bert["embeddings.token_type_embeddings.weight"]
     positions = bert["embeddings.position_embeddings.weight"][: config.block_length]
     tensors = bert.embeddings() | {"position_embedding.weight": positions + types[0]}
@@ -107,22 +97,7 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
     bert.copy_into(encoder, tensors)
 
 
-def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
-    """Copy the embeddings and the first layers of a BERT checkpoint into a cross-encoder.
-
-    Raises:
-        CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
-    """
-    config = encoder.config
-    bert = _Bert(folder)
-    tensors = bert.embeddings() | {
-        "type_embedding.weight": bert["embeddings.token_type_embeddings.weight"],
-        "position_embedding.weight": bert["embeddings.position_embeddings.weight"][: config.length],
-    }
-    bert.copy_into(encoder, tensors | bert.layers(_PAIR_LAYER_NAMES, config.layers))
-
-
-class _Bert:
+class BertWeights:
     """The tensors of a BERT checkpoint by their names within the model."""
 
     def __init__(self, folder: Path) -> None:

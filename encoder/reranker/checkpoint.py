@@ -11,30 +11,15 @@ rule.json             optional: how its logits and the scores of the first stage
 weights.safetensors   the weights, for training and export; serving does not need them
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from encoder.checkpoint import (
-    CONFIG,
-    GOLDEN,
-    MANIFEST,
-    PARITY,
-    TOKENIZER,
-    WEIGHTS,
-    file_digest,
-    read_verified,
-)
+from encoder.checkpoint import PAIR_GRAPH, read_config, read_manifest
 from encoder.errors import CheckpointError
 
-FORMAT = 1
-ARCHITECTURE = "match-ignition"
 RERANKER_PRECISIONS = ("int8", "fp32")
-PAIR_GRAPH = "cross_encoder.onnx"
-RULE = "rule.json"
 SHIPPED = Path(__file__).parents[1] / "checkpoints"
 
 
@@ -74,6 +59,7 @@ class RerankerCheckpoint:
     Attributes:
         directory: where it lies.
         name: for people.
+        architecture: a name of `encoder.models.registry.RERANKERS`.
         fingerprint: SHA-256, in hex, over configuration, tokenizer and weights.
         pair: what is read of a pair.
         start_token: token id that opens a pair ([CLS]).
@@ -86,6 +72,7 @@ class RerankerCheckpoint:
 
     directory: Path
     name: str
+    architecture: str
     fingerprint: str
     pair: PairShape
     start_token: int
@@ -108,52 +95,18 @@ def load_reranker_checkpoint(directory: Path) -> RerankerCheckpoint:
     Raises:
         CheckpointError: a file is missing, changed or not understood; the message names it.
     """
+    manifest = read_manifest(directory)
+    config = read_config(directory, manifest)
+    if "pair" not in config:
+        raise CheckpointError(f"{directory} is not the checkpoint of a reranker")
     try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
-            raise CheckpointError(f"{directory / MANIFEST}: format {manifest['format']!r}")
-        files = {str(name): str(digest) for name, digest in manifest["files"].items()}
-        config = json.loads(read_verified(directory, files, CONFIG))
-        if config.pop("architecture", None) != ARCHITECTURE:
-            raise CheckpointError(f"{directory} is not the checkpoint of a reranker")
-        read_verified(directory, files, TOKENIZER)
         return RerankerCheckpoint(
             directory=directory,
-            fingerprint=_fingerprint(files, str(manifest["weights"])),
+            fingerprint=manifest.fingerprint(),
             pair=PairShape(**config.pop("pair")),
-            precisions=tuple(p for p in RERANKER_PRECISIONS if f"{p}/{PAIR_GRAPH}" in files),
-            files=files,
+            precisions=tuple(p for p in RERANKER_PRECISIONS if manifest.has(p, PAIR_GRAPH)),
+            files=manifest.files,
             **config,
         )
-    except OSError as error:
-        raise CheckpointError(f"{directory}: cannot be read: {error}") from error
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError) as error:
         raise CheckpointError(f"{directory}: not understood: {error!r}") from error
-
-
-def write_reranker_config(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write `config.json`: the fields of `RerankerCheckpoint` that are not read off elsewhere."""
-    content = json.dumps({"architecture": ARCHITECTURE, **config}, indent=2) + "\n"
-    (directory / CONFIG).write_text(content, encoding="utf-8")
-
-
-def write_reranker_manifest(directory: Path) -> None:
-    """Write `manifest.json` over the files that are there.
-
-    The digest of the weights is kept from the former manifest where they are not there.
-    """
-    weights = directory / WEIGHTS
-    if weights.exists():
-        digest = file_digest(weights)
-    else:
-        digest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["weights"]
-    names = [CONFIG, TOKENIZER, GOLDEN, PARITY, RULE]
-    names += [f"{precision}/{PAIR_GRAPH}" for precision in RERANKER_PRECISIONS]
-    files = {name: file_digest(directory / name) for name in names if (directory / name).exists()}
-    manifest = {"format": FORMAT, "weights": digest, "files": files}
-    (directory / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _fingerprint(files: Mapping[str, str], weights: str) -> str:
-    parts = [files[CONFIG], files[TOKENIZER], weights]
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()

@@ -1,6 +1,5 @@
 """Golden pairs: a few pairs of tokens with the logits that the model itself gives for them."""
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import GOLDEN, read_verified
-from encoder.errors import CheckpointError, ParityError
-from encoder.golden import GOLDEN_TEXTS
+from encoder.checkpoint import GOLDEN
+from encoder.golden import GOLDEN_TEXTS, check_difference, golden_arrays
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
 
@@ -49,11 +47,7 @@ def check_pair_parity(difference: float, precision: str) -> None:
     Raises:
         ParityError: names the figure and its limit.
     """
-    limit = MAXIMUM_DIFFERENCE[precision]
-    if not difference <= limit:  # also refuses NaN
-        raise ParityError(
-            f"{precision} cross-encoder: differs from the model by {difference:.2g}, over {limit}"
-        )
+    check_difference(difference, MAXIMUM_DIFFERENCE[precision], f"{precision} cross-encoder")
 
 
 def write_golden_pairs(directory: Path, golden: GoldenPairs) -> None:
@@ -78,14 +72,10 @@ def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:
     Raises:
         CheckpointError: they are missing, changed or not understood.
     """
-    data = read_verified(checkpoint.directory, checkpoint.files, GOLDEN)
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            ends = np.cumsum(arrays["lengths"])[:-1]
-            columns: Sequence[list[Int64]] = [
-                np.split(arrays[name].astype(np.int64), ends) for name in _FIELDS
-            ]
-            pairs = tuple(PairTokens(*fields) for fields in zip(*columns, strict=True))
-            return GoldenPairs(pairs, arrays["logits"])
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(f"{checkpoint.directory / GOLDEN}: {error}") from error
+    with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
+        ends = np.cumsum(arrays["lengths"])[:-1]
+        columns: Sequence[list[Int64]] = [
+            np.split(arrays[name].astype(np.int64), ends) for name in _FIELDS
+        ]
+        pairs = tuple(PairTokens(*fields) for fields in zip(*columns, strict=True))
+        return GoldenPairs(pairs, arrays["logits"])

@@ -5,10 +5,10 @@ from typing import Protocol
 
 import numpy as np
 
+from encoder.checkpoint import PAIR_GRAPH
 from encoder.errors import CheckpointError
 from encoder.onnx_session import open_pair_graph
 from encoder.reranker.checkpoint import (
-    PAIR_GRAPH,
     RerankerCheckpoint,
     find_reranker,
     load_reranker_checkpoint,

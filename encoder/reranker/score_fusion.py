@@ -17,9 +17,9 @@ from typing import Any
 
 from encoder.atomic_files import write_atomically
 from encoder.calibration import FittedMap, FittedOn, fitted_map_to_json, parse_fitted_map
-from encoder.checkpoint import read_verified
+from encoder.checkpoint import RULE, read_verified, write_manifest
 from encoder.errors import CheckpointError
-from encoder.reranker.checkpoint import RULE, RerankerCheckpoint, write_reranker_manifest
+from encoder.reranker.checkpoint import RerankerCheckpoint
 
 FORMAT = 1
 VERSION_DIGITS = 12
@@ -89,7 +89,7 @@ def write_rerank_rule(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> None
     """
     content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
     write_atomically(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
-    write_reranker_manifest(checkpoint.directory)
+    write_manifest(checkpoint.directory)
 
 
 def read_rerank_rule(checkpoint: RerankerCheckpoint) -> ScoreFusion:

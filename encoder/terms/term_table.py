@@ -145,7 +145,8 @@ def count_words(
     begins = ~vocabulary.continues[tokens]
     whole = tokens[begins & np.append(begins[1:], True)]
     words = vocabulary.rows_of(hash_words(tokens, vocabulary.continues))
-    named = vocabulary.rows_of(titles.find(tokens))
+    found = [hashes for _, _, hashes in titles.find(tokens.astype(np.uint64))]
+    named = vocabulary.rows_of(np.unique(np.concatenate([np.empty(0, np.uint64), *found])))
     rows, places = np.unique(np.concatenate([whole, words, named]), return_inverse=True)
     weights = np.ones(len(places))
     weights[len(places) - len(named) :] = NAMED

@@ -1,29 +1,29 @@
-"""The titles that a text names: runs of its tokens that are, token for token, a known title.
+"""The titles that a text names: runs of its words, or of its tokens, that are a known title.
 
-Who writes "as in World War II" names the document of that title, and two texts that name the same
-documents are near each other. A title is a term like a word; see
-`encoder.terms.term_table.count_words`.
+A text with "as in World War II" names the document of that title, and two texts that name the same
+documents are related. A title is a term like a word: see `encoder.terms.term_table.count_words` for
+tokens and `index.lexical.terms` for words. Both give their items as 64-bit numbers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.arrays import Bool, Int64, UInt64
 
-MAX_TITLE_TOKENS = 24  # a longer one is not named whole
-_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no token of a title is multiplied away
+MAX_TITLE_TOKENS = 24  # longer titles are never named in full
+_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no item of a run
 _MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # of splitmix64
 
 
 @dataclass(frozen=True, slots=True)
 class TitleMatcher:
-    """The titles that are looked for.
+    """A hash table of titles.
 
     Attributes:
-        hashes: UInt64[T] of their tokens, ascending.
-        lengths: Int64[L], of how many tokens they are, ascending.
+        hashes: UInt64[T] of their items, ascending.
+        lengths: Int64[L] how many items they have, ascending.
     """
 
     hashes: UInt64
@@ -32,48 +32,67 @@ class TitleMatcher:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def find(self, tokens: Int64) -> UInt64:
-        """Return the hashes UInt64[F], ascending, of the titles that tokens Int64[T] name."""
-        found, runs = [np.empty(0, np.uint64)], np.zeros(len(tokens) + 1, dtype=np.uint64)
-        wanted = set(self.lengths.tolist())
-        for length in range(1, min(max(wanted, default=0), len(tokens)) + 1):
-            runs = _lengthen(runs[:-1], tokens[length - 1 :])
-            if length in wanted:
-                mixed = _mix(runs)
-                places = np.minimum(np.searchsorted(self.hashes, mixed), len(self.hashes) - 1)
-                found.append(mixed[self.hashes[places] == mixed])
-        return np.unique(np.concatenate(found))
+    def find(self, items: UInt64) -> Iterator[tuple[int, Int64, UInt64]]:
+        """Find the titles in a sequence of items UInt64[W].
+
+        Yields:
+            For each length of titles: it, where titles of this length begin, and their hashes.
+        """
+        lengths = self.lengths.tolist() if len(self.hashes) else []
+        for length, runs in _runs_of_lengths(items, lengths):
+            mixed = _mix(runs)
+            places = np.minimum(np.searchsorted(self.hashes, mixed), len(self.hashes) - 1)
+            starts = np.flatnonzero(self.hashes[places] == mixed)
+            yield length, starts, mixed[starts]
 
     def only(self, kept: Bool) -> "TitleMatcher":
-        """Return the titles for which Bool[T] says so; all lengths stay."""
+        """Return the titles for which Bool[T] is true; all lengths stay."""
         return TitleMatcher(self.hashes[kept], self.lengths)
+
+    def joined(self, more: "TitleMatcher") -> "TitleMatcher":
+        """Return the titles of both; itself where there are none besides its own."""
+        places = np.searchsorted(self.hashes, more.hashes)
+        there = places < len(self.hashes)
+        there[there] = self.hashes[places[there]] == more.hashes[there]
+        if there.all():
+            return self
+        hashes = np.insert(self.hashes, places[~there], more.hashes[~there])
+        return TitleMatcher(hashes, np.union1d(self.lengths, more.lengths))
 
 
 NO_TITLES = TitleMatcher(np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
-def title_table(titles: Iterable[Sequence[int]]) -> TitleMatcher:
-    """Make the table of titles, given as token ids; empty and too long ones are left out."""
-    hashes, lengths = set(), set()
-    for title in titles:
-        if 0 < len(title) <= MAX_TITLE_TOKENS:
-            hashes.add(_hash(title))
-            lengths.add(len(title))
-    return TitleMatcher(
-        np.array(sorted(hashes), dtype=np.uint64), np.array(sorted(lengths), dtype=np.int64)
+def match_titles(titles: Iterable[UInt64]) -> TitleMatcher:
+    """Make a matcher of titles, each given as its items; empty ones are left out."""
+    runs, lengths = set(), set()
+    for items in titles:
+        if length := len(items):
+            runs.add(int(hash_runs(items, length)[0]))
+            lengths.add(length)
+    hashes = np.unique(_mix(np.array(list(runs), dtype=np.uint64)))
+    return TitleMatcher(hashes, np.array(sorted(lengths), dtype=np.int64))
+
+
+def match_token_titles(titles: Iterable[Sequence[int]]) -> TitleMatcher:
+    """Make a matcher of titles, each given as token ids; empty and too long ones are left out."""
+    return match_titles(
+        np.array(title, dtype=np.uint64) for title in titles if len(title) <= MAX_TITLE_TOKENS
     )
 
 
-def _hash(title: Sequence[int]) -> int:
-    run = np.zeros(1, dtype=np.uint64)
-    for token in title:
-        run = _lengthen(run, np.array([token], dtype=np.int64))
-    return int(_mix(run)[0])
+def hash_runs(items: UInt64, length: int) -> UInt64:
+    """Hash each run of `length` of the items UInt64[W], at least one: UInt64[W - length + 1]."""
+    return next((runs for _, runs in _runs_of_lengths(items, [length])), np.empty(0, np.uint64))
 
 
-def _lengthen(runs: UInt64, tokens: Int64) -> UInt64:
-    """Hash runs with one token more each; no token is -1, so that every length counts."""
-    return runs * _BASE + (tokens.astype(np.uint64) + np.uint64(1))
+def _runs_of_lengths(items: UInt64, lengths: Sequence[int]) -> Iterator[tuple[int, UInt64]]:
+    """Yield each length, ascending, with the hashes of the runs of this length."""
+    sums = np.zeros(len(items) + 1, dtype=np.uint64)
+    for length in range(1, min(max(lengths, default=0), len(items)) + 1):
+        sums = sums[:-1] * np.uint64(_BASE) + items[length - 1 :]
+        if length in lengths:
+            yield length, sums + np.uint64(length * pow(_BASE, length, 2**64) % 2**64)
 
 
 def _mix(runs: UInt64) -> UInt64:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from encoder.terms.title_matcher import TitleMatcher
 from index.errors import StoreError
 from index.id_set import IdSet
 from index.lexical.scoring import (
@@ -31,7 +32,7 @@ from index.lexical.scoring import (
     weigh_rows,
 )
 from index.lexical.tables import DocumentTerms, read_document_terms
-from index.lexical.terms import Titles, count_terms_and_titles, known_titles, with_titles
+from index.lexical.terms import count_terms_and_titles, known_titles, with_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
@@ -92,7 +93,7 @@ class LexicalIndex:
         with self._connections.reading() as connection:
             return _statistics(connection)[1]
 
-    def titles(self, connection: sqlite3.Connection) -> Titles:
+    def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
         """Return the titles of the stored documents, read again when too many changed.
 
         Some may be of documents that are gone: whoever names them names nothing.

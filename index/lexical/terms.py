@@ -5,33 +5,18 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, repeat
 
 import numpy as np
 
 from encoder.arrays import UInt64
+from encoder.terms.title_matcher import TitleMatcher, match_titles
 
 NAMED = 25
 OWN = 36
 MAX_TITLE_WORDS = 12
 QUOTE = '"'  # no word has one
-
-_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word of a title is multiplied away
-
-
-@dataclass(frozen=True, slots=True)
-class Titles:
-    """The titles that are looked for.
-
-    Attributes:
-        hashes: UInt64[T] of their words, ascending.
-        lengths: how many words they have.
-    """
-
-    hashes: UInt64
-    lengths: tuple[int, ...]
 
 
 def title_words(title: str) -> list[str]:
@@ -45,30 +30,17 @@ def title_term(words: Sequence[str]) -> str:
     return f"{QUOTE}{' '.join(words)}{QUOTE}"
 
 
-def known_titles(titles: Iterable[str]) -> Titles:
+def known_titles(titles: Iterable[str]) -> TitleMatcher:
     """Make ready the titles of a corpus, to be found in texts."""
-    of_length: dict[int, set[int]] = {}
-    for title in titles:
-        if words := title_words(title):
-            hashed = hash_runs(hash_words(words), len(words))
-            of_length.setdefault(len(words), set()).update(hashed.tolist())
-    hashes = np.fromiter(chain.from_iterable(of_length.values()), np.uint64)
-    return Titles(np.unique(hashes), tuple(sorted(of_length)))
+    return match_titles(hash_words(title_words(title)) for title in titles)
 
 
-def with_titles(known: Titles, titles: Iterable[str]) -> Titles:
+def with_titles(known: TitleMatcher, titles: Iterable[str]) -> TitleMatcher:
     """Return titles and more of them, without reading those that are known again."""
-    more = known_titles(titles)
-    places = np.searchsorted(known.hashes, more.hashes)
-    there = places < len(known.hashes)
-    there[there] = known.hashes[places[there]] == more.hashes[there]
-    if there.all():
-        return known
-    hashes = np.insert(known.hashes, places[~there], more.hashes[~there])
-    return Titles(hashes, tuple(sorted({*known.lengths, *more.lengths})))
+    return known.joined(known_titles(titles))
 
 
-def count_terms_and_titles(text: str, titles: Titles, own: str = "") -> Counter[str]:
+def count_terms_and_titles(text: str, titles: TitleMatcher, own: str = "") -> Counter[str]:
     """Count the words of a text and the titles that it names.
 
     Args:
@@ -99,14 +71,9 @@ def count_corpus(
         yield count_terms_and_titles(text, known, title)
 
 
-def _named(words: Sequence[str], titles: Titles) -> Iterator[str]:
-    hashed = hash_words(words)
-    for length in titles.lengths:
-        if length > len(words):
-            return
-        runs = hash_runs(hashed, length)
-        places = np.minimum(np.searchsorted(titles.hashes, runs), len(titles.hashes) - 1)
-        for start in np.flatnonzero(titles.hashes[places] == runs).tolist():
+def _named(words: Sequence[str], titles: TitleMatcher) -> Iterator[str]:
+    for length, starts, _ in titles.find(hash_words(words)):
+        for start in starts.tolist():
             yield title_term(words[start : start + length])
 
 
@@ -118,14 +85,6 @@ def hash_words(words: Sequence[str]) -> UInt64:
 @lru_cache(maxsize=1 << 16)
 def _hash_word(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-
-
-def hash_runs(hashed: UInt64, length: int) -> UInt64:
-    """Hash each run of `length` words UInt64[W] to UInt64[W - length + 1]."""
-    runs = np.full(len(hashed) - length + 1, length, dtype=np.uint64)
-    for place in range(length):
-        runs = runs * _BASE + hashed[place : place + len(runs)]
-    return runs
 
 
 MAX_TERM_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a broken file

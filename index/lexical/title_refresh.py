@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from encoder.arrays import Int64
+from encoder.terms.title_matcher import TitleMatcher
 from index.lexical.tables import DocumentTerms, find_term_ids, read_document_terms, replace_terms
-from index.lexical.terms import QUOTE, Titles, count_terms_and_titles, known_titles
+from index.lexical.terms import QUOTE, count_terms_and_titles, known_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import TITLES, read_count, write_state
@@ -86,7 +87,7 @@ def _read_changes(connection: sqlite3.Connection) -> int:
 def _changed(
     connection: sqlite3.Connection,
     rows: Sequence[_Row],
-    titles: Titles,
+    titles: TitleMatcher,
     title_ids: Int64,
 ) -> dict[int, tuple[str, Mapping[str, int]]]:
     """Return the title and the counts of each document whose stored title terms are others."""

@@ -14,8 +14,9 @@ from rensa import RMinHash
 
 from encoder.arrays import Float32, UInt32, UInt64
 from encoder.comparison.words import split_words
+from encoder.terms.title_matcher import hash_runs
 from index.errors import StoreError
-from index.lexical.terms import hash_runs, hash_words
+from index.lexical.terms import hash_words
 
 FEWEST_WORDS = 50  # of a text that has near-duplicates; a shorter one has only copies
 BANDS = 32

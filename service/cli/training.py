@@ -23,6 +23,7 @@ from training.data.files import EncoderJob, RerankJob, given_files
 from training.jobs.output import write_output
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 from training.jobs.train_reranker import train_reranker
+from training.recipe import RECIPES
 
 
 def create_reranker(
@@ -42,7 +43,7 @@ def create_reranker(
 
 def train_reranker_command(
     recipe: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of one in encoder/recipes/training.")
+        str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
     ],
     start: Annotated[Path, typer.Option(help="The reranker to start from, with its weights.")],
     corpus: Annotated[
@@ -89,12 +90,9 @@ def _require_torch_for_rerankers() -> None:
         ) from error
 
 
-RECIPES = Path(__file__).parents[2] / "encoder" / "recipes" / "training"
-
-
 def train(
     recipe: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of one in encoder/recipes/training.")
+        str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
     ],
     corpus: Annotated[
         list[Path],

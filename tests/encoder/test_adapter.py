@@ -21,7 +21,7 @@ from encoder.checkpoint import load_checkpoint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_table import Terms, count_words, quantise_term_table
-from encoder.terms.title_matcher import title_table
+from encoder.terms.title_matcher import match_token_titles
 from encoder.tokenizer import BlockTokenizer
 
 
@@ -85,22 +85,11 @@ def test_it_comes_back_from_disk() -> None:
 
 
 def test_its_titles_come_back_from_disk() -> None:
-    adapter = replace(adapter_of([2, 5, 11]), titles=title_table([[1, 2], [7]]))
+    adapter = replace(adapter_of([2, 5, 11]), titles=match_token_titles([[1, 2], [7]]))
     again = parse_adapter(format_adapter(adapter), "adapter.npz")
     assert again.fingerprint == adapter.fingerprint
     np.testing.assert_array_equal(again.titles.hashes, adapter.titles.hashes)
     np.testing.assert_array_equal(again.titles.lengths, adapter.titles.lengths)
-
-
-def test_one_without_titles_reads_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Format 1 had none; stored vectors carry the fingerprint that it had."""
-    adapter = adapter_of([2, 5, 11])
-    with monkeypatch.context() as before:
-        before.setattr("encoder.adapter.FORMAT", 1)
-        content = format_adapter(adapter)
-    assert parse_adapter(content, "adapter.npz").fingerprint == (
-        "2fb11fde87c3d78bcfaac435f5b13c86256f46ab1c6ada9c3225141734995c89"
-    )
 
 
 def test_the_digest_is_of_all_that_is_in_it() -> None:
@@ -115,8 +104,8 @@ def test_the_digest_is_of_all_that_is_in_it() -> None:
         replace(adapter, table=replace(adapter.table, weights=adapter.table.weights + 1)),
         replace(adapter, table=replace(adapter.table, vectors=-adapter.table.vectors)),
         replace(adapter, table=replace(adapter.table, scales=adapter.table.scales * 2)),
-        replace(adapter, titles=title_table([[1, 2]])),
-        replace(adapter, titles=title_table([[1, 3]])),
+        replace(adapter, titles=match_token_titles([[1, 2]])),
+        replace(adapter, titles=match_token_titles([[1, 3]])),
     ]
     assert len({one.fingerprint for one in (adapter, *others)}) == 1 + len(others)
 

@@ -12,7 +12,7 @@ from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkp
 from encoder.reranker.pair_tokenizer import join_pair
 from training.errors import TrainingRecipeError
 from training.objectives import ModelTask, step_generator
-from training.recipe import PARAMETERS, ObjectiveRecipe
+from training.recipe import RerankRecipe
 from training.rerank_objective import (
     LabelledPair,
     LabelledPairDataset,
@@ -33,8 +33,8 @@ def model(checkpoint: RerankerCheckpoint) -> MatchIgnition:
     return load_reranker_model(checkpoint)
 
 
-def recipe(**changes: float) -> ObjectiveRecipe:
-    return ObjectiveRecipe("rerank", "rerank", 1.0, {**PARAMETERS["rerank"], **changes})
+def recipe(**changes: float) -> RerankRecipe:
+    return RerankRecipe.model_validate({"kind": "rerank", **changes})
 
 
 def table_of(checkpoint: RerankerCheckpoint, counts: list[tuple[int, int]]) -> LabelledPairDataset:
@@ -56,7 +56,7 @@ class Watching:
         model.register_forward_pre_hook(lambda _, inputs: self.seen.append(inputs[0]))
 
 
-def drawn(objective_recipe: ObjectiveRecipe, table: LabelledPairDataset, *of: object) -> np.ndarray:
+def drawn(objective_recipe: RerankRecipe, table: LabelledPairDataset, *of: object) -> np.ndarray:
     checkpoint, model = of
     assert isinstance(checkpoint, RerankerCheckpoint)
     assert isinstance(model, MatchIgnition)

@@ -169,10 +169,10 @@ def test_folding_changes_no_document_vector_but_by_rounding(grown: Smith) -> Non
         projection.weight.normal_(std=0.3, generator=torch.Generator().manual_seed(2))
         projection.bias.normal_(std=0.05, generator=torch.Generator().manual_seed(3))
     before = encode(grown, features(documents, table))
-    folded = fold_projection(grown, table)
+    folded = fold_projection(grown.document_encoder, table)
     assert folded.width == RECIPE.dimension
     assert np.array_equal(folded.weights, table.weights)
     after = encode(grown, features(documents, folded))
     assert (before * after).sum(1).min() >= 0.999
-    again = fold_projection(grown, folded)
+    again = fold_projection(grown.document_encoder, folded)
     assert np.abs(encode(grown, features(documents, again)) - after).max() <= 1e-2

@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -98,7 +98,7 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
         raise TrainingRecipeError(f"recipe {job.recipe} is for a reranker, not for an encoder")
     if not for_reranker and isinstance(job.start, RerankerCheckpoint):
         raise TrainingRecipeError(f'recipe {job.recipe}: a reranker takes the objective "rerank"')
-    return recipe if job.steps is None else replace(recipe, steps=job.steps)
+    return recipe if job.steps is None else recipe.model_copy(update={"steps": job.steps})
 
 
 def find_corpus_files(corpus: Path) -> CorpusFiles:

@@ -8,7 +8,6 @@ import numpy as np
 
 from index.corpus.reader import read_corpus
 from index.document import Document
-from index.errors import CorpusError
 from index.progress import Progress
 from training.data.batch_specs import Drawn
 from training.data.corpus import TrainingCorpus
@@ -23,7 +22,7 @@ from training.data.sampling import (
     draw_views,
     new_source,
 )
-from training.data.sections import Linked, draw_labels, draw_sections, matching_pairs
+from training.data.sections import draw_labels, draw_sections, matching_pairs
 from training.data.splits import TRAIN
 
 if TYPE_CHECKING:
@@ -67,16 +66,14 @@ def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) 
         objective: one of a recipe.
         sources: of the data.
         size: documents of a batch.
-
-    Raises:
-        CorpusError: an unknown teacher, or unknown groups.
     """
-    if objective.parameters.get("teacher", "lexical") != "lexical":
-        raise CorpusError(f"objective {objective.name}: teacher must be 'lexical'")
-    hard = int(objective.parameters.get("hard_negatives", 0))
-    share = float(objective.parameters.get("share", 0))
-    parts = int(objective.parameters.get("parts", 1))
-    linked = _groups_of(objective, sources)
+    parameters = objective.parameters
+    hard = parameters.get("hard_negatives", 0)
+    share = parameters.get("share", 0.0)
+    parts = parameters.get("parts", 1)
+    linked = None
+    if parameters.get("groups") == "pairs":
+        linked = [matching_pairs(one.corpus) for one in sources]
     draws: dict[str, Draw] = {
         "pairs": lambda random: draw_pairs(sources, size, random),
         "links": lambda random: draw_links(sources, size, hard, random),
@@ -89,16 +86,6 @@ def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) 
         "sp": lambda random: draw_documents(sources, size, random),
     }
     return draws[objective.kind]
-
-
-def _groups_of(objective: "ObjectiveRecipe", sources: Sequence[Source]) -> list[Linked] | None:
-    """Return what belongs together in each corpus; None where that is what is linked."""
-    groups = objective.parameters.get("groups", "links")
-    if groups not in ("links", "pairs"):
-        raise CorpusError(
-            f"objective {objective.name}: groups must be 'links' or 'pairs', not {groups!r}"
-        )
-    return [matching_pairs(one.corpus) for one in sources] if groups == "pairs" else None
 
 
 def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:

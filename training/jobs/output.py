@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tokenizers import Tokenizer
 
@@ -22,8 +22,7 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
-from encoder.models.registry import Model
-from encoder.models.smith import Smith
+from encoder.models.architecture import EncoderModel, ReadsTerms
 from encoder.models.weights import save_weights
 from encoder.terms.feature_hashing import write_term_sketch
 from encoder.terms.term_channel import TermChannel
@@ -34,7 +33,6 @@ from training.term_channel import fold_projection
 
 if TYPE_CHECKING:
     from encoder.export.export import Gate
-    from encoder.models.registry import Model
     from training.recipe import TrainingRecipe
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
@@ -79,7 +77,7 @@ class Trained:
         report: of the run.
     """
 
-    model: "Model"
+    model: "EncoderModel"
     channel: TermChannel
     report: TrainingReport
 
@@ -166,7 +164,7 @@ def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Path]
 
 
 def write_trained(
-    model: Model, channel: TermChannel, start: Checkpoint, directory: Path, name: str
+    model: EncoderModel, channel: TermChannel, start: Checkpoint, directory: Path, name: str
 ) -> Checkpoint:
     """Write weights, configuration and tokenizer of a trained checkpoint, no graphs yet.
 
@@ -182,14 +180,15 @@ def write_trained(
     directory.mkdir(parents=True, exist_ok=True)
     config = json.loads(read_verified(start.directory, start.files, CONFIG))
     shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
-    if isinstance(model, Smith) and channel.table.width:
-        write_term_table(directory / TERMS, fold_projection(model, channel.table))
+    if channel.table.width:
+        table = fold_projection(cast(ReadsTerms, model.document_encoder), channel.table)
+        write_term_table(directory / TERMS, table)
         config |= {"dimension": model.config.dimension}
         config["model"] |= {
-            "term_features": model.config.term_dimension,
-            "term_dimension": model.config.term_dimension,
-            "term_buckets": model.config.term_buckets,
-            "sketch_dimension": model.config.sketch_dimension,
+            "term_features": table.width,
+            "term_dimension": table.width,
+            "term_buckets": channel.vocabulary.buckets,
+            "sketch_dimension": channel.sketch.dimension,
         }
         if channel.sketch.dimension:
             write_term_sketch(directory / SKETCH, channel.sketch)

@@ -30,7 +30,7 @@ from training.jobs.output import RUN, Trained, make_report
 from training.jobs.validation import choose_figure, measure
 
 if TYPE_CHECKING:
-    from encoder.models.registry import Model
+    from encoder.models.architecture import EncoderModel
     from training.collate import Reader
     from training.progress import TrainingProgress
     from training.recipe import TrainingRecipe
@@ -105,7 +105,7 @@ def run_training(
     reader = _reader(job.start, data, recipe, channel)
     figure = choose_figure(data)
 
-    def validate(trained: "Model") -> float:
+    def validate(trained: "EncoderModel") -> float:
         return measure(data, _encoding(trained, reader, recipe), figure, recipe.max_blocks)
 
     out_of_time = TimeLimit(job.seconds)
@@ -161,7 +161,7 @@ def _objectives(
     recipe: "TrainingRecipe",
     sources: Sequence[Source],
     reader: "Reader",
-    model: "Model",
+    model: "EncoderModel",
 ) -> list[Any]:
     from training.collate import new_objective
     from training.jobs.output import read_vocabulary
@@ -179,7 +179,7 @@ def _objectives(
 
 
 def _encoding(
-    model: "Model", reader: "Reader", recipe: "TrainingRecipe"
+    model: "EncoderModel", reader: "Reader", recipe: "TrainingRecipe"
 ) -> Callable[[Sequence[Part]], Float32]:
     from training.collate import encode_parts
 

@@ -1,7 +1,7 @@
 """The job of `longmatch train-reranker`: corpora with links in, a trained reranker out."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from training.jobs.output import RUN, TrainingReport, make_report, output_of
 from training.rerank_objective import LabelledPairDataset
 
 if TYPE_CHECKING:
-    from encoder.models.match_ignition import MatchIgnition
+    from encoder.models.architecture import RerankerModel
     from training.progress import TrainingProgress
 
 FIGURE = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
@@ -39,12 +39,13 @@ def train_reranker(
     from encoder.export.create import load_reranker_model
     from training.collate import training_device
     from training.loop import TrainingPlan, train
+    from training.recipe import RerankRecipe
     from training.rerank_objective import judge_pairs, rerank_objective
 
     recipe = read_recipe(job)
-    objective = recipe.objectives[0]
+    objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
     corpora = [read_rerank_corpus(files, recipe.seed) for files in job.files]
-    kinds = PairKinds(int(objective.number("candidates")), objective.number("random"))
+    kinds = PairKinds(objective.candidates, objective.random)
     data = prepare_rerank_data(corpora, job.start, kinds, job.work, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
     out_of_time = TimeLimit(job.seconds)
@@ -103,7 +104,7 @@ def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[
     ]
 
 
-def _write(job: RerankJob, model: "MatchIgnition", report: TrainingReport) -> RerankerCheckpoint:
+def _write(job: RerankJob, model: "RerankerModel", report: TrainingReport) -> RerankerCheckpoint:
     """Write the reranker, its graphs, its curve and the report: all of it or nothing."""
     from encoder.export.create import write_trained_reranker
     from encoder.export.export_reranker import export_reranker

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 from pathlib import Path
 
@@ -129,7 +128,7 @@ def test_every_recipe_makes_a_checkpoint(path: Path, tiny_bert: Path, tmp_path: 
     recipe = read_recipe(path)
     if recipe.initialise_from_bert:  # of the tiny BERT at hand
         model = recipe.model | {"sentence_layers": 2}
-        recipe = dataclasses.replace(recipe, dimension=32, model=model, block_length=32)
+        recipe = recipe.model_copy(update={"dimension": 32, "model": model, "block_length": 32})
     smith = load_model(create_checkpoint(recipe, str(tiny_bert), tmp_path / "c"))
     ids = torch.randint(1_000, 20_000, (1, 3, 8))
     with torch.no_grad():
@@ -151,6 +150,6 @@ def test_a_recipe_that_is_not_understood(tmp_path: Path, content: str, message: 
 def test_a_recipe_that_does_not_fit_its_bert(
     tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
 ) -> None:
-    recipe = dataclasses.replace(tiny_recipe, dimension=48)
+    recipe = tiny_recipe.model_copy(update={"dimension": 48})
     with pytest.raises(CheckpointError, match="dimension"):
         create_checkpoint(recipe, str(tiny_bert), tmp_path / "c")

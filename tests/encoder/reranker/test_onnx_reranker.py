@@ -9,17 +9,23 @@ import pytest
 import torch
 
 from encoder.calibration import FittedMap, FittedOn, Logistic, MapError
-from encoder.checkpoint import CONFIG, DEFAULT_CHECKPOINT, GOLDEN, TOKENIZER, WEIGHTS
+from encoder.checkpoint import (
+    CONFIG,
+    DEFAULT_CHECKPOINT,
+    GOLDEN,
+    PAIR_GRAPH,
+    RULE,
+    TOKENIZER,
+    WEIGHTS,
+    write_manifest,
+)
 from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import create_reranker, load_reranker_model, read_reranker_recipe
 from encoder.export.export_reranker import export_reranker, judge_with_model
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import (
-    PAIR_GRAPH,
-    RULE,
     find_reranker,
     load_reranker_checkpoint,
-    write_reranker_manifest,
 )
 from encoder.reranker.golden import read_golden_pairs
 from encoder.reranker.onnx_reranker import OnnxReranker, Reranker, open_reranker
@@ -85,7 +91,7 @@ def test_a_graph_of_other_weights_is_found_out(changed: Path) -> None:
         content = dict(arrays)
     content["logits"] = content["logits"] + 2
     np.savez_compressed(changed / GOLDEN, **content)
-    write_reranker_manifest(changed)
+    write_manifest(changed)
     with pytest.raises(ParityError, match="int8"):
         open_reranker(changed).warm_up()
 
@@ -94,7 +100,7 @@ def test_an_encoder_is_no_reranker(changed: Path) -> None:
     with pytest.raises(CheckpointError):
         load_reranker_checkpoint(DEFAULT_CHECKPOINT)
     (changed / "manifest.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="not understood"):
+    with pytest.raises(CheckpointError, match="is not a JSON object"):
         load_reranker_checkpoint(changed)
     with pytest.raises(CheckpointError, match="cannot be read"):
         load_reranker_checkpoint(changed / "nothing")
@@ -197,6 +203,6 @@ def test_a_rule_that_was_meddled_with_is_refused(
     write_rerank_rule(checkpoint, ScoreFusion("abc", {"semantic": Mixture(0.3, 0.5)}))
     content = json.loads((changed / RULE).read_text()) | change
     (changed / RULE).write_text(json.dumps(content))
-    write_reranker_manifest(changed)
+    write_manifest(changed)
     with pytest.raises(CheckpointError, match=message):
         open_reranker(changed)

@@ -5,14 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder.terms.title_matcher import MAX_TITLE_TOKENS, NO_TITLES, TitleMatcher, title_table
+from encoder.terms.title_matcher import (
+    MAX_TITLE_TOKENS,
+    NO_TITLES,
+    TitleMatcher,
+    hash_runs,
+    match_token_titles,
+)
 
 TOKENS = st.lists(st.integers(0, 3), max_size=30)
 TITLES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
 
 
 def found(table: TitleMatcher, tokens: list[int]) -> set[int]:
-    return set(table.find(np.array(tokens, dtype=np.int64)).tolist())
+    found = table.find(np.array(tokens, dtype=np.uint64))
+    return {hashed for _, _, hashes in found for hashed in hashes.tolist()}
 
 
 @given(TITLES, TOKENS)
@@ -24,14 +31,14 @@ def test_a_title_is_found_where_its_tokens_stand_in_a_row(
         for length in range(1, 5)
         for start in range(len(tokens) - length + 1)
     }
-    table = title_table(titles)
-    expected = {int(title_table([t]).hashes[0]) for t in titles if tuple(t) in runs}
+    table = match_token_titles(titles)
+    expected = {int(match_token_titles([t]).hashes[0]) for t in titles if tuple(t) in runs}
     assert found(table, tokens) == expected
 
 
 def test_different_titles_have_different_hashes() -> None:
     titles = [[0], [0, 0], [0, 0, 0], [1, 0], [0, 1], [2**31, 5], [5, 2**31]]
-    table = title_table([*titles, *titles, []])
+    table = match_token_titles([*titles, *titles, []])
     assert len(table) == len(titles)
     assert table.lengths.tolist() == [1, 2, 3]
     assert (np.diff(table.hashes.astype(object)) > 0).all()
@@ -39,17 +46,43 @@ def test_different_titles_have_different_hashes() -> None:
 
 def test_a_title_that_is_too_long_is_left_out() -> None:
     longest = list(range(MAX_TITLE_TOKENS))
-    assert found(title_table([longest]), [7, *longest, 7])
-    assert not len(title_table([[*longest, 7]]))
+    assert found(match_token_titles([longest]), [7, *longest, 7])
+    assert not len(match_token_titles([[*longest, 7]]))
 
 
 @pytest.mark.parametrize("tokens", [[], [1], [1, 2, 3]])
 def test_without_titles_nothing_is_found(tokens: list[int]) -> None:
     assert found(NO_TITLES, tokens) == set()
-    assert found(title_table([[5, 6]]), tokens) == set()
+    assert found(match_token_titles([[5, 6]]), tokens) == set()
 
 
 def test_of_some_titles_only_they_are_found() -> None:
-    table = title_table([[1], [2, 3], [4]])
+    table = match_token_titles([[1], [2, 3], [4]])
     kept = np.array([True, False, True])
     assert found(table.only(kept), [1, 2, 3, 4]) == set(table.hashes[kept].tolist())
+    assert found(table.only(np.zeros(3, dtype=np.bool_)), [1, 2, 3, 4]) == set()
+
+
+@given(TITLES, TOKENS)
+def test_a_title_is_found_at_its_places(titles: list[list[int]], tokens: list[int]) -> None:
+    found = match_token_titles(titles).find(np.array(tokens, dtype=np.uint64))
+    places = {(length, start) for length, starts, _ in found for start in starts.tolist()}
+    assert places == {
+        (len(title), start)
+        for title in titles
+        if title
+        for start in range(len(tokens) - len(title) + 1)
+        if tokens[start : start + len(title)] == title
+    }
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=9), st.integers(1, 9))
+def test_a_run_is_hashed_with_its_length(items: list[int], length: int) -> None:
+    """As stored signatures of near-duplicates have it."""
+    expected = []
+    for start in range(len(items) - length + 1):
+        hashed = length
+        for item in items[start : start + length]:
+            hashed = (hashed * 0x9E3779B97F4A7C15 + item) % 2**64
+        expected.append(hashed)
+    assert hash_runs(np.array(items, dtype=np.uint64), length).tolist() == expected

@@ -236,8 +236,11 @@ def test_the_time_is_up(
     [
         (LINKS, "learns from links"),
         (PAIRS, "learns from pairs"),
-        ('[[objective]]\nkind = "distil"\nteacher = "magic"\n', "teacher must be"),
-        ('[[objective]]\nkind = "magic"\n', "kind must be"),
+        (
+            '[[objective]]\nkind = "distil"\nteacher = "magic"\n',
+            "teacher: must be 'lexical', not 'magic'",
+        ),
+        ('[[objective]]\nkind = "magic"\n', "kind must be one of"),
     ],
 )
 def test_what_cannot_be_followed_is_said(

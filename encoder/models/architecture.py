@@ -1,0 +1,175 @@
+"""What creation, export and training need to know of an architecture.
+
+An architecture is one module: a frozen configuration, a model and an `EncoderArchitecture` (or
+`RerankerArchitecture`) that names them. One line in `encoder/models/registry.py` makes it known.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+from torch import Tensor, nn
+
+from encoder.models.layers import BlockEncoder, BlockEncoderConfig, TokenEncoder
+
+TrainingInput = Literal["term_features", "sections"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Where the rows of a batch of sections belong.
+
+    Attributes:
+        numbers: [D] the number of each section within its document, from 0.
+        successors: [D] the row of the section that follows it in its document; the last section
+            is followed by the first.
+    """
+
+    numbers: Tensor
+    successors: Tensor
+
+
+class EncoderConfig(BlockEncoderConfig, Protocol):
+    """What every configuration of an encoder has; fields of its own come on top."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def max_blocks(self) -> int:
+        """Sentence blocks of a document, at most."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Width of the document vector."""
+        ...
+
+    @property
+    def term_width(self) -> int:
+        """Width of the term features that the document level reads; 0 without a term channel."""
+        ...
+
+    @property
+    def max_sections(self) -> int | None:
+        """Sections of a document that see each other, at most; None where they never do."""
+        ...
+
+    @property
+    def predicts_blocks(self) -> bool:
+        """Whether the document level has `block_states`, which masked blocks are predicted from."""
+        ...
+
+
+class TrainableModel(nn.Module):
+    """What the training loop needs of a model."""
+
+    @property
+    def token_encoder(self) -> TokenEncoder:
+        """The part that reads tokens, which has a learning rate of its own."""
+        raise NotImplementedError
+
+
+class EncoderModel(TrainableModel):
+    """One tower of a Siamese pair, in two modules because each is exported to a graph of its own.
+
+    Attributes:
+        config: sizes and choices.
+        block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H].
+        document_encoder: block vectors [D, S, H], their mask [D, S] and the training input, which
+            may be left out -> document vectors [D, dimension] of unit norm.
+        training_input: the field of a `training.batch.DocumentBatch` that the document level reads
+            beside the blocks.
+    """
+
+    training_input: ClassVar[TrainingInput]
+    config: EncoderConfig
+    block_encoder: BlockEncoder
+    document_encoder: nn.Module
+
+    @property
+    def token_encoder(self) -> TokenEncoder:
+        """The sentence level."""
+        return self.block_encoder
+
+
+class PredictsBlocks(Protocol):
+    """The document level of a configuration with `predicts_blocks`."""
+
+    def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
+        """Return the contextual block representations: [D, S, H], [D, S] -> [D, S, H]."""
+        ...
+
+
+class ReadsTerms(Protocol):
+    """The document level of a configuration with a `term_width`.
+
+    Attributes:
+        term_projection: term features -> the term part of the document vector.
+        balance: [] logarithm of the factor of the block part.
+        sketch_balance: [] that of the hashed terms, where there are any.
+    """
+
+    term_projection: nn.Linear
+    balance: Tensor
+    sketch_balance: Tensor
+
+
+class RerankerConfig(Protocol):
+    """What every configuration of a cross-encoder has; fields of its own come on top."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def length(self) -> int:
+        """Tokens of a pair, at most, special tokens included."""
+        ...
+
+
+class RerankerModel(TrainableModel):
+    """A cross-encoder: input_ids, token_types and special, each [N, T] -> logits [N]."""
+
+    config: RerankerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermChannelSizes:
+    """Sizes of a term channel; see `encoder.models.smith.SmithConfig`."""
+
+    features: int
+    dimension: int
+    buckets: int
+    hashed_dimension: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderArchitecture:
+    """How encoders of an architecture are made.
+
+    Attributes:
+        name: in recipes and checkpoints.
+        config: makes a configuration of its fields; raises ValueError and TypeError.
+        model: makes a model with random weights.
+        load_bert: copies the weights of a folder with a BERT checkpoint into the sentence level.
+        begin_as_mean: sets the document level so that its output is the normalised mean of the
+            block vectors; raises ValueError where the configuration does not allow it.
+        with_term_channel: gives a configuration a term channel of these sizes; None where the
+            architecture has none.
+    """
+
+    name: str
+    config: Callable[..., EncoderConfig]
+    model: Callable[[Any], EncoderModel]
+    load_bert: Callable[[Any, Path], None]
+    begin_as_mean: Callable[[Any], None]
+    with_term_channel: Callable[[Any, TermChannelSizes], EncoderConfig] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerArchitecture:
+    """How cross-encoders of an architecture are made; see `EncoderArchitecture`."""
+
+    name: str
+    config: Callable[..., RerankerConfig]
+    model: Callable[[Any], RerankerModel]
+    load_bert: Callable[[Any, Path], None]
