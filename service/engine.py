@@ -79,7 +79,7 @@ def is_ready(engine: Engine) -> bool:
 def degraded_parts(engine: Engine) -> list[str]:
     """Name the parts that do not work, and without which requests are answered all the same."""
     unreachable = engine.redis is not None and not engine.redis.available
-    return ["redis"] if unreachable or engine.jobs.degraded else []
+    return ["redis"] if unreachable else []
 
 
 def record_index(engine: Engine) -> None:
