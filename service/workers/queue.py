@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from encoder.arrays import Float32
 from service.errors import OverloadedError, RejectionReason, RequestTooLargeError, ServiceError
 from service.workers.fair_queue import WEIGHTS, FairQueue, LaneName, lane_of
-from service.workers.work import Block, Job, Reservation
+from service.workers.work import Block, EncodeTask, Reservation
 
 _RATE_MEMORY = 0.95  # how much of what was measured before still counts after one more call
 _REFUSED_WEIGHT = 0.05  # of the newest request in the share of those that are refused
@@ -31,7 +31,7 @@ class BlockQueue:
         batch_tokens: int,
         on_change: Callable[[int], object],
         max_seconds: float = math.inf,
-        on_expired: Callable[[list[Job]], object] = lambda jobs: None,
+        on_expired: Callable[[list[EncodeTask]], object] = lambda tasks: None,
     ) -> None:
         """Make an empty queue.
 
@@ -56,7 +56,7 @@ class BlockQueue:
         self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
         self._rate = 0.0  # tokens a second
         self._open: set[Reservation] = set()
-        self._turns: FairQueue[Reservation] = FairQueue()  # those with a waiting job
+        self._turns: FairQueue[Reservation] = FairQueue()  # those with a waiting task
         self._closed: Callable[[], ServiceError] | None = None
 
     @property
@@ -119,7 +119,7 @@ class BlockQueue:
                 sign = -1 if stalled else 1
                 self._ahead[reservation.lane] += sign * reservation.tokens
 
-    def submit(self, reservation: Reservation, jobs: Sequence[Job]) -> None:
+    def submit(self, reservation: Reservation, tasks: Sequence[EncodeTask]) -> None:
         """Queue the documents of a request.
 
         Raises:
@@ -127,12 +127,12 @@ class BlockQueue:
         """
         with self._changed:
             self._refuse(0)
-            begins = bool(jobs) and not reservation.waiting
-            reservation.waiting.extend(jobs)
-            reservation.unanswered.update(jobs)
+            begins = bool(tasks) and not reservation.waiting
+            reservation.waiting.extend(tasks)
+            reservation.unanswered.update(tasks)
             if begins:
                 self._turns.add(reservation)
-            self._changed.notify(sum(len(job.blocks) for job in jobs))
+            self._changed.notify(sum(len(task.blocks) for task in tasks))
 
     def take(self) -> list[Block]:
         """Wait for work and take the blocks of one call; none when the queue is closed."""
@@ -154,21 +154,21 @@ class BlockQueue:
         last: list[Block] = []
         with self._changed:
             for block, vector in zip(blocks, vectors, strict=True):
-                job, reservation = block.job, block.reservation
-                if job not in reservation.unanswered:
+                task, reservation = block.task, block.reservation
+                if task not in reservation.unanswered:
                     continue
-                job.vectors[block.row] = vector
-                job.done += 1
+                task.vectors[block.row] = vector
+                task.done += 1
                 self._add(reservation, -min(len(block.tokens), reservation.tokens))
-                if job.done == len(job.pending):
+                if task.done == len(task.pending):
                     last.append(block)
         return last
 
-    def answered(self, reservation: Reservation, job: Job) -> bool:
+    def answered(self, reservation: Reservation, task: EncodeTask) -> bool:
         """Say that a document is done; False when nobody waits for it any more."""
         with self._changed:
-            waits = job in reservation.unanswered
-            reservation.unanswered.discard(job)
+            waits = task in reservation.unanswered
+            reservation.unanswered.discard(task)
             return waits
 
     def measure(self, tokens: float, seconds: float) -> None:
@@ -178,7 +178,7 @@ class BlockQueue:
             self._measured = (before * _RATE_MEMORY + tokens, spent * _RATE_MEMORY + seconds)
             self._rate = self._measured[0] / self._measured[1]
 
-    def drop(self, reservation: Reservation) -> list[Job]:
+    def drop(self, reservation: Reservation) -> list[EncodeTask]:
         """Take a request out of the queue and return its documents that have no answer."""
         with self._changed:
             self._turns.remove(reservation)
@@ -195,12 +195,12 @@ class BlockQueue:
             self._add(reservation, -reservation.tokens)
             reservation.released = True
 
-    def close(self, error: Callable[[], ServiceError]) -> list[Job]:
+    def close(self, error: Callable[[], ServiceError]) -> list[EncodeTask]:
         """Refuse everything from now on with `error`; return the documents without an answer."""
         with self._changed:
             self._closed = self._closed or error
             self._changed.notify_all()
-            return [job for reservation in self._open for job in self.drop(reservation)]
+            return [task for reservation in self._open for task in self.drop(reservation)]
 
     def _refuse(self, tokens: int) -> None:
         if self._closed:
@@ -256,13 +256,13 @@ class BlockQueue:
         return first
 
     def _take_one(self, reservation: Reservation) -> Block:
-        job = reservation.waiting[0]
-        block = Block(reservation, job, job.next_row)
-        if job.taken == 0:
-            job.started = time.perf_counter()
-        last = job.taken + 1 >= len(job.pending)
+        task = reservation.waiting[0]
+        block = Block(reservation, task, task.next_row)
+        if task.taken == 0:
+            task.started = time.perf_counter()
+        last = task.taken + 1 >= len(task.pending)
         self._turns.take(len(block.tokens), again=not last or len(reservation.waiting) > 1)
-        job.taken += 1
+        task.taken += 1
         if last:
             reservation.waiting.popleft()
         return block

@@ -30,7 +30,7 @@ from service.metrics import Metrics
 from service.threads import lower_priority
 from service.workers.block_cache import BlockMemory
 from service.workers.queue import BlockQueue
-from service.workers.work import DOCUMENT_ONLY, Block, Encoded, Job, Reservation
+from service.workers.work import DOCUMENT_ONLY, Block, EncodeResult, EncodeTask, Reservation
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class EncodeScheduler:
 
     async def encode(
         self, documents: Sequence[SentenceBlocks], place: Reservation
-    ) -> list[Encoded]:
+    ) -> list[EncodeResult]:
         """Encode the documents of one request; when one fails, all do.
 
         Args:
@@ -127,17 +127,17 @@ class EncodeScheduler:
         """
         if not all(document.blocks for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
-        jobs = await self._jobs(documents)
+        tasks = await self._tasks(documents)
         if self._memory is not None:
-            place.resize(sum(job.pending_tokens for job in jobs))
-        self._queue.submit(place, jobs)
-        encoded = await asyncio.gather(*(job.waiter for job in jobs))
+            place.resize(sum(task.pending_tokens for task in tasks))
+        self._queue.submit(place, tasks)
+        encoded = await asyncio.gather(*(task.waiter for task in tasks))
         if self._memory is not None:
-            for job in jobs:
-                self._memory.remember(job.blocks, job.vectors, job.pending)
+            for task in tasks:
+                self._memory.remember(task.blocks, task.vectors, task.pending)
         return encoded
 
-    async def _jobs(self, documents: Sequence[SentenceBlocks]) -> list[Job]:
+    async def _tasks(self, documents: Sequence[SentenceBlocks]) -> list[EncodeTask]:
         """Return what is to do, with the block vectors that are remembered."""
         loop = asyncio.get_running_loop()
         width = self._encoder.checkpoint.block_dimension
@@ -148,7 +148,7 @@ class EncodeScheduler:
             known = await self._memory.recall(blocks, vectors)
         submitted = time.perf_counter()
         return [
-            Job(one, rows, loop.create_future(), submitted, there)
+            EncodeTask(one, rows, loop.create_future(), submitted, there)
             for one, rows, there in zip(blocks, vectors, known, strict=True)
         ]
 
@@ -179,7 +179,7 @@ class EncodeScheduler:
         """Do one turn; return the tokens that were encoded."""
         for block in blocks:
             if block.row == DOCUMENT_ONLY:
-                self._finish(block.reservation, block.job)
+                self._finish(block.reservation, block.task)
         blocks = [block for block in blocks if block.row != DOCUMENT_ONLY]
         return self._encode(blocks) if blocks else 0
 
@@ -193,7 +193,7 @@ class EncodeScheduler:
         self._metrics.encoded_blocks.inc(len(blocks))
         self._metrics.encoded_tokens.inc(tokens)
         for block in self._queue.keep(blocks, vectors):
-            self._finish(block.reservation, block.job)
+            self._finish(block.reservation, block.task)
         return tokens
 
     def _note_rate(self, tokens: float, seconds: float) -> None:
@@ -201,21 +201,23 @@ class EncodeScheduler:
         self._queue.measure(tokens * len(self._threads), seconds)
         self._metrics.encoder_rate.set(self._queue.rate)
 
-    def _finish(self, reservation: Reservation, job: Job) -> None:
+    def _finish(self, reservation: Reservation, task: EncodeTask) -> None:
         try:
-            vector = self._encoder.encode_document(job.blocks, job.vectors)
+            vector = self._encoder.encode_document(task.blocks, task.vectors)
         except Exception as error:
             self._fail({reservation}, error)
             return
         now = time.perf_counter()
-        encoded = Encoded(vector, job.vectors, job.started - job.submitted, now - job.started)
-        if not self._queue.answered(reservation, job):
+        encoded = EncodeResult(
+            vector, task.vectors, task.started - task.submitted, now - task.started
+        )
+        if not self._queue.answered(reservation, task):
             return
         try:
             self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
             self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
         finally:  # nobody else would answer it any more
-            _answer(job, encoded)
+            _answer(task, encoded)
 
     def _fail(self, reservations: Iterable[Reservation], cause: Exception) -> None:
         _LOG.error("the encoder failed", exc_info=cause)
@@ -229,24 +231,24 @@ def _encoding_error(cause: Exception) -> EncodingFailedError:
     return error
 
 
-def _give_up(jobs: Iterable[Job]) -> None:
-    _answer_all(jobs, DeadlinePassedError)
+def _give_up(tasks: Iterable[EncodeTask]) -> None:
+    _answer_all(tasks, DeadlinePassedError)
 
 
-def _answer_all(jobs: Iterable[Job], error: Callable[[], ServiceError]) -> None:
-    for job in jobs:
-        _answer(job, error())
+def _answer_all(tasks: Iterable[EncodeTask], error: Callable[[], ServiceError]) -> None:
+    for task in tasks:
+        _answer(task, error())
 
 
-def _answer(job: Job, outcome: Encoded | ServiceError) -> None:
+def _answer(task: EncodeTask, outcome: EncodeResult | ServiceError) -> None:
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        job.waiter.get_loop().call_soon_threadsafe(_settle, job.waiter, outcome)
+        task.waiter.get_loop().call_soon_threadsafe(_settle, task.waiter, outcome)
 
 
-def _settle(waiter: asyncio.Future[Encoded], outcome: Encoded | ServiceError) -> None:
+def _settle(waiter: asyncio.Future[EncodeResult], outcome: EncodeResult | ServiceError) -> None:
     if waiter.done():
         return
-    if isinstance(outcome, Encoded):
+    if isinstance(outcome, EncodeResult):
         waiter.set_result(outcome)
     else:
         waiter.set_exception(outcome)

@@ -27,7 +27,7 @@ class ReservationOwner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodeResult:
     """One document, encoded, and where the time went, in seconds.
 
     Attributes:
@@ -44,7 +44,7 @@ class Encoded:
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class EncodeTask:
     """A document in the queue, and who waits for it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Job:
 
     blocks: Sequence[Sequence[int]]
     vectors: Float32
-    waiter: asyncio.Future[Encoded]
+    waiter: asyncio.Future[EncodeResult]
     submitted: float
     known: Collection[int] = ()
     pending: list[int] = field(init=False)
@@ -100,8 +100,8 @@ class Reservation:
     stalled: bool = False
     released: bool = False
     turn: int = 0
-    waiting: deque[Job] = field(default_factory=deque)  # have a block that nobody has taken
-    unanswered: set[Job] = field(default_factory=set)
+    waiting: deque[EncodeTask] = field(default_factory=deque)  # have a block that nobody has taken
+    unanswered: set[EncodeTask] = field(default_factory=set)
 
     def resize(self, tokens: int) -> None:
         """Replace the estimate by the real number of tokens.
@@ -135,10 +135,10 @@ class Block:
     """One sentence block that a worker has taken, or a document that needs none."""
 
     reservation: Reservation
-    job: Job
+    task: EncodeTask
     row: int
 
     @property
     def tokens(self) -> Sequence[int]:
         """Token ids, without special tokens."""
-        return () if self.row == DOCUMENT_ONLY else self.job.blocks[self.row]
+        return () if self.row == DOCUMENT_ONLY else self.task.blocks[self.row]

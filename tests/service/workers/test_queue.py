@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError, ShuttingDownError
 from service.workers.queue import BlockQueue, Reservation
-from service.workers.work import Job
+from service.workers.work import EncodeTask
 
 BOUND = 1000
 
@@ -26,11 +26,11 @@ def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> Block
     )
 
 
-def make_job(*lengths: int) -> Job:
+def make_task(*lengths: int) -> EncodeTask:
     blocks = [[1] * length for length in lengths]
     nobody: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
     nobody.get_loop().close()
-    return Job(blocks, np.zeros((len(blocks), 1), np.float32), nobody, submitted=0.0)
+    return EncodeTask(blocks, np.zeros((len(blocks), 1), np.float32), nobody, submitted=0.0)
 
 
 operations = st.lists(
@@ -149,11 +149,11 @@ def test_a_burst_leaves_the_queue_nearly_as_long_as_it_was() -> None:
 def test_small_requests_are_first_and_nobody_is_overtaken_for_ever() -> None:
     queue = make_queue()
     book = queue.reserve(20)
-    queue.submit(book, [make_job(5, 5, 5, 5)])
+    queue.submit(book, [make_task(5, 5, 5, 5)])
     order = []
     for _ in range(8):
         page = queue.reserve(10)
-        queue.submit(page, [make_job(5, 5)])
+        queue.submit(page, [make_task(5, 5)])
         order += [queue.take()[0].reservation for _ in range(2)]
     assert order.count(book) == 4
     assert book not in order[:2]
@@ -168,9 +168,9 @@ def test_a_packed_call_keeps_its_budget_and_every_block_is_taken_once(
     documents: list[list[int]], budget: int
 ) -> None:
     queue = make_queue(batch_tokens=budget)
-    jobs = [make_job(*lengths) for lengths in documents]
-    for job in jobs:
-        queue.submit(queue.reserve(0), [job])
+    tasks = [make_task(*lengths) for lengths in documents]
+    for task in tasks:
+        queue.submit(queue.reserve(0), [task])
     left = sum(len(lengths) for lengths in documents)
     taken = []
     while left:
@@ -178,34 +178,34 @@ def test_a_packed_call_keeps_its_budget_and_every_block_is_taken_once(
         lengths = [len(block.tokens) + 2 for block in blocks]
         assert lengths == sorted(lengths)
         assert len(blocks) == 1 or max(lengths) * len(blocks) <= budget
-        taken += [(block.job, block.row) for block in blocks]
+        taken += [(block.task, block.row) for block in blocks]
         left -= len(blocks)
-    assert len(set(taken)) == len(taken) == sum(len(job.blocks) for job in jobs)
+    assert len(set(taken)) == len(taken) == sum(len(task.blocks) for task in tasks)
 
 
 def test_tokens_leave_the_queue_as_their_blocks_are_computed() -> None:
     queue = make_queue()
     with queue.reserve(30) as place:
-        queue.submit(place, [make_job(10, 20)])
+        queue.submit(place, [make_task(10, 20)])
         assert queue.keep(queue.take(), np.ones((1, 1), np.float32)) == []
         assert queue.queued_tokens == 20
         (last,) = queue.keep(queue.take(), np.ones((1, 1), np.float32))
         assert queue.queued_tokens == 0
-        assert last.job.vectors.tolist() == [[1.0], [1.0]]
+        assert last.task.vectors.tolist() == [[1.0], [1.0]]
 
 
 def test_what_was_dropped_is_not_taken_nor_kept() -> None:
     queue = make_queue()
     place, other = queue.reserve(30), queue.reserve(40)
-    job = make_job(10, 10, 10)
-    queue.submit(place, [job])
-    queue.submit(other, [make_job(40)])
+    task = make_task(10, 10, 10)
+    queue.submit(place, [task])
+    queue.submit(other, [make_task(40)])
     taken = queue.take()
     queue.release(place)
     assert queue.keep(taken, np.ones((1, 1), np.float32)) == []
     assert queue.take()[0].reservation is other
-    assert job.done == 0
-    assert not queue.answered(place, job)
+    assert task.done == 0
+    assert not queue.answered(place, task)
 
 
 def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
@@ -220,14 +220,14 @@ def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
     with pytest.raises(ShuttingDownError):
         queue.reserve(1)
     with pytest.raises(ShuttingDownError):
-        queue.submit(place, [make_job(1)])
+        queue.submit(place, [make_task(1)])
     queue.release(place)
     assert queue.queued_tokens == 0
 
 
 def submitted(queue: BlockQueue, blocks: int, *, background: bool = False) -> Reservation:
     place = queue.reserve(blocks, background=background)
-    queue.submit(place, [make_job(*[1] * blocks)])
+    queue.submit(place, [make_task(*[1] * blocks)])
     return place
 
 
