@@ -192,7 +192,7 @@ class EncodeScheduler:
         tokens = sum(len(block.tokens) for block in blocks)
         self._metrics.encoded_blocks.inc(len(blocks))
         self._metrics.encoded_tokens.inc(tokens)
-        for block in self._queue.keep(blocks, vectors):
+        for block in self._queue.store_vectors(blocks, vectors):
             self._finish(block.reservation, block.task)
         return tokens
 
@@ -211,7 +211,7 @@ class EncodeScheduler:
         encoded = EncodeResult(
             vector, task.vectors, task.started - task.submitted, now - task.started
         )
-        if not self._queue.answered(reservation, task):
+        if not self._queue.complete(reservation, task):
             return
         try:
             self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)

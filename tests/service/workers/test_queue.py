@@ -1,4 +1,4 @@
-"""The queue by itself: the bound in tokens, the turns, the packing of calls."""
+"""The queue by itself: the bound in tokens, the fair order, the packing of calls."""
 
 import asyncio
 import math
@@ -110,14 +110,14 @@ def test_the_measured_rate_follows_a_change_of_speed() -> None:
 
 def admitted(queue: BlockQueue, ahead: int) -> bool:
     """Say whether one request is admitted behind so many tokens; leave no trace."""
-    before = dict(queue._refused)
+    before = dict(queue._rejected)
     try:
         with queue.reserve(ahead), queue.reserve(1):
             return True
     except OverloadedError:
         return False
     finally:
-        queue._refused.update(before)
+        queue._rejected.update(before)
 
 
 def test_the_queue_is_shorter_while_most_are_refused_and_long_again_afterwards() -> None:
@@ -129,7 +129,7 @@ def test_the_queue_is_shorter_while_most_are_refused_and_long_again_afterwards()
             with pytest.raises(OverloadedError):
                 queue.reserve(1)
     assert [admitted(queue, ahead) for ahead in (2, 3)] == [True, False]
-    assert queue._refused["long"] == 0  # which lane it is matters
+    assert queue._rejected["long"] == 0  # each class has a share of its own
     for _ in range(100):
         with queue.reserve(1):
             pass
@@ -187,9 +187,9 @@ def test_tokens_leave_the_queue_as_their_blocks_are_computed() -> None:
     queue = make_queue()
     with queue.reserve(30) as place:
         queue.submit(place, [make_task(10, 20)])
-        assert queue.keep(queue.take(), np.ones((1, 1), np.float32)) == []
+        assert queue.store_vectors(queue.take(), np.ones((1, 1), np.float32)) == []
         assert queue.queued_tokens == 20
-        (last,) = queue.keep(queue.take(), np.ones((1, 1), np.float32))
+        (last,) = queue.store_vectors(queue.take(), np.ones((1, 1), np.float32))
         assert queue.queued_tokens == 0
         assert last.task.vectors.tolist() == [[1.0], [1.0]]
 
@@ -202,10 +202,10 @@ def test_what_was_dropped_is_not_taken_nor_kept() -> None:
     queue.submit(other, [make_task(40)])
     taken = queue.take()
     queue.release(place)
-    assert queue.keep(taken, np.ones((1, 1), np.float32)) == []
+    assert queue.store_vectors(taken, np.ones((1, 1), np.float32)) == []
     assert queue.take()[0].reservation is other
     assert task.done == 0
-    assert not queue.answered(place, task)
+    assert not queue.complete(place, task)
 
 
 def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
@@ -235,9 +235,9 @@ def test_the_background_waits_for_requests_but_for_one_turn_in_sixteen() -> None
     queue = make_queue()
     later = submitted(queue, 500, background=True)
     first = submitted(queue, 320)
-    turns = [queue.take()[0].reservation for _ in range(320)]
-    assert turns.count(later) == 20
-    assert turns[:15] == [first] * 15
+    order = [queue.take()[0].reservation for _ in range(320)]
+    assert order.count(later) == 20
+    assert order[:15] == [first] * 15
 
 
 def test_the_background_has_every_turn_that_nobody_else_wants() -> None:

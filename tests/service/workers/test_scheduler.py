@@ -372,7 +372,7 @@ def test_a_worker_outlives_what_fails_around_the_encoder(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(scheduler._queue, "keep", broken)
+        patched.setattr(scheduler._queue, "store_vectors", broken)
         with pytest.raises(EncodingFailedError):
             within_time(encode(scheduler, make_document([1], [2])))
     assert scheduler.alive
