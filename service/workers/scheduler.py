@@ -1,9 +1,9 @@
-"""The workers in front of the encoder: one bounded queue of work, counted in tokens.
+"""The encoder threads, and one bounded queue of work in front of them, counted in tokens.
 
-The unit of work is the sentence block. Worker threads take the blocks of the requests in fair
-turns (`service.workers.fair_queue`), so that a book does not hold up a page; who finishes the last
-block of a document also encodes the document and answers its waiter. Blocks whose vectors are
-remembered are not encoded again, and nothing is computed for a request whose deadline has passed.
+The unit of work is the sentence block. Worker threads take blocks in fair order
+(`service.workers.fair_queue`), so that a book does not hold up a page; the worker that encodes the
+last block of a document also encodes the document and delivers the result. Blocks whose vectors are
+cached are not encoded again, and nothing is computed for a request whose deadline has passed.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from service.errors import (
 )
 from service.metrics import Metrics
 from service.threads import lower_priority
-from service.workers.block_cache import BlockMemory
+from service.workers.encode_cache import EncodeCache
 from service.workers.queue import BlockQueue
 from service.workers.work import DOCUMENT_ONLY, Block, EncodeResult, EncodeTask, Reservation
 
@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class EncodeScheduler:
-    """Gives the sentence blocks of all requests to the encoder, in turns."""
+    """Encodes the sentence blocks of all requests in fair order."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EncodeScheduler:
         max_queue_tokens: int,
         metrics: Metrics,
         max_queue_seconds: float = math.inf,
-        memory: BlockMemory | None = None,
+        cache: EncodeCache | None = None,
     ) -> None:
         """Start the worker threads.
 
@@ -53,18 +53,18 @@ class EncodeScheduler:
             encoder: called from `encoder.threads` threads; from one when it takes batches.
             max_queue_tokens: tokens that may be reserved at a time.
             metrics: where to count.
-            max_queue_seconds: work that may be ahead of a new request.
-            memory: of block vectors, if there is one.
+            max_queue_seconds: work that may be queued ahead of a new request.
+            cache: of block vectors, if there is one.
         """
         self._encoder = encoder
         self._metrics = metrics
-        self._memory = memory
+        self._cache = cache
         self._queue = BlockQueue(
             max_queue_tokens,
             batch_tokens=encoder.batch_tokens,
             on_change=metrics.queue_tokens.set,
             max_seconds=max_queue_seconds,
-            on_expired=_give_up,
+            on_expired=_expire,
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"encode-{number}", daemon=True)
@@ -80,30 +80,30 @@ class EncodeScheduler:
 
     @property
     def alive(self) -> bool:
-        """Whether every worker thread works."""
+        """Whether every worker thread runs."""
         return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
 
     @property
     def tokens_per_second(self) -> float:
-        """How fast it encodes, as measured; 0 when nothing was."""
+        """How fast it encodes, as measured; 0 before the first measurement."""
         return self._queue.rate
 
-    def expect(self, tokens_per_second: float) -> None:
-        """Say how fast one thread encodes, so that the first request is judged by it."""
-        self._note_rate(tokens_per_second, 1.0)
+    def set_initial_rate(self, tokens_per_second: float) -> None:
+        """Set how fast one thread encodes, which admission uses until work is measured."""
+        self._measure(tokens_per_second, 1.0)
 
     def reserve(
         self, tokens: int, *, background: bool = False, deadline: float = math.inf
     ) -> Reservation:
-        """Take a place for about `tokens` tokens, or refuse at once. To be used in `with`.
+        """Reserve about `tokens` tokens of the queue, or fail at once. To be used in `with`.
 
-        A single request, however large it seems, is admitted to an empty queue. What is in the
-        background is never refused, takes no room from requests and lets them go first.
+        A single request, however large it seems, is admitted to an empty queue. Background work is
+        never rejected, takes no room from requests and yields to them.
 
         Args:
             tokens: of the request, estimated.
-            background: nobody waits for it.
-            deadline: by `time.monotonic`; nothing is computed from then on.
+            background: no client waits for it.
+            deadline: by `time.monotonic`; nothing is computed after that.
 
         Raises:
             OverloadedError: there is no room, or too much work is ahead.
@@ -112,54 +112,55 @@ class EncodeScheduler:
         return self._queue.reserve(tokens, background=background, deadline=deadline)
 
     async def encode(
-        self, documents: Sequence[SentenceBlocks], place: Reservation
+        self, documents: Sequence[SentenceBlocks], reservation: Reservation
     ) -> list[EncodeResult]:
-        """Encode the documents of one request; when one fails, all do.
+        """Encode the documents of one request; if one fails, all do.
 
         Args:
             documents: each with at least one sentence block.
-            place: their place; the call must end before it is given back.
+            reservation: of the request; the call must return before it ends.
 
         Raises:
-            DeadlinePassedError: it was too late to begin with it.
+            DeadlinePassedError: the deadline passed before the first block was taken.
             EncodingFailedError: the encoder failed.
             UnavailableError: the scheduler is closing or broken.
+            ValueError: a document has no sentence block.
         """
         if not all(document.blocks for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
-        tasks = await self._tasks(documents)
-        if self._memory is not None:
-            place.resize(sum(task.pending_tokens for task in tasks))
-        self._queue.submit(place, tasks)
+        tasks = await self._create_tasks(documents)
+        if self._cache is not None:
+            reservation.resize(sum(task.pending_tokens for task in tasks))
+        self._queue.submit(reservation, tasks)
         encoded = await asyncio.gather(*(task.waiter for task in tasks))
-        if self._memory is not None:
+        if self._cache is not None:
             for task in tasks:
-                self._memory.remember(task.blocks, task.vectors, task.pending)
+                self._cache.put(task.blocks, task.vectors, task.pending)
         return encoded
 
-    async def _tasks(self, documents: Sequence[SentenceBlocks]) -> list[EncodeTask]:
-        """Return what is to do, with the block vectors that are remembered."""
+    async def _create_tasks(self, documents: Sequence[SentenceBlocks]) -> list[EncodeTask]:
+        """Return a task for each document, with the block vectors that are cached."""
         loop = asyncio.get_running_loop()
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.blocks for document in documents]
         vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
         known = [frozenset[int]()] * len(blocks)
-        if self._memory is not None:
-            known = await self._memory.recall(blocks, vectors)
+        if self._cache is not None:
+            known = await self._cache.get(blocks, vectors)
         submitted = time.perf_counter()
         return [
-            EncodeTask(one, rows, loop.create_future(), submitted, there)
-            for one, rows, there in zip(blocks, vectors, known, strict=True)
+            EncodeTask(one, rows, loop.create_future(), submitted, cached)
+            for one, rows, cached in zip(blocks, vectors, known, strict=True)
         ]
 
     def close(self) -> None:
-        """Stop the workers; who still waits gets ShuttingDownError."""
+        """Stop the workers; callers that still wait get ShuttingDownError."""
         self._stop(ShuttingDownError)
         for thread in self._threads:
             thread.join()
 
     def _stop(self, error: Callable[[], ServiceError]) -> None:
-        _answer_all(self._queue.close(error), error)
+        _fail_all(self._queue.close(error), error)
 
     def _work(self) -> None:
         lower_priority()
@@ -168,15 +169,15 @@ class EncodeScheduler:
                 started = time.perf_counter()
                 try:
                     if tokens := self._compute(blocks):
-                        self._note_rate(tokens, time.perf_counter() - started)
-                except Exception as error:  # out of memory, say: others can be served
+                        self._measure(tokens, time.perf_counter() - started)
+                except Exception as error:  # such as out of memory: other requests can be served
                     self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
             _LOG.critical("an encoder thread died", exc_info=error)
             self._stop(partial(NotReadyError, "an encoder thread died"))
 
     def _compute(self, blocks: Sequence[Block]) -> int:
-        """Do one turn; return the tokens that were encoded."""
+        """Encode the blocks of one call; return the tokens that were encoded."""
         for block in blocks:
             if block.row == DOCUMENT_ONLY:
                 self._finish(block.reservation, block.task)
@@ -196,8 +197,8 @@ class EncodeScheduler:
             self._finish(block.reservation, block.task)
         return tokens
 
-    def _note_rate(self, tokens: float, seconds: float) -> None:
-        """Note what one thread did, with all that it does around the encoder."""
+    def _measure(self, tokens: float, seconds: float) -> None:
+        """Record the rate of one thread, including its work around the encoder."""
         self._queue.measure(tokens * len(self._threads), seconds)
         self._metrics.encoder_rate.set(self._queue.rate)
 
@@ -216,13 +217,13 @@ class EncodeScheduler:
         try:
             self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
             self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
-        finally:  # nobody else would answer it any more
-            _answer(task, encoded)
+        finally:  # the task has left the queue: nothing else would deliver its result
+            _deliver(task, encoded)
 
     def _fail(self, reservations: Iterable[Reservation], cause: Exception) -> None:
         _LOG.error("the encoder failed", exc_info=cause)
         for reservation in reservations:
-            _answer_all(self._queue.drop(reservation), partial(_encoding_error, cause))
+            _fail_all(self._queue.drop(reservation), partial(_encoding_error, cause))
 
 
 def _encoding_error(cause: Exception) -> EncodingFailedError:
@@ -231,17 +232,17 @@ def _encoding_error(cause: Exception) -> EncodingFailedError:
     return error
 
 
-def _give_up(tasks: Iterable[EncodeTask]) -> None:
-    _answer_all(tasks, DeadlinePassedError)
+def _expire(tasks: Iterable[EncodeTask]) -> None:
+    _fail_all(tasks, DeadlinePassedError)
 
 
-def _answer_all(tasks: Iterable[EncodeTask], error: Callable[[], ServiceError]) -> None:
+def _fail_all(tasks: Iterable[EncodeTask], error: Callable[[], ServiceError]) -> None:
     for task in tasks:
-        _answer(task, error())
+        _deliver(task, error())
 
 
-def _answer(task: EncodeTask, outcome: EncodeResult | ServiceError) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+def _deliver(task: EncodeTask, outcome: EncodeResult | ServiceError) -> None:
+    with suppress(RuntimeError):  # the loop is closed: no caller waits any more
         task.waiter.get_loop().call_soon_threadsafe(_settle, task.waiter, outcome)
 
 

@@ -53,9 +53,9 @@ def test_the_bound_is_never_exceeded_and_all_is_given_back(steps: list[tuple[str
         except (OverloadedError, RequestTooLargeError):
             assert queue.queued_tokens == before
         assert 0 <= queue.queued_tokens <= BOUND
-        assert queue.queued_tokens == sum(place.tokens for place in held)
-    for place in held:
-        queue.release(place)
+        assert queue.queued_tokens == sum(reservation.tokens for reservation in held)
+    for reservation in held:
+        queue.release(reservation)
     assert queue.queued_tokens == 0
 
 
@@ -71,16 +71,16 @@ def test_a_single_request_is_admitted_to_an_empty_queue_however_large_it_seems()
 
 def test_a_request_that_proves_too_large_says_so_and_keeps_nothing() -> None:
     queue = make_queue()
-    with pytest.raises(RequestTooLargeError) as caught, queue.reserve(10) as place:
-        place.resize(BOUND + 1)
+    with pytest.raises(RequestTooLargeError) as caught, queue.reserve(10) as reservation:
+        reservation.resize(BOUND + 1)
     assert (caught.value.tokens, caught.value.limit) == (BOUND + 1, BOUND)
     assert queue.queued_tokens == 0
 
 
 def test_growing_beyond_the_room_that_is_left_is_refused() -> None:
     queue = make_queue()
-    with queue.reserve(600), pytest.raises(OverloadedError), queue.reserve(300) as place:
-        place.resize(401)
+    with queue.reserve(600), pytest.raises(OverloadedError), queue.reserve(300) as reservation:
+        reservation.resize(401)
     assert queue.queued_tokens == 0
 
 
@@ -185,8 +185,8 @@ def test_a_packed_call_keeps_its_budget_and_every_block_is_taken_once(
 
 def test_tokens_leave_the_queue_as_their_blocks_are_computed() -> None:
     queue = make_queue()
-    with queue.reserve(30) as place:
-        queue.submit(place, [make_task(10, 20)])
+    with queue.reserve(30) as reservation:
+        queue.submit(reservation, [make_task(10, 20)])
         assert queue.store_vectors(queue.take(), np.ones((1, 1), np.float32)) == []
         assert queue.queued_tokens == 20
         (last,) = queue.store_vectors(queue.take(), np.ones((1, 1), np.float32))
@@ -196,16 +196,16 @@ def test_tokens_leave_the_queue_as_their_blocks_are_computed() -> None:
 
 def test_what_was_dropped_is_not_taken_nor_kept() -> None:
     queue = make_queue()
-    place, other = queue.reserve(30), queue.reserve(40)
+    reservation, other = queue.reserve(30), queue.reserve(40)
     task = make_task(10, 10, 10)
-    queue.submit(place, [task])
+    queue.submit(reservation, [task])
     queue.submit(other, [make_task(40)])
     taken = queue.take()
-    queue.release(place)
+    queue.release(reservation)
     assert queue.store_vectors(taken, np.ones((1, 1), np.float32)) == []
     assert queue.take()[0].reservation is other
     assert task.done == 0
-    assert not queue.complete(place, task)
+    assert not queue.complete(reservation, task)
 
 
 def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
@@ -213,22 +213,22 @@ def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
     found: list[object] = []
     worker = threading.Thread(target=lambda: found.append(queue.take()))
     worker.start()
-    place = queue.reserve(10)
+    reservation = queue.reserve(10)
     assert queue.close(ShuttingDownError) == []
     worker.join(10)
     assert found == [[]]
     with pytest.raises(ShuttingDownError):
         queue.reserve(1)
     with pytest.raises(ShuttingDownError):
-        queue.submit(place, [make_task(1)])
-    queue.release(place)
+        queue.submit(reservation, [make_task(1)])
+    queue.release(reservation)
     assert queue.queued_tokens == 0
 
 
 def submitted(queue: BlockQueue, blocks: int, *, background: bool = False) -> Reservation:
-    place = queue.reserve(blocks, background=background)
-    queue.submit(place, [make_task(*[1] * blocks)])
-    return place
+    reservation = queue.reserve(blocks, background=background)
+    queue.submit(reservation, [make_task(*[1] * blocks)])
+    return reservation
 
 
 def test_the_background_waits_for_requests_but_for_one_turn_in_sixteen() -> None:
@@ -248,8 +248,8 @@ def test_the_background_has_every_turn_that_nobody_else_wants() -> None:
 
 def test_the_background_takes_no_room_from_requests() -> None:
     queue = make_queue()
-    with queue.reserve(50 * BOUND, background=True) as place:
-        place.resize(50 * BOUND)
+    with queue.reserve(50 * BOUND, background=True) as reservation:
+        reservation.resize(50 * BOUND)
         assert queue.queued_tokens == 0
         queue.release(queue.reserve(BOUND))
     assert queue.queued_tokens == 0

@@ -44,8 +44,8 @@ def schedule() -> Iterator[Callable[..., EncodeScheduler]]:
 
 
 async def encode(scheduler: EncodeScheduler, *documents: SentenceBlocks) -> list[EncodeResult]:
-    with scheduler.reserve(sum(document.receipt.tokens for document in documents)) as place:
-        return await scheduler.encode(documents, place)
+    with scheduler.reserve(sum(document.receipt.tokens for document in documents)) as reservation:
+        return await scheduler.encode(documents, reservation)
 
 
 def start(
@@ -314,10 +314,10 @@ def test_a_loop_that_is_gone_does_not_harm_the_workers(
     encoder = stepped_encoder(opened=False)
     scheduler = schedule(encoder)
     loop = asyncio.new_event_loop()
-    place = scheduler.reserve(1)
+    reservation = scheduler.reserve(1)
 
     async def submit() -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(scheduler.encode([make_document([1])], place))
+        task = asyncio.ensure_future(scheduler.encode([make_document([1])], reservation))
         await asyncio.sleep(0)
         return task
 
