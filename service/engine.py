@@ -1,4 +1,4 @@
-"""What the service works with; `service.startup` opens and closes it."""
+"""The parts of a running service; `service.startup` opens and closes them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from service.limits.rate_limit import RateLimiter
 from service.limits.redis_client import RedisClient
 from service.metrics import Metrics
 from service.settings import Settings
-from service.workers.block_cache import BlockMemory
+from service.workers.encode_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
@@ -28,26 +28,26 @@ class Engine:
     """What `open_engine` opened; behaviour is in the functions that take it.
 
     Attributes:
-        settings: what it was opened with.
-        checkpoint: which encoder.
+        settings: it was opened with.
+        checkpoint: of the encoder.
         tokenizer: text -> sentence blocks.
         encoder: sentence blocks -> vectors.
         data: documents, vectors, index.
-        calibrator: what a score is worth.
-        fusion: how the scores of vectors and words are joined.
-        scheduler: the queue in front of the encoder.
-        reranking: the reranker with its threads, if there is one.
-        admission: the bound on requests in the house.
-        jobs: uploads, indexed in the background, and kept answers.
-        redis: shared with other servers, if one was given.
-        rate_limiter: counts the tokens of each client, if a rate was given.
-        block_cache: remembers block vectors, if it may take any room.
+        calibrator: turns scores into probabilities and false positive rates.
+        fusion: joins the scores of vectors and words.
+        scheduler: the encoder threads and their queue.
+        reranking: the reranker with its threads, if one is set.
+        admission: the limit on active requests.
+        jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
+        redis: shared with other servers, if one is set.
+        rate_limiter: counts the tokens of each client, if a rate is set.
+        encode_cache: of block vectors, unless its size is 0.
         readers: the threads that tokenise, search and read the store.
-        writer: the one thread that changes store and index, so that the index meets the changes
+        writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.
         metrics: where everything is counted.
         recall_monitor: the thread that measures recall and adapts nprobe.
-        maintenance: the thread that keeps the index good.
+        maintenance: the thread that keeps the index accurate and compact.
     """
 
     settings: Settings
@@ -63,7 +63,7 @@ class Engine:
     jobs: Jobs
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
-    block_cache: BlockMemory | None
+    encode_cache: EncodeCache | None
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
@@ -72,14 +72,14 @@ class Engine:
 
 
 def is_ready(engine: Engine) -> bool:
-    """Say whether the engine can work: it is open and every encoder thread runs."""
+    """Return whether the engine is open and every encoder thread runs."""
     return engine.scheduler.alive
 
 
 def degraded_parts(engine: Engine) -> list[str]:
-    """Name the parts that do not work, and without which requests are answered all the same."""
+    """Return the names of the parts that do not work and that requests can do without."""
     unreachable = engine.redis is not None and not engine.redis.available
-    return ["redis"] if unreachable or engine.jobs.degraded else []
+    return ["redis"] if unreachable else []
 
 
 def record_index(engine: Engine) -> None:

@@ -54,7 +54,6 @@ class Metrics:
     jobs_unfinished: Gauge
     jobs_ended: Counter
     job_documents: Counter
-    job_redis_up: Gauge
     index_documents: Gauge
     index_generation: Gauge
     index_lists: Gauge
@@ -126,9 +125,6 @@ def create_metrics() -> Metrics:
         jobs_unfinished=gauge("jobs_unfinished", "Uploads that wait or are being indexed."),
         jobs_ended=counter("jobs_ended_total", "Uploads that ended.", ["state"]),
         job_documents=counter("job_documents_total", "Lines of uploads dealt with.", ["outcome"]),
-        job_redis_up=gauge(
-            "job_redis_up", "1 while the Redis of the job queue answers, or none is set."
-        ),
         index_documents=gauge("index_documents", "Documents in the index."),
         index_generation=gauge("index_generation", "Generation of the index."),
         index_lists=gauge("index_lists", "Inverted lists of the index; one is a full scan."),

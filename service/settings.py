@@ -99,8 +99,8 @@ class Settings(BaseSettings):
     )
     redis_url: str | None = Field(
         default=None,
-        description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too): block vectors, "
-        "rate counters and the order of uploads. It may fail at any moment.",
+        description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too): block vectors "
+        "and rate counters. It may fail at any moment.",
     )
     max_text_characters: int = Field(
         default=2_000_000, ge=1, description="Characters of the text of one document."

@@ -1,4 +1,4 @@
-"""The one composition root: everything that the service works with, opened once."""
+"""The composition root: opens everything that the service works with, once."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,50 +23,11 @@ from service.limits.redis_client import RedisClient
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
 from service.threads import lower_priority
-from service.workers.block_cache import BlockCache, BlockMemory, LruBlockCache, golden_run
+from service.workers.block_cache import LruBlockCache
+from service.workers.encode_cache import EncodeCache, probe_vector_space
 from service.workers.redis_block_cache import RedisBlockCache
 from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
-
-
-def _open_redis(settings: Settings, metrics: Metrics) -> RedisClient | None:
-    """Open the Redis that was named; one that is not there is waited for in the background.
-
-    Raises:
-        SettingsError: the address of Redis is none.
-    """
-    redis = None if settings.redis_url is None else RedisClient(settings.redis_url, metrics)
-    metrics.redis_up.set(int(redis is None or redis.available))
-    return redis
-
-
-def _open_block_cache(
-    settings: Settings, redis: RedisClient | None, width: int, space: bytes, metrics: Metrics
-) -> BlockMemory | None:
-    """Open the cache of block vectors, in Redis where there is one; None where it has no room.
-
-    Args:
-        settings: how much room a cache in this process has.
-        redis: shared with other servers.
-        width: of a block vector.
-        space: which other encoders compute the same, by `golden_run`.
-        metrics: where to count.
-    """
-    cache: BlockCache | None = None
-    if redis is not None:
-        cache = RedisBlockCache(redis, width)
-    elif settings.block_cache_bytes:
-        cache = LruBlockCache(settings.block_cache_bytes, width)
-    return None if cache is None else BlockMemory(cache, space, metrics)
-
-
-def _limiter(tokens_per_minute: int | None, redis: RedisClient | None) -> RateLimiter | None:
-    if tokens_per_minute is None:
-        return None
-    if redis is None:
-        return LocalRateLimiter(tokens_per_minute)
-    return RedisRateLimiter(redis, tokens_per_minute)
-
 
 READER_THREADS = 4
 
@@ -74,10 +35,10 @@ READER_THREADS = 4
 def open_engine(settings: Settings) -> Engine:
     """Load and verify the checkpoint, open the data, start the workers and warm up.
 
-    Jobs that an earlier process left go on.
+    Jobs that an earlier process left unfinished continue.
 
     Raises:
-        SettingsError: the queue could not hold the longest document.
+        SettingsError: the queue could not hold the longest document, or the Redis URL is invalid.
         EncoderError: the checkpoint, the execution provider or the golden batch fails.
         IndexingError: the data directory is in use, damaged or of another checkpoint.
     """
@@ -93,23 +54,8 @@ def open_engine(settings: Settings) -> Engine:
             find_families=settings.find_families,
         )
         opened.callback(data.close)
-        golden = golden_run(encoder)
-        redis = _open_redis(settings, metrics)
-        if redis is not None:
-            opened.callback(redis.close)
-        width = checkpoint.block_dimension
-        block_cache = _open_block_cache(settings, redis, width, golden.space, metrics)
-        if block_cache is not None:
-            opened.callback(block_cache.close)
-        scheduler = EncodeScheduler(
-            encoder,
-            max_queue_tokens=settings.max_queue_tokens,
-            max_queue_seconds=settings.max_queue_seconds,
-            metrics=metrics,
-            memory=block_cache,
-        )
-        scheduler.expect(golden.tokens_per_second)
-        opened.callback(scheduler.close)
+        redis = _open_redis(settings, metrics, opened)
+        scheduler, cache = _open_scheduler(settings, encoder, redis, metrics, opened)
         reranking = open_rerank_pool(settings, metrics)
         jobs = open_jobs(settings, metrics)
         opened.callback(jobs.close)
@@ -126,35 +72,29 @@ def open_engine(settings: Settings) -> Engine:
             admission=Admission(settings.max_active_requests),
             jobs=jobs,
             redis=redis,
-            rate_limiter=_limiter(settings.rate_limit_tokens_per_minute, redis),
-            block_cache=block_cache,
+            rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
+            encode_cache=cache,
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
             recall_monitor=RecallMonitor(data.index, metrics, settings),
             maintenance=Maintenance(data, metrics, settings),
         )
-        metrics.build_info.labels(
-            installed_version(), checkpoint.name, encoder.precision, encoder.provider
-        ).set(1)
-        record_index(engine)
-        engine.recall_monitor.start()
-        engine.maintenance.start()
-        jobs.start(partial(run_job, engine))
+        _start(engine)
         opened.pop_all()
     return engine
 
 
 def close_engine(engine: Engine) -> None:
-    """Stop the workers, let writes end, and close the data; who still waits gets an error."""
-    engine.maintenance.stop()  # a training that runs gives up while the rest closes
+    """Stop the workers, let writes finish and close the data; waiting callers get an error."""
+    engine.maintenance.stop()  # a running training gives up while the rest closes
     engine.jobs.stop()
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
     engine.jobs.close()
-    if engine.block_cache is not None:
-        engine.block_cache.close()
+    if engine.encode_cache is not None:
+        engine.encode_cache.close()
     if engine.redis is not None:
         engine.redis.close()
     engine.readers.shutdown()
@@ -162,6 +102,17 @@ def close_engine(engine: Engine) -> None:
     engine.recall_monitor.close()
     engine.maintenance.close()
     engine.data.close()
+
+
+def _start(engine: Engine) -> None:
+    encoder = engine.encoder
+    engine.metrics.build_info.labels(
+        installed_version(), engine.checkpoint.name, encoder.precision, encoder.provider
+    ).set(1)
+    record_index(engine)
+    engine.recall_monitor.start()
+    engine.maintenance.start()
+    engine.jobs.start(partial(run_job, engine))
 
 
 def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:
@@ -183,3 +134,52 @@ def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
             f"max_queue_tokens is {settings.max_queue_tokens}, but checkpoint {checkpoint.name} "
             f"reads documents of up to {longest} tokens: the queue must hold one of them"
         )
+
+
+def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> RedisClient | None:
+    """Connect to Redis if a URL is set; while Redis is down, it is probed in the background."""
+    if settings.redis_url is None:
+        metrics.redis_up.set(1)
+        return None
+    redis = RedisClient(settings.redis_url, metrics)
+    opened.callback(redis.close)
+    return redis
+
+
+def _open_scheduler(
+    settings: Settings,
+    encoder: OnnxEncoder,
+    redis: RedisClient | None,
+    metrics: Metrics,
+    opened: ExitStack,
+) -> tuple[EncodeScheduler, EncodeCache | None]:
+    """Start the encoder threads, with a cache in front of them unless it has no room."""
+    probe = probe_vector_space(encoder)
+    width = encoder.checkpoint.block_dimension
+    cache: EncodeCache | None = None
+    if redis is not None:
+        cache = EncodeCache(RedisBlockCache(redis, width), probe.space, metrics)
+    elif settings.block_cache_bytes:
+        cache = EncodeCache(LruBlockCache(settings.block_cache_bytes, width), probe.space, metrics)
+    if cache is not None:
+        opened.callback(cache.close)
+    scheduler = EncodeScheduler(
+        encoder,
+        max_queue_tokens=settings.max_queue_tokens,
+        max_queue_seconds=settings.max_queue_seconds,
+        metrics=metrics,
+        cache=cache,
+    )
+    opened.callback(scheduler.close)
+    scheduler.set_initial_rate(probe.tokens_per_second)
+    return scheduler, cache
+
+
+def _create_rate_limiter(
+    tokens_per_minute: int | None, redis: RedisClient | None
+) -> RateLimiter | None:
+    if tokens_per_minute is None:
+        return None
+    if redis is None:
+        return LocalRateLimiter(tokens_per_minute)
+    return RedisRateLimiter(redis, tokens_per_minute)

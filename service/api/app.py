@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 
-from service.api import bulk, compare, documents, family, index, jobs, match, ops, similar
+from service.api import compare, documents, index, jobs, match, ops, similar
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.errors import install_error_handlers
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
@@ -49,6 +49,18 @@ async def get_docs() -> HTMLResponse:
     )
 
 
+# The first route that matches is taken: those that take some requests of a path go first.
+ROUTERS = (
+    match.router,
+    compare.router,
+    index.bulk_router,
+    index.router,
+    jobs.router,
+    similar.router,
+    documents.family_router,
+    documents.router,
+    ops.router,
+)
 DESCRIPTION = """\
 Finds the documents that match a long document. It reads whole documents and answers with whole
 documents; every answer says how much was read and what was left out.
@@ -76,11 +88,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         redirect_slashes=False,
         lifespan=_lifespan(settings) if engine is None else None,
     )
-    modules = (match, compare, bulk, index, jobs, similar, family, documents, ops)
-    routers = [module.router for module in modules]
-    for router in routers:
+    for router in ROUTERS:
         app.include_router(router)
-    app.state.routes = [route for router in routers for route in router.routes]
+    app.state.routes = [route for router in ROUTERS for route in router.routes]
     app.state.engine = engine
     install_docs(app)
     install_openapi(app)

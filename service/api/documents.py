@@ -1,13 +1,16 @@
-"""GET /documents, GET and DELETE /documents/{id}."""
+"""GET /documents, GET and DELETE /documents/{id}, GET /documents/{id}/family."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
 from fastapi.responses import StreamingResponse
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
 
 from index.store.listing import BEFORE_ALL
 from service.api.deps import Admitted, EngineDep
-from service.api.http.negotiation import choose_media_type
+from service.api.http.negotiation import JSON, NDJSON, choose_media_type
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     DOCUMENT_NOT_FOUND,
@@ -19,12 +22,36 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
 )
 from service.api.schemas.common import DocumentResponse, document_response
-from service.api.schemas.documents import DocumentsResponse, documents_response
+from service.api.schemas.documents import (
+    DocumentsResponse,
+    FamilyResponse,
+    documents_response,
+    family_response,
+)
 from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize
-from service.documents import export_documents, family_of, list_documents
+from service.documents import export_documents, family_of, find_family, list_documents
 from service.indexing import delete_document, find_document
 
+
+class UnescapedRoute(APIRoute):
+    """A route below an id that may contain slashes; its own last segment must not be escaped.
+
+    So `/documents/a%2Fsimilar` is the document `a/similar`, and not what is similar to `a`.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the path of a request is this one."""
+        last = self.path[self.path.rindex("/") :].encode()
+        if not scope.get("raw_path", last).endswith(last):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
 router = APIRouter(prefix="/documents", tags=["documents"], dependencies=[Admitted])
+# Must be matched before `router`, whose `{id:path}` takes the whole path.
+family_router = APIRouter(
+    prefix="/documents", tags=["documents"], dependencies=[Admitted], route_class=UnescapedRoute
+)
 
 ANSWER = {
     "id": "articles/bees",
@@ -33,7 +60,6 @@ ANSWER = {
     "receipt": {"tokens": 812, "tokens_read": 812, "blocks": 7, "blocks_left_out": 0},
     "indexed_at": "2026-01-31T12:00:00+00:00",
 }
-JSON, NDJSON = "application/json", "application/x-ndjson"
 PAGE = json_example(
     {"documents": [{**ANSWER, "family": 12}], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
     "A page; with `Accept: application/x-ndjson` all documents with their texts, one on a line, "
@@ -47,6 +73,14 @@ PAGE["content"][NDJSON] = {
             '"metadata": {"year": 2021}}\n'
         }
     },
+}
+FAMILY = {
+    "family": 12,
+    "documents": [
+        {"id": "articles/bees", "title": "Bees", "copy": True},
+        {"id": "articles/bees-2", "title": "Bees, second edition", "copy": False},
+    ],
+    "next_cursor": None,
 }
 PROBLEMS = problem_responses(
     DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN
@@ -116,3 +150,19 @@ async def get_document(
 async def remove_document(document_id: DocumentId, engine: EngineDep) -> None:
     """Delete a document for good."""
     await delete_document(engine, document_id)
+
+
+@family_router.get(
+    "/{id:path}/family",
+    summary="List the copies and versions of a stored document",
+    responses={200: json_example(FAMILY, "A page of its family"), **PROBLEMS},
+)
+async def get_family(
+    document_id: DocumentId,
+    engine: EngineDep,
+    limit: PageSize = DEFAULT_PAGE,
+    cursor: Cursor = BEFORE_ALL,
+) -> FamilyResponse:
+    """Return the documents whose texts are copies or versions of the text of this one."""
+    number, members = await find_family(engine, document_id, cursor, limit)
+    return family_response(number, members, limit)

@@ -1,13 +1,17 @@
-"""POST /index."""
+"""POST /index: JSON is indexed before the answer, lines of JSON in the background."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
 
-from service.api.bulk import ACCEPTED, REQUEST_BODY
 from service.api.deps import Admitted, EngineDep, JSONBody
-from service.api.http.idempotency import IdempotencyKey, answer_once
+from service.api.http.idempotency import IdempotencyKey, answer_once, to_response
+from service.api.http.middleware import INDEX_PATH, is_bulk
+from service.api.http.negotiation import NDJSON
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     BODY_TOO_LARGE,
@@ -24,9 +28,10 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
+from service.api.schemas.jobs import AcceptedBody, accepted_answer
+from service.bulk_upload import submit_upload
+from service.errors import UnsupportedMediaTypeError
 from service.indexing import index_documents
-
-router = APIRouter(tags=["documents"])
 
 REQUESTS = {
     "one": {
@@ -58,8 +63,55 @@ ANSWER = {
 }
 
 
+NDJSON_EXAMPLE = (
+    '{"id": "articles/ants", "text": "Ants find short paths. …"}\n'
+    '{"id": "articles/bees", "title": "Bees", "text": "Bees dance. …", "year": 2021}\n'
+)
+# What the OpenAPI document says of these requests: it stands at the route for JSON, since one path
+# and method has one description.
+REQUEST_BODY: dict[str, Any] = {
+    "content": {
+        NDJSON: {
+            "schema": {
+                "type": "string",
+                "description": "A document on each line: `id` and `text`, optionally `title` and "
+                "`metadata`; other fields go to the metadata. `Content-Encoding: gzip` is taken.",
+            },
+            "examples": {"two": {"summary": "Two documents", "value": NDJSON_EXAMPLE}},
+        }
+    }
+}
+ACCEPTED: dict[str, Any] = {
+    "model": AcceptedBody,
+    "description": "The lines are durable and will be indexed; Location is the job's",
+    "headers": {"Location": {"schema": {"type": "string"}, "description": "/jobs/{id}"}},
+    "content": {
+        "application/json": {
+            "examples": {
+                "answer": {
+                    "value": {"id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f", "accepted": 2, "size": 138}
+                }
+            }
+        }
+    },
+}
+
+
+class BulkRoute(APIRoute):
+    """A route for lines of JSON alone."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Let the route of the same path have every other request."""
+        return super().matches(scope) if is_bulk(scope) else (Match.NONE, {})
+
+
+# Must be matched before `router`, which takes every other POST of the path.
+bulk_router = APIRouter(tags=["documents"], route_class=BulkRoute)
+router = APIRouter(tags=["documents"])
+
+
 @router.post(
-    "/index",
+    INDEX_PATH,
     summary="Insert or replace documents",
     dependencies=[Admitted, JSONBody],
     responses={
@@ -97,3 +149,21 @@ async def post_index(
     if idempotency_key is None:
         return await work()
     return await answer_once(engine, idempotency_key, await http.body(), work_as_json)
+
+
+@bulk_router.post(INDEX_PATH, dependencies=[Admitted], include_in_schema=False)
+async def post_lines(
+    request: Request, engine: EngineDep, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Take an upload; the answer is given when it is durable, and before it is indexed."""
+    answer, replayed = await submit_upload(
+        engine, request.stream(), accepted_answer, gzip=_is_gzip(request), key=idempotency_key
+    )
+    return to_response(answer, replayed=replayed)
+
+
+def _is_gzip(request: Request) -> bool:
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("gzip", "x-gzip", "identity"):
+        raise UnsupportedMediaTypeError("send the lines as they are, or as gzip")
+    return encoding != "identity"

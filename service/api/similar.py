@@ -4,33 +4,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from starlette.routing import Match
-from starlette.types import Scope
 
 from index.search.records import Bounds, SearchOptions
 from service.api.deps import Admitted, EngineDep
-from service.api.documents import PROBLEMS, DocumentId
+from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.http.openapi import json_example
 from service.api.match import ANSWER as MATCH_ANSWER
 from service.api.schemas.match import MatchResponse, match_response
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
-
-
-class UnescapedRoute(APIRoute):
-    """A route below an id that may contain slashes: its own last part must not be escaped.
-
-    So `/documents/a%2Fsimilar` is the document `a/similar`, and not what is similar to `a`.
-    """
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Say whether the path of a request is this one."""
-        last = self.path[self.path.rindex("/") :].encode()
-        if not scope.get("raw_path", last).endswith(last):
-            return Match.NONE, {}
-        return super().matches(scope)
-
 
 router = APIRouter(
     prefix="/documents", tags=["match"], dependencies=[Admitted], route_class=UnescapedRoute

@@ -17,7 +17,6 @@ from index.sqlite.connections import SQLiteConnections
 from service.errors import OverloadedError, ShuttingDownError, UnavailableError
 from service.jobs.idempotency import Answers, KeyedResponse
 from service.jobs.job import EndState, Job, Upload
-from service.jobs.queue import JobQueue
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile, remove_others
 from service.metrics import Metrics
@@ -46,7 +45,7 @@ class Jobs:
     """
 
     def __init__(
-        self, connections: SQLiteConnections, queue_name: str, settings: Settings, metrics: Metrics
+        self, connections: SQLiteConnections, settings: Settings, metrics: Metrics
     ) -> None:
         self.store = JobStore(connections)
         self.answers = Answers(connections, settings.max_idempotency_keys)
@@ -55,28 +54,18 @@ class Jobs:
         self._connections = connections
         self._settings = settings
         self._uploads = settings.data / UPLOADS_DIRECTORY
-        metrics.job_redis_up.set(1)
         for outcome in ("indexed", "failed"):  # so that there is a zero to see
             metrics.job_documents.labels(outcome)
-        self._queue = JobQueue(
-            queue_name, settings.redis_url, self._run_up_to, metrics.job_redis_up.set
-        )
         self._receiving = 0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._woken = threading.Event()
-        self._run: RunJob | None = None
         self._worker: threading.Thread | None = None
 
     @property
     def stopping(self) -> bool:
         """Whether the job that runs is to leave off; it goes on at the next start."""
         return self._stopping.is_set()
-
-    @property
-    def degraded(self) -> bool:
-        """Whether Redis is set and does not answer; jobs go on without it."""
-        return self._queue.degraded
 
     def start(self, run: RunJob) -> None:
         """Go on with what has not ended.
@@ -88,9 +77,8 @@ class Jobs:
             StoreError: the uploads cannot be read.
         """
         remove_others(self._uploads, [job.id for job in self.store.unfinished()])
-        self._run = run
         self.record()
-        self._worker = threading.Thread(target=self._work, name="jobs", daemon=True)
+        self._worker = threading.Thread(target=self._work, args=(run,), name="jobs", daemon=True)
         self._worker.start()
 
     def stop(self) -> None:
@@ -104,7 +92,6 @@ class Jobs:
         if self._worker is not None:
             self._worker.join()
         self.threads.shutdown()
-        self._queue.close()
         self._connections.close()
 
     @contextmanager
@@ -144,7 +131,6 @@ class Jobs:
             StoreError: it could not be stored; there is no such job.
         """
         self.store.add(upload, keyed)
-        self._queue.push([upload.id])
         self._woken.set()
         self.record()
 
@@ -178,47 +164,32 @@ class Jobs:
         self.metrics.jobs_ended.labels(state).inc()
         self.record()
 
-    def _work(self) -> None:
-        self._queue.clear()
-        self._queue.push(job.id for job in self.store.unfinished())
+    def _work(self, run: RunJob) -> None:
         while not self.stopping:
             try:
-                if self._queue.run_next() or self._push_lost():
+                if self._run_next(run):
                     continue
             except Exception as error:
                 _LOG.error("the jobs wait: %s", type(error).__name__)
             self._woken.wait(_IDLE_SECONDS)
-            if not self.stopping:
-                self._woken.clear()
+            self._woken.clear()  # the store is read after this: nothing stored before is missed
 
-    def _push_lost(self) -> bool:
-        """Put back what the queue does not know of; return whether there was any."""
-        lost = [job.id for job in self.store.unfinished()]
-        self._queue.push(lost)
-        return bool(lost)
+    def _run_next(self, run: RunJob) -> bool:
+        """Run the oldest unfinished job; return whether there was one.
 
-    def _run_up_to(self, job_id: str) -> None:
-        """Run a job after those that came before it: of two versions the later one must stay."""
-        unfinished = self.store.unfinished()
-        if job_id not in {job.id for job in unfinished}:
-            return  # it has ended, or is of another data directory
-        for job in unfinished:
-            if self.stopping or not self._run_one(job) or job.id == job_id:
-                return
-
-    def _run_one(self, waiting: Job) -> bool:
-        """Run a job; return False when it could not go on and is to be tried again."""
-        job = self.store.begin(waiting.id)
-        if job is None or self._run is None:
-            return True
+        One that cannot go on stays the oldest, and those behind it wait: of two versions of a
+        document the later one must stay.
+        """
+        job = self.store.begin_next()
+        if job is None:
+            return False
         try:
-            self._run(job)
+            run(job)
         except Exception as error:
             if not self.stopping:
                 _LOG.error("job %s waits: %s", job.id, _told(error))
                 self.store.pause(job, f"{_told(error)}; tried again every {_RETRY_SECONDS} s")
                 self._stopping.wait(_RETRY_SECONDS)
-            return False
         return True
 
 
@@ -227,13 +198,10 @@ def open_jobs(settings: Settings, metrics: Metrics) -> Jobs:
 
     Raises:
         StoreError: their tables cannot be read.
-        SettingsError: `redis_url` is none.
     """
     connections = open_tables(settings.data / JOBS_FILE)
     try:
-        with connections.reading() as connection:
-            (name,) = connection.execute("SELECT queue FROM meta").fetchone()
-        return Jobs(connections, f"longmatch{name}", settings, metrics)
+        return Jobs(connections, settings, metrics)
     except BaseException:
         connections.close()
         raise

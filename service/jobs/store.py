@@ -1,7 +1,6 @@
-"""What is known of jobs, durable: the queue may lose everything, this may not."""
+"""The jobs of a data directory, durable and in the order in which they run."""
 
 import sqlite3
-import uuid
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import fields
@@ -20,7 +19,6 @@ APPLICATION_ID = 0x4C4D4A42
 # `number` is never given out twice (AUTOINCREMENT): jobs run in its order.
 SCHEMA = f"""
 CREATE TABLE meta (
-    queue TEXT NOT NULL,
     served_seconds REAL NOT NULL
 );
 CREATE TABLE jobs (
@@ -87,7 +85,7 @@ def _create_if_missing(path: Path) -> None:
         with closing(sqlite3.connect(unfinished)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(SCHEMA)
-            connection.execute("INSERT INTO meta VALUES (?, 0)", (uuid.uuid4().hex,))
+            connection.execute("INSERT INTO meta VALUES (0)")
             connection.commit()
         replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
@@ -176,15 +174,15 @@ class JobStore:
             )
             return [Job(*row) for row in rows]
 
-    def begin(self, job_id: str) -> Job | None:
-        """Note that a job runs, and return it; None when it has ended or is not there."""
+    def begin_next(self) -> Job | None:
+        """Mark the oldest unfinished job as running and return it; None when there is none."""
         with self._connections.writing() as connection:
-            done = connection.execute(
+            row = connection.execute(
                 "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
-                f"WHERE id = ? AND {_UNFINISHED}",
-                (job_id,),
-            )
-            return _find(connection, job_id) if done.rowcount else None
+                f"WHERE number = (SELECT min(number) FROM jobs WHERE {_UNFINISHED}) "
+                f"RETURNING {_COLUMNS}"
+            ).fetchone()
+            return None if row is None else Job(*row)
 
     def advance(self, job: Job, step: Step) -> bool:
         """Note what came of some lines; return whether the job is still to go on.

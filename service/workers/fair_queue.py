@@ -1,115 +1,125 @@
-"""Whose turn it is at the encoder: by tokens, between kinds of work and between requests.
+"""Weighted fair queueing, in tokens: between traffic classes and between the requests of a class.
 
-There are three lanes: short requests, long ones, and work that nobody waits for. Lanes that have
-work share the encoder by their weights, however many requests are in each, so that a page does not
-wait for a library of books, and a book gets its part however many pages come (fair queuing by
-virtual time: Demers, Keshav, Shenker, "Analysis and simulation of a fair queueing algorithm",
+There are three traffic classes: short requests, long requests and background work. Classes with
+work share the encoder in proportion to their weights, however many requests each holds: a page does
+not wait for a library of books, and a book makes progress however many pages arrive (fair queueing
+by virtual time: Demers, Keshav, Shenker, "Analysis and simulation of a fair queueing algorithm",
 1989).
-Within a lane the request is next whose tokens, added to those that the lane had served when it
-came, are fewest: small before large, and nobody is overtaken for longer than its own tokens take.
+Within a class, the next request is the one with the smallest sum of its own tokens and the tokens
+that the class had served when it arrived. Small requests go before large ones, and no request is
+overtaken for longer than its own tokens take.
 """
 
 import heapq
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
-LaneName = Literal["short", "long", "background"]
+TrafficClass = Literal["short", "long", "background"]
 
-# Requests of more tokens are long: a paper is, a page or a news article is not.
+# Requests of more tokens are long: a paper is long, a page or a news article is not.
 LONG_TOKENS = 4096
-# Parts of the encoder when all lanes have work; most tokens that come are of long requests.
-WEIGHTS: dict[LaneName, int] = {"short": 15, "long": 30, "background": 1}
-_COST: dict[LaneName, int] = {
+# Shares of the encoder when all classes have work; most tokens arrive in long requests.
+WEIGHTS: dict[TrafficClass, int] = {"short": 15, "long": 30, "background": 1}
+_COST: dict[TrafficClass, int] = {
     name: max(WEIGHTS.values()) // weight for name, weight in WEIGHTS.items()
 }
 
 
-def lane_of(tokens: int) -> LaneName:
-    """Return the lane of a request of so many tokens."""
+def traffic_class_of(tokens: int) -> TrafficClass:
+    """Return the traffic class of a request with this many tokens."""
     return "long" if tokens > LONG_TOKENS else "short"
 
 
-class Turn(Protocol):
-    """What takes turns: a request with work."""
+class Schedulable(Protocol):
+    """A request with work.
 
-    lane: LaneName
+    Attributes:
+        traffic_class: the class whose share it uses.
+        tokens: of all its work.
+        entry: number of its entry in the queue; 0 while it is not queued.
+    """
+
+    traffic_class: TrafficClass
     tokens: int
-    turn: int
+    entry: int
 
     def next_tokens(self) -> int:
         """Return the tokens of its next piece of work."""
 
 
-T = TypeVar("T", bound=Turn)
+T = TypeVar("T", bound=Schedulable)
 
 
 @dataclass(slots=True)
-class _TrafficClass(Generic[T]):
-    """One lane: its virtual time, and its requests by theirs."""
+class _ClassQueue(Generic[T]):
+    """The requests of one traffic class."""
 
     cost: int
-    spent: int = 0  # virtual time of the lane: tokens served × cost
+    spent: int = 0  # virtual time of the class: tokens served × cost
     served: int = 0  # tokens
     heap: list[tuple[int, int, T]] = field(default_factory=list)
 
     def head(self) -> tuple[int, int, T] | None:
-        """Return the request that is next, without those that left."""
-        while self.heap and self.heap[0][1] != self.heap[0][2].turn:
+        """Return the entry of the next request, after discarding entries of removed requests."""
+        while self.heap and self.heap[0][1] != self.heap[0][2].entry:
             heapq.heappop(self.heap)
         return self.heap[0] if self.heap else None
 
 
 class FairQueue(Generic[T]):
-    """The requests that have work, in fair order. Not guarded: who owns it has the lock."""
+    """The requests that have work, in fair order. Not thread-safe: its owner holds a lock."""
 
     def __init__(self) -> None:
-        self._lanes: dict[LaneName, _TrafficClass[T]] = {
-            name: _TrafficClass(cost) for name, cost in _COST.items()
+        self._classes: dict[TrafficClass, _ClassQueue[T]] = {
+            name: _ClassQueue(cost) for name, cost in _COST.items()
         }
         self._entries = 0
 
     def add(self, request: T) -> None:
-        """Let a request take turns from now on; it owes nothing for the time before."""
-        lane = self._lanes[request.lane]
-        if lane.head() is None:
-            busy = [other.spent for other in self._lanes.values() if other.head() is not None]
-            lane.spent = max(lane.spent, min(busy, default=0))
+        """Queue a request. A class that was idle gets no credit for that time."""
+        own = self._classes[request.traffic_class]
+        if own.head() is None:
+            busy = [other.spent for other in self._classes.values() if other.head() is not None]
+            own.spent = max(own.spent, min(busy, default=0))
         self._entries += 1
-        request.turn = self._entries
-        heapq.heappush(lane.heap, (lane.served + request.tokens, self._entries, request))
+        request.entry = self._entries
+        heapq.heappush(own.heap, (own.served + request.tokens, self._entries, request))
 
     def remove(self, request: T) -> None:
-        """Let a request take no turns any more."""
-        request.turn = 0  # its entry is left out when it comes to the top
+        """Remove a request; its heap entry is discarded when it reaches the top."""
+        request.entry = 0
 
     def next(self) -> T | None:
-        """Return whose turn it is, without taking it."""
-        lane = self._next_lane()
-        head = None if lane is None else lane.head()
+        """Return the request to serve next, without serving it."""
+        first = self._next_class()
+        head = None if first is None else first.head()
         return None if head is None else head[2]
 
-    def take(self, tokens: int, *, again: bool) -> None:
-        """Take the turn of `next`.
+    def serve(self, tokens: int, *, has_more: bool) -> None:
+        """Charge the request that `next` returns for one piece of work.
 
         Args:
-            tokens: that it was worth.
-            again: whether the request has more work.
-        """
-        lane = self._next_lane()
-        if lane is None:
-            raise ValueError("nobody has work")
-        lane.served += tokens
-        lane.spent += max(1, tokens) * lane.cost
-        if not again:
-            heapq.heappop(lane.heap)[2].turn = 0
+            tokens: of the piece of work.
+            has_more: whether the request has more work; otherwise it leaves the queue.
 
-    def _next_lane(self) -> _TrafficClass[T] | None:
-        """Return the lane whose next piece of work would end first in virtual time."""
-        best: tuple[int, _TrafficClass[T]] | None = None
-        for lane in self._lanes.values():
-            head = lane.head()
+        Raises:
+            ValueError: the queue is empty.
+        """
+        first = self._next_class()
+        if first is None:
+            raise ValueError("the queue is empty")
+        first.served += tokens
+        first.spent += max(1, tokens) * first.cost
+        if not has_more:
+            heapq.heappop(first.heap)[2].entry = 0
+
+    def _next_class(self) -> _ClassQueue[T] | None:
+        """Return the class whose next piece of work would finish first in virtual time."""
+        best: tuple[int, _ClassQueue[T]] | None = None
+        for one in self._classes.values():
+            head = one.head()
             if head is not None:
-                end = lane.spent + max(1, head[2].next_tokens()) * lane.cost
+                end = one.spent + max(1, head[2].next_tokens()) * one.cost
                 if best is None or end < best[0]:
-                    best = (end, lane)
+                    best = (end, one)
         return None if best is None else best[1]

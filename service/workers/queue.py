@@ -1,6 +1,6 @@
-"""The queue of the scheduler: what may wait, whose sentence block is next, and what is too late.
+"""The queue of the scheduler: what is admitted, which sentence block is next, what is too late.
 
-It computes nothing and knows no encoder. All of it is guarded by one lock.
+It computes nothing and knows no encoder. One lock guards all of it.
 """
 
 import math
@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 
 from encoder.arrays import Float32
 from service.errors import OverloadedError, RejectionReason, RequestTooLargeError, ServiceError
-from service.workers.fair_queue import WEIGHTS, FairQueue, LaneName, lane_of
-from service.workers.work import Block, Job, Reservation
+from service.workers.fair_queue import WEIGHTS, FairQueue, TrafficClass, traffic_class_of
+from service.workers.work import Block, EncodeTask, Reservation
 
-_RATE_MEMORY = 0.95  # how much of what was measured before still counts after one more call
-_REFUSED_WEIGHT = 0.05  # of the newest request in the share of those that are refused
-_LEAST_BOUND = 0.25  # of `max_seconds`, where nearly all are refused
+_RATE_DECAY = 0.95  # weight of earlier measurements after one more call
+_REJECTION_WEIGHT = 0.05  # weight of the newest request in the share of rejected ones
+_MIN_BOUND = 0.25  # of `max_seconds`, when nearly all requests are rejected
 _SPECIAL_TOKENS = 2
-_FOREGROUND: tuple[LaneName, ...] = ("short", "long")
+_FOREGROUND: tuple[TrafficClass, ...] = ("short", "long")
 
 
 class BlockQueue:
-    """Reservations in fair turns; each turn is one sentence block."""
+    """Reservations in fair order; each is served one sentence block at a time."""
 
     def __init__(
         self,
@@ -31,18 +31,18 @@ class BlockQueue:
         batch_tokens: int,
         on_change: Callable[[int], object],
         max_seconds: float = math.inf,
-        on_expired: Callable[[list[Job]], object] = lambda jobs: None,
+        on_expired: Callable[[list[EncodeTask]], object] = lambda tasks: None,
     ) -> None:
-        """Make an empty queue.
+        """Create an empty queue.
 
         Args:
             max_tokens: tokens that may be reserved at a time.
-            batch_tokens: tokens, padding counted, that one call takes; 0 for one block a call.
-            on_change: told the number of queued tokens when it changes.
-            max_seconds: work that may be ahead of a new request, by the measured rate; less, down
-                to a quarter, the more of the requests are refused.
-            on_expired: given the documents that were dropped because their deadline passed; must
-                not block.
+            batch_tokens: tokens of one call, padding included; 0 for one block a call.
+            on_change: called with the number of queued tokens whenever it changes.
+            max_seconds: work that may be queued ahead of a new request, at the measured rate; down
+                to a quarter of it, the more requests are rejected.
+            on_expired: called with the documents that were dropped because their deadline passed;
+                must not block.
         """
         self.max_tokens = max_tokens
         self.max_seconds = max_seconds
@@ -51,12 +51,12 @@ class BlockQueue:
         self._on_expired = on_expired
         self._changed = threading.Condition()
         self._queued = 0
-        self._refused: dict[LaneName, float] = dict.fromkeys(WEIGHTS, 0.0)  # share, of late
-        self._ahead: Counter[LaneName] = Counter()  # tokens by lane, without stalled requests
+        self._rejected: dict[TrafficClass, float] = dict.fromkeys(WEIGHTS, 0.0)  # recent share
+        self._ahead: Counter[TrafficClass] = Counter()  # tokens, without stalled requests
         self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
         self._rate = 0.0  # tokens a second
         self._open: set[Reservation] = set()
-        self._turns: FairQueue[Reservation] = FairQueue()  # those with a waiting job
+        self._requests: FairQueue[Reservation] = FairQueue()  # those with a waiting task
         self._closed: Callable[[], ServiceError] | None = None
 
     @property
@@ -66,7 +66,7 @@ class BlockQueue:
 
     @property
     def rate(self) -> float:
-        """Tokens a second, as measured; 0 when nothing was."""
+        """Measured tokens a second; 0 before the first measurement."""
         return self._rate
 
     @property
@@ -77,39 +77,39 @@ class BlockQueue:
     def reserve(
         self, tokens: int, *, background: bool = False, deadline: float = math.inf
     ) -> Reservation:
-        """Take a place for about `tokens` tokens.
+        """Reserve about `tokens` tokens of the queue.
 
         Args:
-            tokens: of the request; a single one, however large, is admitted to an empty queue.
-            background: let requests go first, and take no room from them.
+            tokens: of the request; a single request, however large, is admitted to an empty queue.
+            background: yield to requests, and take no room from them.
             deadline: by `time.monotonic`.
 
         Raises:
-            OverloadedError: there is no room, or too much is ahead; never in the background.
+            OverloadedError: there is no room, or too much work is ahead; never in the background.
             ServiceError: the queue is closed.
         """
         tokens = 0 if background else min(tokens, self.max_tokens)
-        lane: LaneName = "background" if background else lane_of(tokens)
+        traffic_class: TrafficClass = "background" if background else traffic_class_of(tokens)
         with self._changed:
-            self._refuse(tokens)
+            self._check_room(tokens)
             if not background:
-                self._refuse_late(lane, deadline)
-            reservation = Reservation(self, 0, lane, deadline)
+                self._check_delay(traffic_class, deadline)
+            reservation = Reservation(self, 0, traffic_class, deadline)
             self._add(reservation, tokens)
             self._open.add(reservation)
             return reservation
 
     def resize(self, reservation: Reservation, tokens: int) -> None:
         """See `Reservation.resize`."""
-        if reservation.lane == "background":
+        if reservation.traffic_class == "background":
             return
         if tokens > self.max_tokens:
             raise RequestTooLargeError(tokens, self.max_tokens)
         with self._changed:
-            self._refuse(tokens - reservation.tokens)
+            self._check_room(tokens - reservation.tokens)
             self._add(reservation, tokens - reservation.tokens)
             if not reservation.waiting:
-                self._change_lane(reservation, lane_of(tokens))
+                self._change_class(reservation, traffic_class_of(tokens))
 
     def stall(self, reservation: Reservation, stalled: bool) -> None:
         """See `Reservation.stall`."""
@@ -117,25 +117,25 @@ class BlockQueue:
             if stalled != reservation.stalled:
                 reservation.stalled = stalled
                 sign = -1 if stalled else 1
-                self._ahead[reservation.lane] += sign * reservation.tokens
+                self._ahead[reservation.traffic_class] += sign * reservation.tokens
 
-    def submit(self, reservation: Reservation, jobs: Sequence[Job]) -> None:
+    def submit(self, reservation: Reservation, tasks: Sequence[EncodeTask]) -> None:
         """Queue the documents of a request.
 
         Raises:
             ServiceError: the queue is closed.
         """
         with self._changed:
-            self._refuse(0)
-            begins = bool(jobs) and not reservation.waiting
-            reservation.waiting.extend(jobs)
-            reservation.unanswered.update(jobs)
-            if begins:
-                self._turns.add(reservation)
-            self._changed.notify(sum(len(job.blocks) for job in jobs))
+            self._check_room(0)
+            is_new = bool(tasks) and not reservation.waiting
+            reservation.waiting.extend(tasks)
+            reservation.unanswered.update(tasks)
+            if is_new:
+                self._requests.add(reservation)
+            self._changed.notify(sum(len(task.blocks) for task in tasks))
 
     def take(self) -> list[Block]:
-        """Wait for work and take the blocks of one call; none when the queue is closed."""
+        """Wait for work and take the blocks of one call; return none when the queue is closed."""
         with self._changed:
             while (first := self._next()) is None and not self._closed:
                 self._changed.wait()
@@ -149,87 +149,95 @@ class BlockQueue:
                 first = self._next()
         return sorted(taken, key=lambda block: len(block.tokens))
 
-    def keep(self, blocks: Sequence[Block], vectors: Float32) -> list[Block]:
-        """Note the block vectors of one call; return the blocks that were their document's last."""
+    def store_vectors(self, blocks: Sequence[Block], vectors: Float32) -> list[Block]:
+        """Store the block vectors of one call.
+
+        Args:
+            blocks: that were encoded.
+            vectors: Float32[len(blocks), H].
+
+        Returns:
+            The blocks that completed their document.
+        """
         last: list[Block] = []
         with self._changed:
             for block, vector in zip(blocks, vectors, strict=True):
-                job, reservation = block.job, block.reservation
-                if job not in reservation.unanswered:
+                task, reservation = block.task, block.reservation
+                if task not in reservation.unanswered:
                     continue
-                job.vectors[block.row] = vector
-                job.done += 1
+                task.vectors[block.row] = vector
+                task.done += 1
                 self._add(reservation, -min(len(block.tokens), reservation.tokens))
-                if job.done == len(job.pending):
+                if task.done == len(task.pending):
                     last.append(block)
         return last
 
-    def answered(self, reservation: Reservation, job: Job) -> bool:
-        """Say that a document is done; False when nobody waits for it any more."""
+    def complete(self, reservation: Reservation, task: EncodeTask) -> bool:
+        """Mark a document as done; return whether its caller still waits for it."""
         with self._changed:
-            waits = job in reservation.unanswered
-            reservation.unanswered.discard(job)
+            waits = task in reservation.unanswered
+            reservation.unanswered.discard(task)
             return waits
 
     def measure(self, tokens: float, seconds: float) -> None:
-        """Note that all workers together take so many seconds, above 0, for so many tokens."""
+        """Record that all workers together took `seconds`, above 0, for `tokens`."""
         with self._changed:
             before, spent = self._measured
-            self._measured = (before * _RATE_MEMORY + tokens, spent * _RATE_MEMORY + seconds)
+            self._measured = (before * _RATE_DECAY + tokens, spent * _RATE_DECAY + seconds)
             self._rate = self._measured[0] / self._measured[1]
 
-    def drop(self, reservation: Reservation) -> list[Job]:
-        """Take a request out of the queue and return its documents that have no answer."""
+    def drop(self, reservation: Reservation) -> list[EncodeTask]:
+        """Take a request out of the queue and return its unanswered documents."""
         with self._changed:
-            self._turns.remove(reservation)
+            self._requests.remove(reservation)
             dropped = list(reservation.unanswered)
             reservation.waiting.clear()
             reservation.unanswered.clear()
             return dropped
 
     def release(self, reservation: Reservation) -> None:
-        """Give a place back; what of it is not computed yet never will be."""
+        """End a reservation; what it has queued is never computed."""
         with self._changed:
             self.drop(reservation)
             self._open.discard(reservation)
             self._add(reservation, -reservation.tokens)
             reservation.released = True
 
-    def close(self, error: Callable[[], ServiceError]) -> list[Job]:
-        """Refuse everything from now on with `error`; return the documents without an answer."""
+    def close(self, error: Callable[[], ServiceError]) -> list[EncodeTask]:
+        """Reject everything from now on with `error`; return the unanswered documents."""
         with self._changed:
             self._closed = self._closed or error
             self._changed.notify_all()
-            return [job for reservation in self._open for job in self.drop(reservation)]
+            return [task for reservation in self._open for task in self.drop(reservation)]
 
-    def _refuse(self, tokens: int) -> None:
+    def _check_room(self, tokens: int) -> None:
         if self._closed:
             raise self._closed()
         if tokens > 0 and self._queued + tokens > self.max_tokens:
             raise self._overloaded(self._queued / self._rate if self._rate else 0.0, "queue_tokens")
 
-    def _refuse_late(self, lane: LaneName, deadline: float) -> None:
-        """Refuse what would wait too long: others', or its own time.
+    def _check_delay(self, traffic_class: TrafficClass, deadline: float) -> None:
+        """Reject a request that would wait longer than the bound, or past its own deadline.
 
-        A queue is good for bursts. Where most are refused all the time it only makes those wait
-        who are not, so the bound falls with the share of the lane's requests that are refused.
+        A queue absorbs bursts. When most requests are rejected all the time, it only delays those
+        that are admitted: so the bound falls with the share of rejected requests of the class.
         """
-        seconds = self._seconds_ahead(lane)
-        bound = self.max_seconds * max(_LEAST_BOUND, 1.0 - self._refused[lane])
+        seconds = self._seconds_ahead(traffic_class)
+        bound = self.max_seconds * max(_MIN_BOUND, 1.0 - self._rejected[traffic_class])
         late = seconds > bound
-        self._refused[lane] += (late - self._refused[lane]) * _REFUSED_WEIGHT
+        self._rejected[traffic_class] += (late - self._rejected[traffic_class]) * _REJECTION_WEIGHT
         if late:
             raise self._overloaded(seconds - bound, "queue_seconds")
         if seconds > deadline - time.monotonic():
             raise self._overloaded(seconds, "deadline")
 
-    def _seconds_ahead(self, lane: LaneName) -> float:
-        """Return how long the work that a lane has keeps its share of the encoder busy."""
+    def _seconds_ahead(self, traffic_class: TrafficClass) -> float:
+        """Return how long the queued work of a class occupies its share of the encoder."""
         if not self._rate:
             return 0.0
-        sharing = [one for one in _FOREGROUND if one == lane or self._ahead[one]]
-        part = WEIGHTS[lane] / sum(WEIGHTS[one] for one in sharing)
-        return self._ahead[lane] / (self._rate * part)
+        sharing = [one for one in _FOREGROUND if one == traffic_class or self._ahead[one]]
+        share = WEIGHTS[traffic_class] / sum(WEIGHTS[one] for one in sharing)
+        return self._ahead[traffic_class] / (self._rate * share)
 
     @staticmethod
     def _overloaded(seconds: float, reason: RejectionReason) -> OverloadedError:
@@ -238,31 +246,32 @@ class BlockQueue:
     def _add(self, reservation: Reservation, tokens: int) -> None:
         reservation.tokens += tokens
         if not reservation.stalled:
-            self._ahead[reservation.lane] += tokens
+            self._ahead[reservation.traffic_class] += tokens
         self._queued += tokens
         self._on_change(self._queued)
 
-    def _change_lane(self, reservation: Reservation, lane: LaneName) -> None:
+    def _change_class(self, reservation: Reservation, traffic_class: TrafficClass) -> None:
         if not reservation.stalled:
-            self._ahead[reservation.lane] -= reservation.tokens
-            self._ahead[lane] += reservation.tokens
-        reservation.lane = lane
+            self._ahead[reservation.traffic_class] -= reservation.tokens
+            self._ahead[traffic_class] += reservation.tokens
+        reservation.traffic_class = traffic_class
 
     def _next(self) -> Reservation | None:
-        """Return whose turn it is; who is too late by now is dropped, without a turn."""
+        """Return the request to serve next; requests whose deadline has passed are dropped."""
         now = time.monotonic()
-        while (first := self._turns.next()) is not None and first.deadline <= now:
+        while (first := self._requests.next()) is not None and first.deadline <= now:
             self._on_expired(self.drop(first))
         return first
 
     def _take_one(self, reservation: Reservation) -> Block:
-        job = reservation.waiting[0]
-        block = Block(reservation, job, job.next_row)
-        if job.taken == 0:
-            job.started = time.perf_counter()
-        last = job.taken + 1 >= len(job.pending)
-        self._turns.take(len(block.tokens), again=not last or len(reservation.waiting) > 1)
-        job.taken += 1
+        task = reservation.waiting[0]
+        block = Block(reservation, task, task.next_row)
+        if task.taken == 0:
+            task.started = time.perf_counter()
+        last = task.taken + 1 >= len(task.pending)
+        has_more = not last or len(reservation.waiting) > 1
+        self._requests.serve(len(block.tokens), has_more=has_more)
+        task.taken += 1
         if last:
             reservation.waiting.popleft()
         return block

@@ -1,4 +1,4 @@
-"""The place in the queue that a request was given at the door, for all that is done for it."""
+"""The reservation that admission made for a request, found by all that is done for the request."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,38 +7,38 @@ from contextvars import ContextVar
 from service.workers.scheduler import EncodeScheduler
 from service.workers.work import Reservation
 
-_PLACE: ContextVar[Reservation | None] = ContextVar("place", default=None)
+_CURRENT: ContextVar[Reservation | None] = ContextVar("reservation", default=None)
 
 
 @contextmanager
-def use_reservation(place: Reservation) -> Iterator[None]:
-    """Let what is called in the block use a place."""
-    token = _PLACE.set(place)
+def use_reservation(reservation: Reservation) -> Iterator[None]:
+    """Make a reservation the current one inside the block."""
+    token = _CURRENT.set(reservation)
     try:
         yield
     finally:
-        _PLACE.reset(token)
+        _CURRENT.reset(token)
 
 
 @contextmanager
 def current_reservation(
     scheduler: EncodeScheduler, tokens: int, *, background: bool = False
 ) -> Iterator[Reservation]:
-    """Give the place of the request, or a new one to who has none: work of no request.
+    """Yield the reservation of the current request, or a new one outside of any request.
 
     Args:
-        scheduler: whose queue.
-        tokens: that are expected, for a new place.
-        background: whether nobody waits; always a new place.
+        scheduler: where to reserve.
+        tokens: of a new reservation, estimated.
+        background: no client waits for the work; always a new reservation.
 
     Raises:
-        OverloadedError: there is no room for a new place.
+        OverloadedError: there is no room for a new reservation.
         UnavailableError: the scheduler is closing or broken.
     """
-    held = None if background else _PLACE.get()
-    # What a request began may go on after it: its place is gone by then.
-    if held is not None and not held.released:
-        yield held
+    current = None if background else _CURRENT.get()
+    # What a request started may continue after it, when its reservation has ended.
+    if current is not None and not current.released:
+        yield current
         return
-    with scheduler.reserve(tokens, background=background) as place:
-        yield place
+    with scheduler.reserve(tokens, background=background) as reservation:
+        yield reservation

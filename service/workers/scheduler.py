@@ -1,9 +1,9 @@
-"""The workers in front of the encoder: one bounded queue of work, counted in tokens.
+"""The encoder threads, and one bounded queue of work in front of them, counted in tokens.
 
-The unit of work is the sentence block. Worker threads take the blocks of the requests in fair
-turns (`service.workers.fair_queue`), so that a book does not hold up a page; who finishes the last
-block of a document also encodes the document and answers its waiter. Blocks whose vectors are
-remembered are not encoded again, and nothing is computed for a request whose deadline has passed.
+The unit of work is the sentence block. Worker threads take blocks in fair order
+(`service.workers.fair_queue`), so that a book does not hold up a page; the worker that encodes the
+last block of a document also encodes the document and delivers the result. Blocks whose vectors are
+cached are not encoded again, and nothing is computed for a request whose deadline has passed.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ from service.errors import (
 )
 from service.metrics import Metrics
 from service.threads import lower_priority
-from service.workers.block_cache import BlockMemory
+from service.workers.encode_cache import EncodeCache
 from service.workers.queue import BlockQueue
-from service.workers.work import DOCUMENT_ONLY, Block, Encoded, Job, Reservation
+from service.workers.work import DOCUMENT_ONLY, Block, EncodeResult, EncodeTask, Reservation
 
 _LOG = logging.getLogger(__name__)
 
 
 class EncodeScheduler:
-    """Gives the sentence blocks of all requests to the encoder, in turns."""
+    """Encodes the sentence blocks of all requests in fair order."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EncodeScheduler:
         max_queue_tokens: int,
         metrics: Metrics,
         max_queue_seconds: float = math.inf,
-        memory: BlockMemory | None = None,
+        cache: EncodeCache | None = None,
     ) -> None:
         """Start the worker threads.
 
@@ -53,18 +53,18 @@ class EncodeScheduler:
             encoder: called from `encoder.threads` threads; from one when it takes batches.
             max_queue_tokens: tokens that may be reserved at a time.
             metrics: where to count.
-            max_queue_seconds: work that may be ahead of a new request.
-            memory: of block vectors, if there is one.
+            max_queue_seconds: work that may be queued ahead of a new request.
+            cache: of block vectors, if there is one.
         """
         self._encoder = encoder
         self._metrics = metrics
-        self._memory = memory
+        self._cache = cache
         self._queue = BlockQueue(
             max_queue_tokens,
             batch_tokens=encoder.batch_tokens,
             on_change=metrics.queue_tokens.set,
             max_seconds=max_queue_seconds,
-            on_expired=_give_up,
+            on_expired=_expire,
         )
         self._threads = [
             threading.Thread(target=self._work, name=f"encode-{number}", daemon=True)
@@ -80,30 +80,30 @@ class EncodeScheduler:
 
     @property
     def alive(self) -> bool:
-        """Whether every worker thread works."""
+        """Whether every worker thread runs."""
         return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
 
     @property
     def tokens_per_second(self) -> float:
-        """How fast it encodes, as measured; 0 when nothing was."""
+        """How fast it encodes, as measured; 0 before the first measurement."""
         return self._queue.rate
 
-    def expect(self, tokens_per_second: float) -> None:
-        """Say how fast one thread encodes, so that the first request is judged by it."""
-        self._note_rate(tokens_per_second, 1.0)
+    def set_initial_rate(self, tokens_per_second: float) -> None:
+        """Set how fast one thread encodes, which admission uses until work is measured."""
+        self._measure(tokens_per_second, 1.0)
 
     def reserve(
         self, tokens: int, *, background: bool = False, deadline: float = math.inf
     ) -> Reservation:
-        """Take a place for about `tokens` tokens, or refuse at once. To be used in `with`.
+        """Reserve about `tokens` tokens of the queue, or fail at once. To be used in `with`.
 
-        A single request, however large it seems, is admitted to an empty queue. What is in the
-        background is never refused, takes no room from requests and lets them go first.
+        A single request, however large it seems, is admitted to an empty queue. Background work is
+        never rejected, takes no room from requests and yields to them.
 
         Args:
             tokens: of the request, estimated.
-            background: nobody waits for it.
-            deadline: by `time.monotonic`; nothing is computed from then on.
+            background: no client waits for it.
+            deadline: by `time.monotonic`; nothing is computed after that.
 
         Raises:
             OverloadedError: there is no room, or too much work is ahead.
@@ -112,54 +112,55 @@ class EncodeScheduler:
         return self._queue.reserve(tokens, background=background, deadline=deadline)
 
     async def encode(
-        self, documents: Sequence[SentenceBlocks], place: Reservation
-    ) -> list[Encoded]:
-        """Encode the documents of one request; when one fails, all do.
+        self, documents: Sequence[SentenceBlocks], reservation: Reservation
+    ) -> list[EncodeResult]:
+        """Encode the documents of one request; if one fails, all do.
 
         Args:
             documents: each with at least one sentence block.
-            place: their place; the call must end before it is given back.
+            reservation: of the request; the call must return before it ends.
 
         Raises:
-            DeadlinePassedError: it was too late to begin with it.
+            DeadlinePassedError: the deadline passed before the first block was taken.
             EncodingFailedError: the encoder failed.
             UnavailableError: the scheduler is closing or broken.
+            ValueError: a document has no sentence block.
         """
         if not all(document.blocks for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
-        jobs = await self._jobs(documents)
-        if self._memory is not None:
-            place.resize(sum(job.pending_tokens for job in jobs))
-        self._queue.submit(place, jobs)
-        encoded = await asyncio.gather(*(job.waiter for job in jobs))
-        if self._memory is not None:
-            for job in jobs:
-                self._memory.remember(job.blocks, job.vectors, job.pending)
+        tasks = await self._create_tasks(documents)
+        if self._cache is not None:
+            reservation.resize(sum(task.pending_tokens for task in tasks))
+        self._queue.submit(reservation, tasks)
+        encoded = await asyncio.gather(*(task.waiter for task in tasks))
+        if self._cache is not None:
+            for task in tasks:
+                self._cache.put(task.blocks, task.vectors, task.pending)
         return encoded
 
-    async def _jobs(self, documents: Sequence[SentenceBlocks]) -> list[Job]:
-        """Return what is to do, with the block vectors that are remembered."""
+    async def _create_tasks(self, documents: Sequence[SentenceBlocks]) -> list[EncodeTask]:
+        """Return a task for each document, with the block vectors that are cached."""
         loop = asyncio.get_running_loop()
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.blocks for document in documents]
         vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
         known = [frozenset[int]()] * len(blocks)
-        if self._memory is not None:
-            known = await self._memory.recall(blocks, vectors)
+        if self._cache is not None:
+            known = await self._cache.get(blocks, vectors)
         submitted = time.perf_counter()
         return [
-            Job(one, rows, loop.create_future(), submitted, there)
-            for one, rows, there in zip(blocks, vectors, known, strict=True)
+            EncodeTask(one, rows, loop.create_future(), submitted, cached)
+            for one, rows, cached in zip(blocks, vectors, known, strict=True)
         ]
 
     def close(self) -> None:
-        """Stop the workers; who still waits gets ShuttingDownError."""
+        """Stop the workers; callers that still wait get ShuttingDownError."""
         self._stop(ShuttingDownError)
         for thread in self._threads:
             thread.join()
 
     def _stop(self, error: Callable[[], ServiceError]) -> None:
-        _answer_all(self._queue.close(error), error)
+        _fail_all(self._queue.close(error), error)
 
     def _work(self) -> None:
         lower_priority()
@@ -168,18 +169,18 @@ class EncodeScheduler:
                 started = time.perf_counter()
                 try:
                     if tokens := self._compute(blocks):
-                        self._note_rate(tokens, time.perf_counter() - started)
-                except Exception as error:  # out of memory, say: others can be served
+                        self._measure(tokens, time.perf_counter() - started)
+                except Exception as error:  # such as out of memory: other requests can be served
                     self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
             _LOG.critical("an encoder thread died", exc_info=error)
             self._stop(partial(NotReadyError, "an encoder thread died"))
 
     def _compute(self, blocks: Sequence[Block]) -> int:
-        """Do one turn; return the tokens that were encoded."""
+        """Encode the blocks of one call; return the tokens that were encoded."""
         for block in blocks:
             if block.row == DOCUMENT_ONLY:
-                self._finish(block.reservation, block.job)
+                self._finish(block.reservation, block.task)
         blocks = [block for block in blocks if block.row != DOCUMENT_ONLY]
         return self._encode(blocks) if blocks else 0
 
@@ -192,35 +193,37 @@ class EncodeScheduler:
         tokens = sum(len(block.tokens) for block in blocks)
         self._metrics.encoded_blocks.inc(len(blocks))
         self._metrics.encoded_tokens.inc(tokens)
-        for block in self._queue.keep(blocks, vectors):
-            self._finish(block.reservation, block.job)
+        for block in self._queue.store_vectors(blocks, vectors):
+            self._finish(block.reservation, block.task)
         return tokens
 
-    def _note_rate(self, tokens: float, seconds: float) -> None:
-        """Note what one thread did, with all that it does around the encoder."""
+    def _measure(self, tokens: float, seconds: float) -> None:
+        """Record the rate of one thread, including its work around the encoder."""
         self._queue.measure(tokens * len(self._threads), seconds)
         self._metrics.encoder_rate.set(self._queue.rate)
 
-    def _finish(self, reservation: Reservation, job: Job) -> None:
+    def _finish(self, reservation: Reservation, task: EncodeTask) -> None:
         try:
-            vector = self._encoder.encode_document(job.blocks, job.vectors)
+            vector = self._encoder.encode_document(task.blocks, task.vectors)
         except Exception as error:
             self._fail({reservation}, error)
             return
         now = time.perf_counter()
-        encoded = Encoded(vector, job.vectors, job.started - job.submitted, now - job.started)
-        if not self._queue.answered(reservation, job):
+        encoded = EncodeResult(
+            vector, task.vectors, task.started - task.submitted, now - task.started
+        )
+        if not self._queue.complete(reservation, task):
             return
         try:
             self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
             self._metrics.stage_duration.labels("encode").observe(encoded.encode_seconds)
-        finally:  # nobody else would answer it any more
-            _answer(job, encoded)
+        finally:  # the task has left the queue: nothing else would deliver its result
+            _deliver(task, encoded)
 
     def _fail(self, reservations: Iterable[Reservation], cause: Exception) -> None:
         _LOG.error("the encoder failed", exc_info=cause)
         for reservation in reservations:
-            _answer_all(self._queue.drop(reservation), partial(_encoding_error, cause))
+            _fail_all(self._queue.drop(reservation), partial(_encoding_error, cause))
 
 
 def _encoding_error(cause: Exception) -> EncodingFailedError:
@@ -229,24 +232,24 @@ def _encoding_error(cause: Exception) -> EncodingFailedError:
     return error
 
 
-def _give_up(jobs: Iterable[Job]) -> None:
-    _answer_all(jobs, DeadlinePassedError)
+def _expire(tasks: Iterable[EncodeTask]) -> None:
+    _fail_all(tasks, DeadlinePassedError)
 
 
-def _answer_all(jobs: Iterable[Job], error: Callable[[], ServiceError]) -> None:
-    for job in jobs:
-        _answer(job, error())
+def _fail_all(tasks: Iterable[EncodeTask], error: Callable[[], ServiceError]) -> None:
+    for task in tasks:
+        _deliver(task, error())
 
 
-def _answer(job: Job, outcome: Encoded | ServiceError) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        job.waiter.get_loop().call_soon_threadsafe(_settle, job.waiter, outcome)
+def _deliver(task: EncodeTask, outcome: EncodeResult | ServiceError) -> None:
+    with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+        task.waiter.get_loop().call_soon_threadsafe(_settle, task.waiter, outcome)
 
 
-def _settle(waiter: asyncio.Future[Encoded], outcome: Encoded | ServiceError) -> None:
+def _settle(waiter: asyncio.Future[EncodeResult], outcome: EncodeResult | ServiceError) -> None:
     if waiter.done():
         return
-    if isinstance(outcome, Encoded):
+    if isinstance(outcome, EncodeResult):
         waiter.set_result(outcome)
     else:
         waiter.set_exception(outcome)

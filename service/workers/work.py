@@ -1,4 +1,4 @@
-"""What is in the queue of the scheduler: requests, their documents, and sentence blocks."""
+"""What the queue of the scheduler holds: reservations, documents and sentence blocks."""
 
 import asyncio
 import math
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from encoder.arrays import Float32
-from service.workers.fair_queue import LaneName
+from service.workers.fair_queue import TrafficClass
 
 DOCUMENT_ONLY = -1  # the row of a document whose block vectors are all known
 
 
 class ReservationOwner(Protocol):
-    """The queue, as a place in it needs it."""
+    """The queue that a reservation belongs to."""
 
     def resize(self, reservation: "Reservation", tokens: int) -> None:
         """See `Reservation.resize`."""
@@ -23,18 +23,18 @@ class ReservationOwner(Protocol):
         """See `Reservation.stall`."""
 
     def release(self, reservation: "Reservation") -> None:
-        """Give a place back."""
+        """End a reservation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """One document, encoded, and where the time went, in seconds.
+class EncodeResult:
+    """One encoded document, and where the time went, in seconds.
 
     Attributes:
         vector: Float32[dimension], unit norm.
         block_vectors: Float32[S, H], unit norm.
-        queue_seconds: until its first block was taken.
-        encode_seconds: from then on.
+        queue_seconds: from submission until its first block was taken.
+        encode_seconds: from then until it was done.
     """
 
     vector: Float32
@@ -44,21 +44,24 @@ class Encoded:
 
 
 @dataclass(slots=True, eq=False)
-class Job:
-    """A document in the queue, and who waits for it.
+class EncodeTask:
+    """A document to encode.
 
     Attributes:
-        blocks: its sentence blocks.
-        vectors: Float32[S, H], their vectors as they come.
-        waiter: who is answered.
-        submitted: when it came.
-        known: rows of `vectors` that are there already.
+        blocks: token ids of its sentence blocks, without special tokens.
+        vectors: Float32[S, H], filled in block by block.
+        waiter: future of the result.
+        submitted: when it was queued, by `time.perf_counter`.
+        known: rows of `vectors` that were filled from the cache.
         pending: the other rows.
+        started: when its first block was taken, by `time.perf_counter`.
+        taken: number of pending rows that were taken.
+        done: number of pending rows that were encoded.
     """
 
     blocks: Sequence[Sequence[int]]
     vectors: Float32
-    waiter: asyncio.Future[Encoded]
+    waiter: asyncio.Future[EncodeResult]
     submitted: float
     known: Collection[int] = ()
     pending: list[int] = field(init=False)
@@ -71,56 +74,60 @@ class Job:
 
     @property
     def pending_tokens(self) -> int:
-        """Tokens that have to be encoded."""
+        """Tokens to encode."""
         return sum(len(self.blocks[row]) for row in self.pending)
 
     @property
     def next_row(self) -> int:
-        """The row that is taken next."""
+        """The row to take next."""
         return self.pending[self.taken] if self.pending else DOCUMENT_ONLY
 
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """The place of one request in the queue; leaving its `with` block gives it back.
+    """The tokens that one request has reserved in the queue; leaving its `with` block ends it.
 
     Attributes:
-        tokens: tokens reserved and not encoded yet; always 0 in the background, which is bounded
-            by who submits it and takes no room from requests.
-        lane: with whom it shares the encoder.
-        deadline: by `time.monotonic`; nothing of it is computed from then on.
-        stalled: its body does not come, so that nobody should wait for it.
-        released: it was given back.
+        queue: where they are reserved.
+        tokens: reserved and not encoded yet; always 0 for background work, which its caller bounds
+            and which takes no room from requests.
+        traffic_class: the class whose share of the encoder it uses.
+        deadline: by `time.monotonic`; nothing is computed for it after that.
+        stalled: its body does not arrive: other requests do not count it as work ahead of them.
+        released: it has ended.
+        entry: number of its entry in the fair queue; 0 while it has none.
+        waiting: documents with a block that has not been taken.
+        unanswered: documents without a result.
     """
 
     queue: ReservationOwner
     tokens: int
-    lane: LaneName = "short"
+    traffic_class: TrafficClass = "short"
     deadline: float = math.inf
     stalled: bool = False
     released: bool = False
-    turn: int = 0
-    waiting: deque[Job] = field(default_factory=deque)  # have a block that nobody has taken
-    unanswered: set[Job] = field(default_factory=set)
+    entry: int = 0
+    waiting: deque[EncodeTask] = field(default_factory=deque)
+    unanswered: set[EncodeTask] = field(default_factory=set)
 
     def resize(self, tokens: int) -> None:
-        """Replace the estimate by the real number of tokens.
+        """Replace the estimated number of tokens by the actual one.
 
         Raises:
-            RequestTooLargeError: more than the whole queue holds.
-            OverloadedError: the difference has no room.
+            RequestTooLargeError: there are more tokens than the whole queue holds.
+            OverloadedError: there is no room for the difference.
         """
         self.queue.resize(self, tokens)
 
     def stall(self, stalled: bool) -> None:
-        """Say whether others need to wait for it although its body is still on its way.
+        """Set whether the request is stalled because its body does not arrive.
 
         It keeps its tokens: they stand for memory.
         """
         self.queue.stall(self, stalled)
 
     def next_tokens(self) -> int:
-        """Return the tokens of the block that is taken next."""
+        """Return the tokens of the block to take next."""
         return len(Block(self, self.waiting[0], self.waiting[0].next_row).tokens)
 
     def __enter__(self) -> "Reservation":
@@ -132,13 +139,13 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One sentence block that a worker has taken, or a document that needs none."""
+    """One sentence block that a worker has taken, or a document whose blocks are all known."""
 
     reservation: Reservation
-    job: Job
+    task: EncodeTask
     row: int
 
     @property
     def tokens(self) -> Sequence[int]:
         """Token ids, without special tokens."""
-        return () if self.row == DOCUMENT_ONLY else self.job.blocks[self.row]
+        return () if self.row == DOCUMENT_ONLY else self.task.blocks[self.row]

@@ -26,7 +26,6 @@ EXPECTED = {
     "longmatch_jobs_unfinished": ("gauge", set()),
     "longmatch_jobs_ended": ("counter", {"state"}),
     "longmatch_job_documents": ("counter", {"outcome"}),
-    "longmatch_job_redis_up": ("gauge", set()),
     "longmatch_index_documents": ("gauge", set()),
     "longmatch_index_generation": ("gauge", set()),
     "longmatch_index_lists": ("gauge", set()),

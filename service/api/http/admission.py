@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.http.negotiation import NDJSON
 from service.engine import Engine
 from service.errors import (
     DeadlinePassedError,
@@ -114,7 +115,6 @@ class Upload:
 TIMEOUT_HEADER = "X-Request-Timeout-Ms"
 KEY_HEADER = "X-API-Key"
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
-NDJSON = "application/x-ndjson"
 
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 # First segments of the paths that are open whatever the load is: probes, scrapes, how far uploads

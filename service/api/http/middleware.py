@@ -10,11 +10,14 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.http.errors import problem_response
+from service.api.http.negotiation import NDJSON
 from service.engine import Engine
 from service.errors import BodyTooLargeError
 
 CLIENT_CLOSED_REQUEST = 499
 UNMATCHED_ROUTE = "unmatched"
+
+INDEX_PATH = "/index"
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
@@ -169,15 +172,9 @@ def _count(scope: Scope, code: int, seconds: float) -> None:
     engine.metrics.request_duration.labels(route).observe(seconds)
 
 
-PATH = "/index"
-
-
-MEDIA_TYPE = "application/x-ndjson"
-
-
 def is_bulk(scope: Scope) -> bool:
     """Say whether a request brings lines of JSON, which are not to be read into memory."""
-    if scope["path"] != PATH or scope["method"] != "POST":
+    if scope["path"] != INDEX_PATH or scope["method"] != "POST":
         return False
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0]
-    return kind.strip().lower() == MEDIA_TYPE
+    return kind.strip().lower() == NDJSON

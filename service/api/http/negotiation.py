@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from service.errors import NotAcceptableError
 
+JSON, NDJSON = "application/json", "application/x-ndjson"
+
 
 def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
     """Return the offered media type that a client likes best; of equals, the first offered.

@@ -1,9 +1,10 @@
-"""The answer of GET /documents."""
+"""Answers of GET /documents and GET /documents/{id}/family."""
 
 from collections.abc import Sequence
 
 from pydantic import BaseModel, Field, JsonValue
 
+from index.near_duplicates.families import Member
 from index.store.listing import ListedDocument
 from service.api.schemas.common import ReceiptBody, receipt_body
 from service.api.schemas.fields import nullable
@@ -30,6 +31,25 @@ class DocumentsResponse(BaseModel):
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
 
 
+class MemberBody(BaseModel):
+    """A document of a family."""
+
+    id: str
+    title: str
+    is_copy: bool = Field(
+        serialization_alias="copy",
+        description="Whether its text is, to the character, that of the document asked about.",
+    )
+
+
+class FamilyResponse(BaseModel):
+    """A page of a family, in the order of ids; the document asked about is in it, too."""
+
+    family: int | None = nullable("Number of the family; null where the document is in none.")
+    documents: list[MemberBody] = Field(description="Empty where it is in none.")
+    next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
+
+
 def documents_response(documents: Sequence[ListedDocument], limit: int) -> DocumentsResponse:
     """Shape a page; one that is not full is the last."""
     return DocumentsResponse(
@@ -45,4 +65,13 @@ def documents_response(documents: Sequence[ListedDocument], limit: int) -> Docum
             for one in documents
         ],
         next_cursor=write_cursor(documents[-1].id) if len(documents) == limit else None,
+    )
+
+
+def family_response(number: int | None, members: Sequence[Member], limit: int) -> FamilyResponse:
+    """Shape the answer to GET /documents/{id}/family."""
+    return FamilyResponse(
+        family=number,
+        documents=[MemberBody(id=one.id, title=one.title, is_copy=one.copy) for one in members],
+        next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
     )

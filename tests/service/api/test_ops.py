@@ -43,8 +43,10 @@ def test_a_dead_worker_makes_it_not_ready_but_leaves_it_alive(
 
     async def kill() -> None:
         document = make_document([encoder.kills])
-        with broken.scheduler.reserve(1) as place:
-            await asyncio.gather(broken.scheduler.encode([document], place), return_exceptions=True)
+        with broken.scheduler.reserve(1) as reservation:
+            await asyncio.gather(
+                broken.scheduler.encode([document], reservation), return_exceptions=True
+            )
 
     asyncio.run(asyncio.wait_for(kill(), 20))
     client = type(client)(create_app(engine.settings, broken))

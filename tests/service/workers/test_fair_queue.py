@@ -1,4 +1,4 @@
-"""Fair turns: by tokens between lanes, by tokens between requests, and nobody starves."""
+"""Fair queueing by tokens: between traffic classes, between requests, without starvation."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.workers.fair_queue import LONG_TOKENS, FairQueue, LaneName, lane_of
+from service.workers.fair_queue import LONG_TOKENS, FairQueue, TrafficClass, traffic_class_of
 
 
 @dataclass(eq=False)
@@ -14,8 +14,8 @@ class Request:
     """A request with blocks of these tokens."""
 
     blocks: list[int]
-    lane: LaneName = "short"
-    turn: int = 0
+    traffic_class: TrafficClass = "short"
+    entry: int = 0
     ended_at: int = 0  # tokens that the encoder had done when it ended
     served: int = 0
     came_at: int = 0
@@ -29,27 +29,27 @@ class Request:
 
 
 class Encoder:
-    """Takes turns, and counts tokens."""
+    """Serves the queue, and counts tokens."""
 
     def __init__(self) -> None:
-        self.turns: FairQueue[Request] = FairQueue()
+        self.queue: FairQueue[Request] = FairQueue()
         self.done = 0
 
     def add(self, *requests: Request) -> None:
         for request in requests:
             request.came_at = self.done
-            self.turns.add(request)
+            self.queue.add(request)
 
     def step(self) -> Request | None:
-        request = self.turns.next()
+        request = self.queue.next()
         if request is None:
             return None
         tokens = request.blocks[0]
-        self.turns.take(tokens, again=len(request.blocks) > 1)
+        self.queue.serve(tokens, has_more=len(request.blocks) > 1)
         request.blocks.pop(0)
         self.done += tokens
         request.served += tokens
-        if not request.turn:
+        if not request.entry:
             request.ended_at = self.done
         return request
 
@@ -68,8 +68,8 @@ def page() -> Request:
 
 
 def test_requests_of_more_than_a_few_pages_are_long() -> None:
-    assert lane_of(LONG_TOKENS) == "short"
-    assert lane_of(LONG_TOKENS + 1) == "long"
+    assert traffic_class_of(LONG_TOKENS) == "short"
+    assert traffic_class_of(LONG_TOKENS + 1) == "long"
 
 
 def test_a_book_gets_two_thirds_however_many_pages_come() -> None:
@@ -95,7 +95,7 @@ def test_a_page_is_quick_however_many_books_there_are() -> None:
         assert one.ended_at - one.came_at <= 3 * 300 + 3 * 126
 
 
-def test_large_requests_of_a_lane_are_overtaken_only_for_a_while() -> None:
+def test_large_requests_of_a_class_are_overtaken_only_for_a_while() -> None:
     encoder, large = Encoder(), Request([100] * 40)
     encoder.add(large)
     while not large.ended_at:
@@ -104,7 +104,7 @@ def test_large_requests_of_a_lane_are_overtaken_only_for_a_while() -> None:
     assert large.ended_at <= 2 * 4_000 + 600
 
 
-def test_a_lane_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
+def test_a_class_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
     encoder, one, other = Encoder(), book(), Request([100] * 400)
     encoder.add(one)
     encoder.run(20_000)
@@ -136,36 +136,36 @@ def test_the_background_gets_a_sixteenth_and_all_that_nobody_wants() -> None:
         max_size=30,
     )
 )
-def test_all_work_is_done_and_lanes_that_have_work_get_their_share(
-    arrivals: list[tuple[LaneName, list[int], int]],
+def test_all_work_is_done_and_classes_that_have_work_get_their_share(
+    arrivals: list[tuple[TrafficClass, list[int], int]],
 ) -> None:
     encoder = Encoder()
     requests = []
-    for lane, blocks, pause in arrivals:
-        requests.append(Request(list(blocks), lane))
+    for traffic_class, blocks, pause in arrivals:
+        requests.append(Request(list(blocks), traffic_class))
         encoder.add(requests[-1])
         encoder.run(pause)
     while encoder.step() is not None:
         pass
     assert encoder.done == sum(sum(blocks) for _, blocks, _ in arrivals)
     assert all(request.ended_at for request in requests)
-    for request, (lane, _, _) in zip(requests, arrivals, strict=True):
-        # No lane waits for more than the others' equal parts, and no request for more than all of
-        # its own lane: the bound of fair queuing, and a block of each for the grain.
-        mine = sum(sum(b) for name, b, _ in arrivals if name == lane)
-        factor = {"short": 4, "long": 2, "background": 47}[lane]
+    for request, (traffic_class, _, _) in zip(requests, arrivals, strict=True):
+        # A class waits for no more than its share allows the others, and a request for no more than
+        # all of its class: the bound of fair queueing, plus a block of each for granularity.
+        mine = sum(sum(b) for name, b, _ in arrivals if name == traffic_class)
+        factor = {"short": 4, "long": 2, "background": 47}[traffic_class]
         assert request.ended_at - request.came_at <= factor * (mine + 126) + 2 * 126
 
 
-def test_who_left_has_no_turn() -> None:
+def test_a_removed_request_is_not_served() -> None:
     encoder, gone, there = Encoder(), page(), page()
     encoder.add(gone, there)
-    encoder.turns.remove(gone)
+    encoder.queue.remove(gone)
     encoder.run(1_000)
     assert gone.served == 0
     assert there.served == 300
 
 
-def test_nobody_has_a_turn_to_take() -> None:
-    with pytest.raises(ValueError, match="nobody"):
-        FairQueue[Request]().take(1, again=False)
+def test_an_empty_queue_serves_nothing() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        FairQueue[Request]().serve(1, has_more=False)

@@ -1,4 +1,4 @@
-"""The queue by itself: the bound in tokens, the turns, the packing of calls."""
+"""The queue by itself: the bound in tokens, the fair order, the packing of calls."""
 
 import asyncio
 import math
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError, ShuttingDownError
 from service.workers.queue import BlockQueue, Reservation
-from service.workers.work import Job
+from service.workers.work import EncodeTask
 
 BOUND = 1000
 
@@ -26,11 +26,11 @@ def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> Block
     )
 
 
-def make_job(*lengths: int) -> Job:
+def make_task(*lengths: int) -> EncodeTask:
     blocks = [[1] * length for length in lengths]
     nobody: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
     nobody.get_loop().close()
-    return Job(blocks, np.zeros((len(blocks), 1), np.float32), nobody, submitted=0.0)
+    return EncodeTask(blocks, np.zeros((len(blocks), 1), np.float32), nobody, submitted=0.0)
 
 
 operations = st.lists(
@@ -53,9 +53,9 @@ def test_the_bound_is_never_exceeded_and_all_is_given_back(steps: list[tuple[str
         except (OverloadedError, RequestTooLargeError):
             assert queue.queued_tokens == before
         assert 0 <= queue.queued_tokens <= BOUND
-        assert queue.queued_tokens == sum(place.tokens for place in held)
-    for place in held:
-        queue.release(place)
+        assert queue.queued_tokens == sum(reservation.tokens for reservation in held)
+    for reservation in held:
+        queue.release(reservation)
     assert queue.queued_tokens == 0
 
 
@@ -71,16 +71,16 @@ def test_a_single_request_is_admitted_to_an_empty_queue_however_large_it_seems()
 
 def test_a_request_that_proves_too_large_says_so_and_keeps_nothing() -> None:
     queue = make_queue()
-    with pytest.raises(RequestTooLargeError) as caught, queue.reserve(10) as place:
-        place.resize(BOUND + 1)
+    with pytest.raises(RequestTooLargeError) as caught, queue.reserve(10) as reservation:
+        reservation.resize(BOUND + 1)
     assert (caught.value.tokens, caught.value.limit) == (BOUND + 1, BOUND)
     assert queue.queued_tokens == 0
 
 
 def test_growing_beyond_the_room_that_is_left_is_refused() -> None:
     queue = make_queue()
-    with queue.reserve(600), pytest.raises(OverloadedError), queue.reserve(300) as place:
-        place.resize(401)
+    with queue.reserve(600), pytest.raises(OverloadedError), queue.reserve(300) as reservation:
+        reservation.resize(401)
     assert queue.queued_tokens == 0
 
 
@@ -110,14 +110,14 @@ def test_the_measured_rate_follows_a_change_of_speed() -> None:
 
 def admitted(queue: BlockQueue, ahead: int) -> bool:
     """Say whether one request is admitted behind so many tokens; leave no trace."""
-    before = dict(queue._refused)
+    before = dict(queue._rejected)
     try:
         with queue.reserve(ahead), queue.reserve(1):
             return True
     except OverloadedError:
         return False
     finally:
-        queue._refused.update(before)
+        queue._rejected.update(before)
 
 
 def test_the_queue_is_shorter_while_most_are_refused_and_long_again_afterwards() -> None:
@@ -129,7 +129,7 @@ def test_the_queue_is_shorter_while_most_are_refused_and_long_again_afterwards()
             with pytest.raises(OverloadedError):
                 queue.reserve(1)
     assert [admitted(queue, ahead) for ahead in (2, 3)] == [True, False]
-    assert queue._refused["long"] == 0  # which lane it is matters
+    assert queue._rejected["long"] == 0  # each class has a share of its own
     for _ in range(100):
         with queue.reserve(1):
             pass
@@ -149,11 +149,11 @@ def test_a_burst_leaves_the_queue_nearly_as_long_as_it_was() -> None:
 def test_small_requests_are_first_and_nobody_is_overtaken_for_ever() -> None:
     queue = make_queue()
     book = queue.reserve(20)
-    queue.submit(book, [make_job(5, 5, 5, 5)])
+    queue.submit(book, [make_task(5, 5, 5, 5)])
     order = []
     for _ in range(8):
         page = queue.reserve(10)
-        queue.submit(page, [make_job(5, 5)])
+        queue.submit(page, [make_task(5, 5)])
         order += [queue.take()[0].reservation for _ in range(2)]
     assert order.count(book) == 4
     assert book not in order[:2]
@@ -168,9 +168,9 @@ def test_a_packed_call_keeps_its_budget_and_every_block_is_taken_once(
     documents: list[list[int]], budget: int
 ) -> None:
     queue = make_queue(batch_tokens=budget)
-    jobs = [make_job(*lengths) for lengths in documents]
-    for job in jobs:
-        queue.submit(queue.reserve(0), [job])
+    tasks = [make_task(*lengths) for lengths in documents]
+    for task in tasks:
+        queue.submit(queue.reserve(0), [task])
     left = sum(len(lengths) for lengths in documents)
     taken = []
     while left:
@@ -178,34 +178,34 @@ def test_a_packed_call_keeps_its_budget_and_every_block_is_taken_once(
         lengths = [len(block.tokens) + 2 for block in blocks]
         assert lengths == sorted(lengths)
         assert len(blocks) == 1 or max(lengths) * len(blocks) <= budget
-        taken += [(block.job, block.row) for block in blocks]
+        taken += [(block.task, block.row) for block in blocks]
         left -= len(blocks)
-    assert len(set(taken)) == len(taken) == sum(len(job.blocks) for job in jobs)
+    assert len(set(taken)) == len(taken) == sum(len(task.blocks) for task in tasks)
 
 
 def test_tokens_leave_the_queue_as_their_blocks_are_computed() -> None:
     queue = make_queue()
-    with queue.reserve(30) as place:
-        queue.submit(place, [make_job(10, 20)])
-        assert queue.keep(queue.take(), np.ones((1, 1), np.float32)) == []
+    with queue.reserve(30) as reservation:
+        queue.submit(reservation, [make_task(10, 20)])
+        assert queue.store_vectors(queue.take(), np.ones((1, 1), np.float32)) == []
         assert queue.queued_tokens == 20
-        (last,) = queue.keep(queue.take(), np.ones((1, 1), np.float32))
+        (last,) = queue.store_vectors(queue.take(), np.ones((1, 1), np.float32))
         assert queue.queued_tokens == 0
-        assert last.job.vectors.tolist() == [[1.0], [1.0]]
+        assert last.task.vectors.tolist() == [[1.0], [1.0]]
 
 
 def test_what_was_dropped_is_not_taken_nor_kept() -> None:
     queue = make_queue()
-    place, other = queue.reserve(30), queue.reserve(40)
-    job = make_job(10, 10, 10)
-    queue.submit(place, [job])
-    queue.submit(other, [make_job(40)])
+    reservation, other = queue.reserve(30), queue.reserve(40)
+    task = make_task(10, 10, 10)
+    queue.submit(reservation, [task])
+    queue.submit(other, [make_task(40)])
     taken = queue.take()
-    queue.release(place)
-    assert queue.keep(taken, np.ones((1, 1), np.float32)) == []
+    queue.release(reservation)
+    assert queue.store_vectors(taken, np.ones((1, 1), np.float32)) == []
     assert queue.take()[0].reservation is other
-    assert job.done == 0
-    assert not queue.answered(place, job)
+    assert task.done == 0
+    assert not queue.complete(reservation, task)
 
 
 def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
@@ -213,31 +213,31 @@ def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
     found: list[object] = []
     worker = threading.Thread(target=lambda: found.append(queue.take()))
     worker.start()
-    place = queue.reserve(10)
+    reservation = queue.reserve(10)
     assert queue.close(ShuttingDownError) == []
     worker.join(10)
     assert found == [[]]
     with pytest.raises(ShuttingDownError):
         queue.reserve(1)
     with pytest.raises(ShuttingDownError):
-        queue.submit(place, [make_job(1)])
-    queue.release(place)
+        queue.submit(reservation, [make_task(1)])
+    queue.release(reservation)
     assert queue.queued_tokens == 0
 
 
 def submitted(queue: BlockQueue, blocks: int, *, background: bool = False) -> Reservation:
-    place = queue.reserve(blocks, background=background)
-    queue.submit(place, [make_job(*[1] * blocks)])
-    return place
+    reservation = queue.reserve(blocks, background=background)
+    queue.submit(reservation, [make_task(*[1] * blocks)])
+    return reservation
 
 
 def test_the_background_waits_for_requests_but_for_one_turn_in_sixteen() -> None:
     queue = make_queue()
     later = submitted(queue, 500, background=True)
     first = submitted(queue, 320)
-    turns = [queue.take()[0].reservation for _ in range(320)]
-    assert turns.count(later) == 20
-    assert turns[:15] == [first] * 15
+    order = [queue.take()[0].reservation for _ in range(320)]
+    assert order.count(later) == 20
+    assert order[:15] == [first] * 15
 
 
 def test_the_background_has_every_turn_that_nobody_else_wants() -> None:
@@ -248,8 +248,8 @@ def test_the_background_has_every_turn_that_nobody_else_wants() -> None:
 
 def test_the_background_takes_no_room_from_requests() -> None:
     queue = make_queue()
-    with queue.reserve(50 * BOUND, background=True) as place:
-        place.resize(50 * BOUND)
+    with queue.reserve(50 * BOUND, background=True) as reservation:
+        reservation.resize(50 * BOUND)
         assert queue.queued_tokens == 0
         queue.release(queue.reserve(BOUND))
     assert queue.queued_tokens == 0

@@ -17,7 +17,7 @@ from encoder.tokenizer import BlockTokenizer
 from service.errors import EncodingFailedError, NotReadyError, OverloadedError, ShuttingDownError
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
-from service.workers.work import Encoded
+from service.workers.work import EncodeResult
 
 T = TypeVar("T")
 Make = Callable[..., SentenceBlocks]
@@ -43,12 +43,14 @@ def schedule() -> Iterator[Callable[..., EncodeScheduler]]:
         scheduler.close()
 
 
-async def encode(scheduler: EncodeScheduler, *documents: SentenceBlocks) -> list[Encoded]:
-    with scheduler.reserve(sum(document.receipt.tokens for document in documents)) as place:
-        return await scheduler.encode(documents, place)
+async def encode(scheduler: EncodeScheduler, *documents: SentenceBlocks) -> list[EncodeResult]:
+    with scheduler.reserve(sum(document.receipt.tokens for document in documents)) as reservation:
+        return await scheduler.encode(documents, reservation)
 
 
-def start(scheduler: EncodeScheduler, *documents: SentenceBlocks) -> "asyncio.Task[list[Encoded]]":
+def start(
+    scheduler: EncodeScheduler, *documents: SentenceBlocks
+) -> "asyncio.Task[list[EncodeResult]]":
     return asyncio.create_task(encode(scheduler, *documents))
 
 
@@ -76,7 +78,7 @@ def test_vectors_are_those_of_the_encoder(
     documents = [tokenizer(text * times) for times in (1, 7) for text in texts.values()]
     scheduler = schedule(encoder)
 
-    async def all_at_once() -> list[list[Encoded]]:
+    async def all_at_once() -> list[list[EncodeResult]]:
         return await asyncio.gather(*(encode(scheduler, document) for document in documents))
 
     got = np.stack([one.vector for (one,) in within_time(all_at_once())])
@@ -99,7 +101,7 @@ def test_every_block_reaches_its_place(
         for number in range(1, 12)
     ]
 
-    async def all_at_once() -> list[list[Encoded]]:
+    async def all_at_once() -> list[list[EncodeResult]]:
         some, others = documents[:6], documents[6:]
         return await asyncio.gather(
             encode(scheduler, *some), *(encode(scheduler, document) for document in others)
@@ -312,10 +314,10 @@ def test_a_loop_that_is_gone_does_not_harm_the_workers(
     encoder = stepped_encoder(opened=False)
     scheduler = schedule(encoder)
     loop = asyncio.new_event_loop()
-    place = scheduler.reserve(1)
+    reservation = scheduler.reserve(1)
 
     async def submit() -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(scheduler.encode([make_document([1])], place))
+        task = asyncio.ensure_future(scheduler.encode([make_document([1])], reservation))
         await asyncio.sleep(0)
         return task
 
@@ -370,7 +372,7 @@ def test_a_worker_outlives_what_fails_around_the_encoder(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(scheduler._queue, "keep", broken)
+        patched.setattr(scheduler._queue, "store_vectors", broken)
         with pytest.raises(EncodingFailedError):
             within_time(encode(scheduler, make_document([1], [2])))
     assert scheduler.alive

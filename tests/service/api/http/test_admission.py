@@ -176,10 +176,10 @@ def test_a_worker_drops_what_is_late_before_the_door_notices(
 
     async def run() -> list[Any]:
         with (
-            scheduler.reserve(1) as place,
+            scheduler.reserve(1) as reservation,
             scheduler.reserve(2, deadline=time.monotonic() + 0.05) as late,
         ):
-            first = asyncio.create_task(scheduler.encode([make_document([1])], place))
+            first = asyncio.create_task(scheduler.encode([make_document([1])], reservation))
             await asyncio.to_thread(encoder.wait_for_call)
             second = asyncio.create_task(scheduler.encode([make_document([2], [2])], late))
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Block vectors are remembered: an edited document encodes only what changed, bit for bit."""
+"""Block vectors are cached: an edited document encodes only what changed, bit for bit."""
 
 import time
 from typing import Any
@@ -30,12 +30,12 @@ def stored(engine: Engine, document_id: str) -> tuple[bytes, bytes]:
     return vector.tobytes(), np.asarray(blocks.vectors).tobytes()
 
 
-def remembered(engine: Engine, blocks: int) -> None:
-    """Wait until so many block vectors were kept; that is done behind the answer."""
-    memory = engine.block_cache
-    assert memory is not None
+def wait_until_cached(engine: Engine, blocks: int) -> None:
+    """Wait until so many block vectors were cached, which happens after the response."""
+    cache = engine.encode_cache
+    assert cache is not None
     deadline = time.monotonic() + 10
-    while memory.written < blocks:
+    while cache.written < blocks:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -52,7 +52,7 @@ def test_an_edited_document_encodes_only_its_changed_blocks(caching: Any) -> Non
     put(caching, "a", " ".join(SENTENCES))
     whole = counted(engine, "encoded_blocks_total")
     assert whole >= 50
-    remembered(engine, int(whole))
+    wait_until_cached(engine, int(whole))
     edited = [*SENTENCES[:30], "Bees dance.", *SENTENCES[31:]]
     put(caching, "b", " ".join(edited))
     again = counted(engine, "encoded_blocks_total") - whole
@@ -60,12 +60,12 @@ def test_an_edited_document_encodes_only_its_changed_blocks(caching: Any) -> Non
     assert counted(engine, "block_cache_hits_total") >= whole - 5
 
 
-def test_remembered_and_computed_vectors_have_the_same_bits(caching: Any, make_client: Any) -> None:
+def test_cached_and_computed_vectors_have_the_same_bits(caching: Any, make_client: Any) -> None:
     engine: Engine = caching.app.state.engine
     text = " ".join(SENTENCES)
     put(caching, "a", text)
     blocks = counted(engine, "encoded_blocks_total")
-    remembered(engine, int(blocks))
+    wait_until_cached(engine, int(blocks))
     put(caching, "b", text)
     assert counted(engine, "encoded_blocks_total") == blocks  # not one was computed
     assert stored(engine, "a") == stored(engine, "b")
@@ -74,30 +74,30 @@ def test_remembered_and_computed_vectors_have_the_same_bits(caching: Any, make_c
 def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
     client = make_client(block_cache_bytes=0)
     engine: Engine = client.app.state.engine
-    assert engine.block_cache is None
+    assert engine.encode_cache is None
     put(client, "a", SENTENCES[0])
     blocks = counted(engine, "encoded_blocks_total")
     put(client, "b", SENTENCES[0])
     assert counted(engine, "encoded_blocks_total") == 2 * blocks
 
 
-def test_without_a_thread_to_be_had_vectors_are_forgotten_and_given(
+def test_without_a_thread_to_be_had_vectors_are_not_cached_but_returned(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Engine = client.app.state.engine
-    memory = engine.block_cache
-    assert memory is not None
+    cache = engine.encode_cache
+    assert cache is not None
 
     def no_thread(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr(memory, "_remember_soon", no_thread)
-        for number in range(40):  # more than may wait: not one of them keeps its place
+        patched.setattr(cache, "_submit", no_thread)
+        for number in range(40):  # more than may wait: each gives back its slot
             put(client, str(number), f"{number}. {SENTENCES[0]}")
-    assert memory.written == 0
+    assert cache.written == 0
     put(client, "last", SENTENCES[1])
-    remembered(engine, 1)
+    wait_until_cached(engine, 1)
 
 
 def test_another_precision_has_vectors_of_its_own(
@@ -110,7 +110,7 @@ def test_another_precision_has_vectors_of_its_own(
         engine: Engine = client.app.state.engine
         put(client, "a", SENTENCES[0])
         assert counted(engine, "block_cache_hits_total") == 0
-        remembered(engine, int(counted(engine, "encoded_blocks_total")))
+        wait_until_cached(engine, int(counted(engine, "encoded_blocks_total")))
 
 
 def test_a_server_finds_what_another_computed(
@@ -118,7 +118,9 @@ def test_a_server_finds_what_another_computed(
 ) -> None:
     one = make_client(redis_url=redis_server.url)
     put(one, "a", " ".join(SENTENCES))
-    remembered(one.app.state.engine, int(counted(one.app.state.engine, "encoded_blocks_total")))
+    wait_until_cached(
+        one.app.state.engine, int(counted(one.app.state.engine, "encoded_blocks_total"))
+    )
     other = make_client(redis_url=redis_server.url, data=tmp_path / "other")
     put(other, "a", " ".join(SENTENCES))
     assert counted(other.app.state.engine, "encoded_blocks_total") == 0

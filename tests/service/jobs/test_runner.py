@@ -1,0 +1,149 @@
+"""The runner of jobs: in the order of the store, woken by each new job, stopped by no failure."""
+
+import hashlib
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from index.errors import StoreError
+from service.jobs.job import Job, Upload
+from service.jobs.runner import Jobs, open_jobs
+from service.jobs.store import JobStore
+from service.metrics import create_metrics
+from service.settings import Settings
+
+DIGEST = hashlib.sha256(b"").digest()
+
+
+@pytest.fixture
+def make_jobs(tmp_path: Path) -> Iterator[Callable[[], Jobs]]:
+    """Return a function that opens the jobs of one data directory, as a restart does."""
+    opened: list[Jobs] = []
+
+    def make() -> Jobs:
+        opened.append(open_jobs(Settings(data=tmp_path), create_metrics()))
+        return opened[-1]
+
+    yield make
+    for jobs in opened:
+        jobs.close()
+
+
+class Recorder:
+    """A runner of jobs that ends each, and remembers the order."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+        self.ran: list[str] = []
+        self.ended = threading.Semaphore(0)
+        self.failures = 0  # still to come
+
+    def __call__(self, job: Job) -> None:
+        self.ran.append(job.id)
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("store.sqlite3: database or disk is full")
+        self.jobs.end(job, "done")
+        self.ended.release()
+
+    def wait(self, jobs: int) -> None:
+        for _ in range(jobs):
+            assert self.ended.acquire(timeout=10)
+
+
+def add(jobs: Jobs) -> str:
+    job_id = uuid.uuid4().hex
+    jobs.add(Upload(job_id, 1, 1, DIGEST), None)
+    return job_id
+
+
+def test_jobs_run_in_the_order_in_which_they_were_stored_before_the_start_or_after_it(
+    make_jobs: Callable[[], Jobs],
+) -> None:
+    earlier = make_jobs()
+    ids = [add(earlier) for _ in range(3)]
+    earlier.close()
+    jobs = make_jobs()
+    runner = Recorder(jobs)
+    jobs.start(runner)
+    ids += [add(jobs) for _ in range(3)]
+    runner.wait(6)
+    assert runner.ran == ids
+
+
+def test_a_job_that_was_running_when_the_process_died_runs_again_first(
+    make_jobs: Callable[[], Jobs],
+) -> None:
+    dead = make_jobs()
+    ids = [add(dead) for _ in range(2)]
+    begun = dead.store.begin_next()
+    assert begun is not None
+    assert (begun.id, begun.state) == (ids[0], "running")
+    dead.close()
+    jobs = make_jobs()
+    runner = Recorder(jobs)
+    jobs.start(runner)
+    runner.wait(2)
+    assert runner.ran == ids
+
+
+def test_a_new_job_wakes_the_runner(
+    make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.jobs.runner._IDLE_SECONDS", 3600.0)
+    jobs = make_jobs()
+    runner = Recorder(jobs)
+    jobs.start(runner)
+    for _ in range(20):
+        add(jobs)
+        runner.wait(1)
+
+
+def test_a_job_that_cannot_go_on_is_tried_again_before_those_behind_it(
+    make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.jobs.runner._RETRY_SECONDS", 0.01)
+    jobs = make_jobs()
+    first, second = add(jobs), add(jobs)
+    runner = Recorder(jobs)
+    runner.failures = 2
+    jobs.start(runner)
+    runner.wait(2)
+    assert runner.ran == [first, first, first, second]
+
+
+def test_a_cancelled_job_is_passed_over(make_jobs: Callable[[], Jobs]) -> None:
+    jobs = make_jobs()
+    first, second, third = (add(jobs) for _ in range(3))
+    jobs.cancel(second)
+    runner = Recorder(jobs)
+    jobs.start(runner)
+    runner.wait(2)
+    assert runner.ran == [first, third]
+
+
+def test_tables_that_cannot_be_written_for_a_while_are_waited_for(
+    make_jobs: Callable[[], Jobs],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("service.jobs.runner._IDLE_SECONDS", 0.01)
+    begin_next = JobStore.begin_next
+    failures = iter(range(3))
+
+    def begin(self: JobStore) -> Job | None:
+        if next(failures, None) is not None:
+            raise StoreError("jobs.sqlite3: database or disk is full")
+        return begin_next(self)
+
+    monkeypatch.setattr(JobStore, "begin_next", begin)
+    jobs = make_jobs()
+    job_id = add(jobs)
+    runner = Recorder(jobs)
+    jobs.start(runner)
+    runner.wait(1)
+    assert runner.ran == [job_id]
+    assert "the jobs wait: StoreError" in caplog.text
