@@ -8,7 +8,7 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Float64
 from evaluation.judgements import Qrels
 from evaluation.significance import RESAMPLES, Estimate, estimates, resampled_counts
-from evaluation.systems import Ranking, rank, vector_system
+from evaluation.systems import Run, rank, vector_system
 from index.errors import CorpusError
 from index.vectors.faiss_index import choose_nlist, default_nprobe, train_faiss_index
 from index.vectors.vector_index import NO_VECTOR, VectorIndex
@@ -25,7 +25,7 @@ class IndexRecall:
 
 def rank_exactly(
     ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
-) -> Ranking:
+) -> Run:
     """Rank a corpus for each query by cosine; a query that is in the corpus is left out of its own.
 
     Args:
@@ -39,13 +39,13 @@ def rank_exactly(
     return rank(vector_system("vectors", "", asked, len(vectors)), ids, query_ids, rows)
 
 
-def judge(ranking: Ranking, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
+def judge(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
     """Return the means of `MEASURES` over the queries that have judgements.
 
     Raises:
         CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
     """
-    means = judge_each(ranking, ids, qrels).values.mean(0)
+    means = judge_each(run, ids, qrels).values.mean(0)
     return dict(zip(MEASURES, means.tolist(), strict=True))
 
 
@@ -177,7 +177,7 @@ def _auc(counts: Float64, scores: Float32, labels: Labels) -> Float64:
 
 MEASURES = ("nDCG@10", "MAP@100", "recall@10", "recall@100")
 
-Run = dict[str, dict[str, float]]
+ScoredDocuments = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Judged:
     """The measures of each of Q queries that have judgements.
 
     Attributes:
-        query_ids: Q ids, in the order of the ranking.
+        query_ids: Q ids, in the order of the run.
         values: Float64[Q, 4], in the order of `MEASURES`.
     """
 
@@ -193,8 +193,8 @@ class Judged:
     values: Float64
 
 
-def judge_each(ranking: Ranking, ids: Sequence[str], qrels: Qrels) -> Judged:
-    """Measure each query of a ranking that has judgements.
+def judge_each(run: Run, ids: Sequence[str], qrels: Qrels) -> Judged:
+    """Measure each query of a run that has judgements.
 
     Raises:
         CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
@@ -205,7 +205,7 @@ def judge_each(ranking: Ranking, ids: Sequence[str], qrels: Qrels) -> Judged:
         raise CorpusError(
             "evaluation needs the extra 'evaluate': pip install 'longmatch[evaluate]'"
         ) from error
-    judged = {query: dict(qrels[query]) for query in ranking.query_ids if query in qrels}
+    judged = {query: dict(qrels[query]) for query in run.query_ids if query in qrels}
     if not judged:
         raise CorpusError("no query has a judgement: are these the judgements of this corpus?")
     columns = {
@@ -216,18 +216,18 @@ def judge_each(ranking: Ranking, ids: Sequence[str], qrels: Qrels) -> Judged:
     }
     row_of = {query: row for row, query in enumerate(judged)}
     values = np.zeros((len(judged), len(MEASURES)))
-    for metric in ir_measures.iter_calc(list(columns), judged, _run(ranking, ids, judged)):
+    for metric in ir_measures.iter_calc(list(columns), judged, _run(run, ids, judged)):
         values[row_of[metric.query_id], columns[metric.measure]] = metric.value
     return Judged(tuple(judged), values)
 
 
-def _run(ranking: Ranking, ids: Sequence[str], judged: Mapping[str, object]) -> Run:
-    run: Run = {}
-    for query, rows, scores in zip(ranking.query_ids, ranking.rows, ranking.scores, strict=True):
+def _run(run: Run, ids: Sequence[str], judged: Mapping[str, object]) -> ScoredDocuments:
+    scored: ScoredDocuments = {}
+    for query, rows, scores in zip(run.query_ids, run.rows, run.scores, strict=True):
         if query in judged:
-            run[query] = {
+            scored[query] = {
                 ids[row]: float(score)
                 for row, score in zip(rows.tolist(), scores, strict=True)
                 if row != NO_VECTOR
             }
-    return run
+    return scored

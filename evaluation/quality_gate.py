@@ -171,8 +171,8 @@ def _ndcg(encoded: _Encoded, qrels: Qrels) -> float | None:
     if not rows:
         return None
     query_ids = [encoded.ids[row] for row in rows]
-    ranking = rank_exactly(encoded.ids, encoded.vectors, query_ids, encoded.vectors[rows])
-    return judge(ranking, encoded.ids, qrels)["nDCG@10"]
+    run = rank_exactly(encoded.ids, encoded.vectors, query_ids, encoded.vectors[rows])
+    return judge(run, encoded.ids, qrels)["nDCG@10"]
 
 
 def _require_enough(documents: int, corpus: str) -> None:

@@ -118,10 +118,10 @@ def curve_by_tokens(blocks: CorpusBlocks, question: Retrieval) -> dict[int, floa
     """
     curve = {}
     for tokens in TOKENS_READ:
-        ranking = rank(
+        run = rank(
             first_tokens_system(blocks, tokens), question.ids, question.query_ids, question.rows
         )
-        judged = judge_each(ranking, question.ids, question.qrels)
+        judged = judge_each(run, question.ids, question.qrels)
         curve[tokens] = float(judged.values[:, MEASURES.index("nDCG@10")].mean())
     return curve
 

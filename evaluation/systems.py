@@ -12,7 +12,7 @@ from index.lexical.terms import count_corpus
 from index.search.fusion import LinearFusion, fuse
 from index.vectors.vector_index import NO_VECTOR
 
-DEPTH = 100  # of a ranking; no measure looks further
+DEPTH = 100  # of a run: no measure reads further
 _QUERIES_A_CALL = 128
 
 
@@ -37,7 +37,7 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class Run:
     """The best documents of each of Q queries, by exact search.
 
     Attributes:
@@ -75,7 +75,7 @@ def vector_system(
     return System(name, settings, score, score_pairs)
 
 
-def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Ranking:
+def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Run:
     """Rank a corpus for each query; a query that is in the corpus is left out of its own.
 
     Args:
@@ -98,7 +98,7 @@ def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int
         best[some] = order
         scores[some] = np.take_along_axis(found, order, axis=1)
     best[np.isneginf(scores)] = NO_VECTOR
-    return Ranking(tuple(query_ids), best, scores)
+    return Run(tuple(query_ids), best, scores)
 
 
 LEXICAL, HYBRID = "lexical", "hybrid"

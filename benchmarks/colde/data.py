@@ -177,8 +177,8 @@ def answer(truth: Truth, readings: Mapping[str, Float32]) -> Answers:
     row_of = {name: row for row, name in enumerate(truth.ids)}
     queries = [query for query in truth.queries if query in row_of]
     rows: Int64 = np.array([row_of[query] for query in queries], dtype=np.int64)
-    ranking = rank(vector_system("vectors", "", readings[WHOLE]), truth.ids, queries, rows)
-    judged = judge_each(ranking, truth.ids, truth.queries)
+    run = rank(vector_system("vectors", "", readings[WHOLE]), truth.ids, queries, rows)
+    judged = judge_each(run, truth.ids, truth.queries)
     return Answers(right, measures, judged.values[:, MEASURES.index(NDCG)])
 
 

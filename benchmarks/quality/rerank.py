@@ -176,8 +176,8 @@ def _cells(one: dict[str, Any]) -> Sequence[str]:
 
 
 def _judged(system: System, question: Retrieval) -> Judged:
-    ranking = rank(system, question.ids, question.query_ids, question.rows)
-    return judge_each(ranking, question.ids, question.qrels)
+    run = rank(system, question.ids, question.query_ids, question.rows)
+    return judge_each(run, question.ids, question.qrels)
 
 
 def _words(text: str) -> Sequence[tuple[str, ...]]:

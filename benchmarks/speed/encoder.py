@@ -243,9 +243,9 @@ def measure_quality(
     queries = [ids[row] for row in rows]
     for name, some in laps.items():
         vectors = np.concatenate([lap.vectors for lap in some])
-        ranking = rank_exactly(ids, vectors, queries, vectors[rows])
+        run = rank_exactly(ids, vectors, queries, vectors[rows])
         results[name]["queries"] = len(queries)
-        results[name]["ndcg_at_10"] = judge(ranking, ids, judged)["nDCG@10"]
+        results[name]["ndcg_at_10"] = judge(run, ids, judged)["nDCG@10"]
 
 
 def table(record: dict[str, Any]) -> str:

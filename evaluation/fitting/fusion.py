@@ -86,8 +86,8 @@ def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
 
 
 def _ndcg(system: System, question: Retrieval) -> float:
-    ranking = rank(system, question.ids, question.query_ids, question.rows)
-    return float(judge_each(ranking, question.ids, question.qrels).values[:, _NDCG].mean())
+    run = rank(system, question.ids, question.query_ids, question.rows)
+    return float(judge_each(run, question.ids, question.qrels).values[:, _NDCG].mean())
 
 
 def _remembered(system: System, rows: Int64) -> System:

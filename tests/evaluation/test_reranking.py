@@ -148,8 +148,8 @@ def test_ndcg_of_candidates_is_that_of_the_evaluation(
     judge = PairJudge(TopicReranker(), texts)
     candidates = judge_candidates(system, judge, IDS, ROWS, qrels, 12)
     second = reranked_system(system, judge, mixture, 12, "reranked")
-    ranking = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
-    expected = judge_each(ranking, IDS, qrels).values[:, NDCG]
+    run = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
+    expected = judge_each(run, IDS, qrels).values[:, NDCG]
     np.testing.assert_allclose(ndcg_of(candidates, mixture), expected, atol=1e-6)
 
 

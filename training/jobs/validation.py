@@ -58,8 +58,8 @@ def _links(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
     row_of = {name: row for row, name in enumerate(ids)}
     queries = list(one.judgements)
     rows = np.array([row_of[query] for query in queries], dtype=np.int64)
-    ranking = rank(vector_system("trained", "", vectors), ids, queries, rows)
-    return judge(ranking, ids, one.judgements)["nDCG@10"]
+    run = rank(vector_system("trained", "", vectors), ids, queries, rows)
+    return judge(run, ids, one.judgements)["nDCG@10"]
 
 
 def _pairs(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
