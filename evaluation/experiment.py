@@ -17,7 +17,7 @@ from evaluation.baselines import LEXICAL, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
 from evaluation.report import PairQuestion, Retrieval
-from evaluation.reranking import PairJudge, reranked_system
+from evaluation.reranking import PairScorer, reranked_system
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
@@ -170,10 +170,10 @@ def reranked_own(
     Raises:
         CorpusError: a text is missing.
     """
-    judge = PairJudge(reranker, _all_texts(known, files, titled=True), threads=usable_cores())
+    scorer = PairScorer(reranker, _all_texts(known, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
     mixture = reranker.rule.mixture(mode)
-    return reranked_system(system, judge, mixture, candidates, RERANKED)
+    return reranked_system(system, scorer, mixture, candidates, RERANKED)
 
 
 def baseline_systems(

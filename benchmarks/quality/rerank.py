@@ -24,10 +24,10 @@ from benchmarks.common import commit, make_record, markdown_table, spread, write
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
+from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.metrics import MEASURES, Judged, judge_each
 from evaluation.report import Retrieval
-from evaluation.reranking import PairJudge, first_candidates, reranked_system
+from evaluation.reranking import PairScorer, first_candidates, reranked_system
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
 
@@ -54,9 +54,9 @@ def main(  # noqa: PLR0913  its parameters are its options
     results: dict[str, Any] = {"corpora": {}}
     for name in corpora.split(","):
         corpus = read_judged_corpus(data / name, vectors / f"{name}.npz", encoder)
-        judge = open_calibrator(corpus, opened, work, threads)
+        scorer = open_pair_scorer(corpus, opened, work, threads)
         results["corpora"][name] = {
-            part: measure(corpus, judge, opened, corpus.question(part, queries), candidates)
+            part: measure(corpus, scorer, opened, corpus.question(part, queries), candidates)
             for part in parts.split(",")
         }
         results["cost"] = measure_cost(corpus, opened, corpus.question("valid", 10), candidates)
@@ -77,7 +77,7 @@ def main(  # noqa: PLR0913  its parameters are its options
 
 def measure(
     corpus: JudgedCorpus,
-    judge: PairJudge,
+    scorer: PairScorer,
     reranker: OnnxReranker,
     question: Retrieval,
     candidates: int,
@@ -87,7 +87,7 @@ def measure(
     for mode in MODES:
         system, mixture = corpus.systems[mode], reranker.rule.mixture(mode)
         before = _judged(system, question)
-        second = reranked_system(system, judge, mixture, candidates, "reranked")
+        second = reranked_system(system, scorer, mixture, candidates, "reranked")
         after = _judged(second, question)
         values = [one.values[:, _NDCG] for one in (before, after)]
         first, reranked = (estimate_means(one[:, None])[0] for one in values)

@@ -11,7 +11,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.report import Retrieval
-from evaluation.reranking import PairJudge
+from evaluation.reranking import PairScorer
 from evaluation.systems import System, hybrid_system, lexical_system, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, read_embedded_corpus
@@ -81,14 +81,14 @@ def remembered(system: System) -> System:
     return System(system.name, system.settings, score, system.score_pairs)
 
 
-def open_calibrator(
+def open_pair_scorer(
     corpus: JudgedCorpus, reranker: OnnxReranker, work: Path, threads: int
-) -> PairJudge:
-    """Return a judge of the pairs of a corpus whose logits are kept in a work directory."""
+) -> PairScorer:
+    """Return a scorer of the pairs of a corpus whose logits are kept in a work directory."""
     work.mkdir(parents=True, exist_ok=True)
     name = f"{corpus.folder.name}-{reranker.checkpoint.fingerprint[:16]}-{reranker.precision}.npz"
 
     def tell(done: int, of: int) -> None:
         print(f"{corpus.folder.name}: {done} of {of} pairs", flush=True)
 
-    return PairJudge(reranker, corpus.texts, threads=threads, kept=work / name, told=tell)
+    return PairScorer(reranker, corpus.texts, threads=threads, kept=work / name, told=tell)

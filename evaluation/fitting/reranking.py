@@ -15,10 +15,10 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
 from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rule
 from evaluation.fitting.calibration import MIN_OF_A_CLASS, Sample, fit_map
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
+from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.judgements import Qrels
 from evaluation.report import Retrieval
-from evaluation.reranking import PairJudge, first_candidates, mix
+from evaluation.reranking import PairScorer, first_candidates, mix
 from evaluation.systems import System
 from index.errors import CorpusError
 
@@ -42,9 +42,9 @@ def main() -> None:
         read_judged_corpus(given.data / name, given.vectors / f"{name}.npz", checkpoint)
         for name in given.corpora.split(",")
     ]
-    judges = [open_calibrator(one, reranker, given.work, given.threads) for one in corpora]
+    scorers = [open_pair_scorer(one, reranker, given.work, given.threads) for one in corpora]
     questions = [one.question("valid", given.queries) for one in corpora]
-    asked = list(zip(corpora, judges, questions, strict=True))
+    asked = list(zip(corpora, scorers, questions, strict=True))
     fitted = {mode: fit(mode, asked, given.candidates) for mode in MODES}
     rule = ScoreFusion(
         encoder=checkpoint.fingerprint,
@@ -52,8 +52,8 @@ def main() -> None:
         maps={
             mode: fit_rerank_map(
                 [
-                    scored_pairs(mode, mixture, one, judge)
-                    for one, judge in zip(corpora, judges, strict=True)
+                    scored_pairs(mode, mixture, one, scorer)
+                    for one, scorer in zip(corpora, scorers, strict=True)
                 ]
             )
             for mode, (mixture, _) in fitted.items()
@@ -67,14 +67,16 @@ def main() -> None:
 
 
 def fit(
-    mode: str, asked: Sequence[tuple[JudgedCorpus, PairJudge, Retrieval]], candidates: int
+    mode: str, asked: Sequence[tuple[JudgedCorpus, PairScorer, Retrieval]], candidates: int
 ) -> tuple[Mixture, dict[str, Any]]:
     """Fit the mixture of one mode, and show nDCG@10 of both stages on the same queries."""
     known: list[Candidates] = []
-    for corpus, judge, question in asked:
+    for corpus, scorer, question in asked:
         system = corpus.systems[mode]
         known.append(
-            judge_candidates(system, judge, question.ids, question.rows, question.qrels, candidates)
+            score_candidates(
+                system, scorer, question.ids, question.rows, question.qrels, candidates
+            )
         )
     found = fit_mixture(known)
     table = {
@@ -91,12 +93,12 @@ def fit(
 
 
 def scored_pairs(
-    mode: str, mixture: Mixture, corpus: JudgedCorpus, judge: PairJudge
+    mode: str, mixture: Mixture, corpus: JudgedCorpus, scorer: PairScorer
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return reranked scores and labels of the validation pairs of a corpus."""
     pairs = corpus.pairs("valid")
     first_stage = corpus.systems[mode].score_pairs(pairs.sources, pairs.targets)
-    logits = judge(list(zip(pairs.sources.tolist(), pairs.targets.tolist(), strict=True)))
+    logits = scorer(list(zip(pairs.sources.tolist(), pairs.targets.tolist(), strict=True)))
     return mix(mixture, first_stage, logits), pairs.labels.astype(np.int64)
 
 
@@ -151,14 +153,14 @@ class MixtureFit:
     ndcg: Float64
 
 
-def judge_candidates(
-    system: System, judge: PairJudge, ids: Sequence[str], rows: Int64, qrels: Qrels, number: int
+def score_candidates(
+    system: System, scorer: PairScorer, ids: Sequence[str], rows: Int64, qrels: Qrels, number: int
 ) -> Candidates:
     """Let a reranker read the first candidates of queries that are documents of the corpus.
 
     Args:
         system: the first stage.
-        judge: the second.
+        scorer: the second.
         ids: N ids of the documents.
         rows: Int64[Q], queries with at least one relevant document.
         qrels: judgements.
@@ -176,7 +178,7 @@ def judge_candidates(
     return Candidates(
         relevance=np.array(relevance, dtype=np.float64),
         first_stage=np.take_along_axis(scores, np.array(best), axis=1).astype(np.float64),
-        logits=judge(edges).reshape(len(rows), -1).astype(np.float64),
+        logits=scorer(edges).reshape(len(rows), -1).astype(np.float64),
         ideal=np.array([_discounted(np.array(one, dtype=np.float64)[None])[0] for one in gains]),
     )
 
