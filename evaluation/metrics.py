@@ -39,13 +39,13 @@ def rank_exactly(
     return rank(vector_system("vectors", "", asked, len(vectors)), ids, query_ids, rows)
 
 
-def judge(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
+def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
     """Return the means of `MEASURES` over the queries that have judgements.
 
     Raises:
         CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
     """
-    means = judge_each(run, ids, qrels).values.mean(0)
+    means = evaluate_per_query(run, ids, qrels).values.mean(0)
     return dict(zip(MEASURES, means.tolist(), strict=True))
 
 
@@ -181,7 +181,7 @@ ScoredDocuments = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class QueryMeasures:
     """The measures of each of Q queries that have judgements.
 
     Attributes:
@@ -193,7 +193,7 @@ class Judged:
     values: Float64
 
 
-def judge_each(run: Run, ids: Sequence[str], qrels: Qrels) -> Judged:
+def evaluate_per_query(run: Run, ids: Sequence[str], qrels: Qrels) -> QueryMeasures:
     """Measure each query of a run that has judgements.
 
     Raises:
@@ -218,7 +218,7 @@ def judge_each(run: Run, ids: Sequence[str], qrels: Qrels) -> Judged:
     values = np.zeros((len(judged), len(MEASURES)))
     for metric in ir_measures.iter_calc(list(columns), judged, _run(run, ids, judged)):
         values[row_of[metric.query_id], columns[metric.measure]] = metric.value
-    return Judged(tuple(judged), values)
+    return QueryMeasures(tuple(judged), values)
 
 
 def _run(run: Run, ids: Sequence[str], judged: Mapping[str, object]) -> ScoredDocuments:

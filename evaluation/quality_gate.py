@@ -14,7 +14,7 @@ from encoder.export.quality import Quality
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import Qrels
-from evaluation.metrics import judge, rank_exactly
+from evaluation.metrics import evaluate_run, rank_exactly
 from index.build import encode_documents
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.reader import read_corpus
@@ -172,7 +172,7 @@ def _ndcg(encoded: _Encoded, qrels: Qrels) -> float | None:
         return None
     query_ids = [encoded.ids[row] for row in rows]
     run = rank_exactly(encoded.ids, encoded.vectors, query_ids, encoded.vectors[rows])
-    return judge(run, encoded.ids, qrels)["nDCG@10"]
+    return evaluate_run(run, encoded.ids, qrels)["nDCG@10"]
 
 
 def _require_enough(documents: int, corpus: str) -> None:

@@ -9,7 +9,13 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from evaluation.block_baselines import CorpusBlocks, first_tokens_system
 from evaluation.judgements import PairRows, Qrels
-from evaluation.metrics import MEASURES, Judged, choose_threshold, estimate_pairs, judge_each
+from evaluation.metrics import (
+    MEASURES,
+    QueryMeasures,
+    choose_threshold,
+    estimate_pairs,
+    evaluate_per_query,
+)
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
 from index.errors import CorpusError
@@ -86,7 +92,7 @@ def report_retrieval(systems: Sequence[System], question: Retrieval, reference: 
         CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
     """
     judged = {
-        system.name: judge_each(
+        system.name: evaluate_per_query(
             rank(system, question.ids, question.query_ids, question.rows),
             question.ids,
             question.qrels,
@@ -121,7 +127,7 @@ def curve_by_tokens(blocks: CorpusBlocks, question: Retrieval) -> dict[int, floa
         run = rank(
             first_tokens_system(blocks, tokens), question.ids, question.query_ids, question.rows
         )
-        judged = judge_each(run, question.ids, question.qrels)
+        judged = evaluate_per_query(run, question.ids, question.qrels)
         curve[tokens] = float(judged.values[:, MEASURES.index("nDCG@10")].mean())
     return curve
 
@@ -174,7 +180,7 @@ def _means(values: np.ndarray[Any, np.dtype[np.float64]]) -> Report:
     }
 
 
-def _compare(one: Judged, other: Judged) -> Report:
+def _compare(one: QueryMeasures, other: QueryMeasures) -> Report:
     return {
         name: asdict(compare_paired(one.values[:, column], other.values[:, column]))
         for column, name in enumerate(MEASURES)

@@ -25,7 +25,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
-from evaluation.metrics import MEASURES, Judged, judge_each
+from evaluation.metrics import MEASURES, QueryMeasures, evaluate_per_query
 from evaluation.report import Retrieval
 from evaluation.reranking import PairScorer, first_candidates, reranked_system
 from evaluation.significance import compare_paired, estimate_means
@@ -86,9 +86,9 @@ def measure(
     report: dict[str, Any] = {"queries": len(question.query_ids)}
     for mode in MODES:
         system, mixture = corpus.systems[mode], reranker.rule.mixture(mode)
-        before = _judged(system, question)
+        before = _evaluate(system, question)
         second = reranked_system(system, scorer, mixture, candidates, "reranked")
-        after = _judged(second, question)
+        after = _evaluate(second, question)
         values = [one.values[:, _NDCG] for one in (before, after)]
         first, reranked = (estimate_means(one[:, None])[0] for one in values)
         report[mode] = {
@@ -175,9 +175,9 @@ def _cells(one: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def _judged(system: System, question: Retrieval) -> Judged:
+def _evaluate(system: System, question: Retrieval) -> QueryMeasures:
     run = rank(system, question.ids, question.query_ids, question.rows)
-    return judge_each(run, question.ids, question.qrels)
+    return evaluate_per_query(run, question.ids, question.qrels)
 
 
 def _words(text: str) -> Sequence[tuple[str, ...]]:

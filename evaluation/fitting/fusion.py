@@ -14,7 +14,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import read_qrels, read_splits
-from evaluation.metrics import MEASURES, judge_each
+from evaluation.metrics import MEASURES, evaluate_per_query
 from evaluation.report import Retrieval
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, rank, vector_system
 from index.corpus.reader import read_documents
@@ -87,7 +87,7 @@ def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
 
 def _ndcg(system: System, question: Retrieval) -> float:
     run = rank(system, question.ids, question.query_ids, question.rows)
-    return float(judge_each(run, question.ids, question.qrels).values[:, _NDCG].mean())
+    return float(evaluate_per_query(run, question.ids, question.qrels).values[:, _NDCG].mean())
 
 
 def _remembered(system: System, rows: Int64) -> System:

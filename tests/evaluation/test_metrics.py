@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from evaluation.metrics import judge, measure_index, rank_exactly, recall_against_exact
+from evaluation.metrics import evaluate_run, measure_index, rank_exactly, recall_against_exact
 from evaluation.systems import DEPTH
 from index.errors import CorpusError
 from index.vectors.faiss_index import train_faiss_index
@@ -40,7 +40,7 @@ def test_measures_by_hand() -> None:
     angles = np.array([0.0, 0.1, 0.2, 0.3])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
-    values = judge(run, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
+    values = evaluate_run(run, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
     gain = 2 / math.log2(3) + 1 / math.log2(4)
     ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
     assert values["nDCG@10"] == pytest.approx(gain / ideal)
@@ -53,8 +53,8 @@ def test_queries_without_judgement_do_not_count() -> None:
     vectors = unit_vectors(20)
     ids = [f"d{n}" for n in range(20)]
     qrels = {"d0": {"d1": 1}}
-    both = judge(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
-    one = judge(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
+    both = evaluate_run(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
+    one = evaluate_run(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
     assert both == one
 
 
@@ -62,7 +62,7 @@ def test_no_judgement_at_all_is_an_error() -> None:
     vectors = unit_vectors(4)
     run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
     with pytest.raises(CorpusError, match="no query has a judgement"):
-        judge(run, ["a", "b", "c", "d"], {"x": {"y": 1}})
+        evaluate_run(run, ["a", "b", "c", "d"], {"x": {"y": 1}})
 
 
 def test_recall_against_exact_search() -> None:

@@ -6,7 +6,7 @@ import pytest
 from encoder.arrays import Float32
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import PairRows
-from evaluation.metrics import judge, rank_exactly
+from evaluation.metrics import evaluate_run, rank_exactly
 from evaluation.report import (
     BUCKETS,
     TOKENS_READ,
@@ -70,7 +70,7 @@ def test_retrieval_of_two_systems() -> None:
     report = report_retrieval([GOOD, BAD], QUESTION, "bad")
     json.dumps(report, allow_nan=False)
     good, bad = report["systems"]["good"], report["systems"]["bad"]
-    alone = judge(rank_exactly(IDS, vectors(0.6), IDS[:30], vectors(0.6)[:30]), IDS, QRELS)
+    alone = evaluate_run(rank_exactly(IDS, vectors(0.6), IDS[:30], vectors(0.6)[:30]), IDS, QRELS)
     for measure, value in alone.items():
         assert bad[measure]["value"] == pytest.approx(value)
         assert bad[measure]["low"] < value < bad[measure]["high"] or value == 1
