@@ -16,7 +16,7 @@ from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import LEXICAL, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
-from evaluation.report import PairQuestion, Retrieval
+from evaluation.report import PairTask, RetrievalTask
 from evaluation.reranking import PairScorer, reranked_system
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
@@ -208,11 +208,11 @@ def _all_texts(known: Known, files: Sequence[Path], *, titled: bool = False) -> 
     return [document.titled_text if titled else document.text for document in documents]
 
 
-def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieval:
+def retrieval_task(known: Known, qrels: Qrels, wanted: set[str]) -> RetrievalTask:
     """Ask for the relevant documents of the wanted queries that have judgements."""
     names = known.queries.ids
     rows = [row for row, name in enumerate(names) if name in wanted and name in qrels]
-    return Retrieval(
+    return RetrievalTask(
         ids=known.corpus.ids,
         query_ids=tuple(names[row] for row in rows),
         rows=np.array(rows, dtype=np.int64) + known.first_query,
@@ -221,7 +221,7 @@ def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieva
     )
 
 
-def pair_question(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> PairQuestion:
+def pair_task(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> PairTask:
     """Ask for the labels of pairs; `valid` is empty where there are no others to choose on.
 
     Raises:
@@ -229,4 +229,4 @@ def pair_question(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) 
     """
     found = find_pairs(pairs, corpus.ids)
     tokens: Int64 = np.maximum(corpus.tokens[found.sources], corpus.tokens[found.targets])
-    return PairQuestion(found, find_pairs(valid, corpus.ids) if valid else None, tokens)
+    return PairTask(found, find_pairs(valid, corpus.ids) if valid else None, tokens)

@@ -26,7 +26,7 @@ from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.metrics import MEASURES, QueryMeasures, evaluate_per_query
-from evaluation.report import Retrieval
+from evaluation.report import RetrievalTask
 from evaluation.reranking import PairScorer, first_candidates, reranked_system
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
@@ -56,10 +56,10 @@ def main(  # noqa: PLR0913  its parameters are its options
         corpus = read_judged_corpus(data / name, vectors / f"{name}.npz", encoder)
         scorer = open_pair_scorer(corpus, opened, work, threads)
         results["corpora"][name] = {
-            part: measure(corpus, scorer, opened, corpus.question(part, queries), candidates)
+            part: measure(corpus, scorer, opened, corpus.task(part, queries), candidates)
             for part in parts.split(",")
         }
-        results["cost"] = measure_cost(corpus, opened, corpus.question("valid", 10), candidates)
+        results["cost"] = measure_cost(corpus, opened, corpus.task("valid", 10), candidates)
     results["filter_ms"] = asdict(measure_filter(corpus))
     settings = {
         "reranker": opened.name,
@@ -79,16 +79,16 @@ def measure(
     corpus: JudgedCorpus,
     scorer: PairScorer,
     reranker: OnnxReranker,
-    question: Retrieval,
+    task: RetrievalTask,
     candidates: int,
 ) -> dict[str, Any]:
     """Measure both stages of each mode on the queries of one part."""
-    report: dict[str, Any] = {"queries": len(question.query_ids)}
+    report: dict[str, Any] = {"queries": len(task.query_ids)}
     for mode in MODES:
         system, mixture = corpus.systems[mode], reranker.rule.mixture(mode)
-        before = _evaluate(system, question)
+        before = _evaluate(system, task)
         second = reranked_system(system, scorer, mixture, candidates, "reranked")
-        after = _evaluate(second, question)
+        after = _evaluate(second, task)
         values = [one.values[:, _NDCG] for one in (before, after)]
         first, reranked = (estimate_means(one[:, None])[0] for one in values)
         report[mode] = {
@@ -101,13 +101,13 @@ def measure(
 
 
 def measure_cost(
-    corpus: JudgedCorpus, reranker: OnnxReranker, question: Retrieval, candidates: int
+    corpus: JudgedCorpus, reranker: OnnxReranker, task: RetrievalTask, candidates: int
 ) -> dict[str, Any]:
     """Measure the processor time of reading, filtering and judging a candidate, one thread."""
-    best = first_candidates(corpus.systems["lexical"], question.rows, candidates)
+    best = first_candidates(corpus.systems["lexical"], task.rows, candidates)
     milliseconds: dict[str, list[float]] = {"read": [], "filter": [], "judge": []}
     tokens: list[float] = []
-    for row, some in zip(question.rows.tolist(), best, strict=True):
+    for row, some in zip(task.rows.tolist(), best, strict=True):
         query = reranker.read(corpus.texts[row])
         for other in some[:10]:
             clock = [time.thread_time()]
@@ -175,9 +175,9 @@ def _cells(one: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def _evaluate(system: System, question: Retrieval) -> QueryMeasures:
-    run = rank(system, question.ids, question.query_ids, question.rows)
-    return evaluate_per_query(run, question.ids, question.qrels)
+def _evaluate(system: System, task: RetrievalTask) -> QueryMeasures:
+    run = rank(system, task.ids, task.query_ids, task.rows)
+    return evaluate_per_query(run, task.ids, task.qrels)
 
 
 def _words(text: str) -> Sequence[tuple[str, ...]]:

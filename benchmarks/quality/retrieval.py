@@ -25,8 +25,8 @@ from evaluation.experiment import (
     Known,
     baseline_systems,
     longmatch_systems,
-    pair_question,
-    retrieval_question,
+    pair_task,
+    retrieval_task,
 )
 from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
 from evaluation.report import choose_reference, report_pairs, report_retrieval
@@ -106,17 +106,17 @@ def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any
     splits = read_splits(judged.folder / "splits.tsv")
     wanted = {name for name, part in splits.items() if part == judged.part}
     qrels = read_qrels(judged.folder / "qrels.tsv")
-    question = retrieval_question(known, qrels, wanted)
+    task = retrieval_task(known, qrels, wanted)
     report = {
         "documents": len(embedded.ids),
         "tokens": int(embedded.tokens.sum()),
         "tokens_read": int(embedded.tokens_read.sum()),
-        "retrieval": report_retrieval(systems, question, reference),
+        "retrieval": report_retrieval(systems, task, reference),
     }
     if judged.pairs(judged.part).exists():
         chosen_on = judged.pairs("valid")
         use_valid = judged.part != "valid" and chosen_on.exists()
-        pairs = pair_question(
+        pairs = pair_task(
             embedded,
             read_pairs(judged.pairs(judged.part)),
             read_pairs(chosen_on) if use_valid else [],

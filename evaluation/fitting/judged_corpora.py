@@ -10,7 +10,7 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
-from evaluation.report import Retrieval
+from evaluation.report import RetrievalTask
 from evaluation.reranking import PairScorer
 from evaluation.systems import System, hybrid_system, lexical_system, vector_system
 from index.corpus.reader import read_documents
@@ -36,13 +36,13 @@ class JudgedCorpus:
     qrels: Qrels
     systems: Mapping[str, System]
 
-    def question(self, part: str, limit: int | None = None) -> Retrieval:
+    def task(self, part: str, limit: int | None = None) -> RetrievalTask:
         """Ask for the relevant documents of the judged queries of a part, or of some of them."""
         splits, ids = read_splits(self.folder / "splits.tsv"), self.embedded.ids
         rows = [n for n, name in enumerate(ids) if name in self.qrels and splits.get(name) == part]
         if limit is not None:
             rows = sorted(np.random.default_rng(0).permutation(rows)[:limit].tolist())
-        return Retrieval(
+        return RetrievalTask(
             ids=ids,
             query_ids=tuple(ids[row] for row in rows),
             rows=np.array(rows, dtype=np.int64),

@@ -17,7 +17,7 @@ from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rul
 from evaluation.fitting.calibration import MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.judgements import Qrels
-from evaluation.report import Retrieval
+from evaluation.report import RetrievalTask
 from evaluation.reranking import PairScorer, first_candidates, mix
 from evaluation.systems import System
 from index.errors import CorpusError
@@ -43,8 +43,8 @@ def main() -> None:
         for name in given.corpora.split(",")
     ]
     scorers = [open_pair_scorer(one, reranker, given.work, given.threads) for one in corpora]
-    questions = [one.question("valid", given.queries) for one in corpora]
-    asked = list(zip(corpora, scorers, questions, strict=True))
+    tasks = [one.task("valid", given.queries) for one in corpora]
+    asked = list(zip(corpora, scorers, tasks, strict=True))
     fitted = {mode: fit(mode, asked, given.candidates) for mode in MODES}
     rule = ScoreFusion(
         encoder=checkpoint.fingerprint,
@@ -67,17 +67,13 @@ def main() -> None:
 
 
 def fit(
-    mode: str, asked: Sequence[tuple[JudgedCorpus, PairScorer, Retrieval]], candidates: int
+    mode: str, asked: Sequence[tuple[JudgedCorpus, PairScorer, RetrievalTask]], candidates: int
 ) -> tuple[Mixture, dict[str, Any]]:
     """Fit the mixture of one mode, and show nDCG@10 of both stages on the same queries."""
     known: list[Candidates] = []
-    for corpus, scorer, question in asked:
+    for corpus, scorer, task in asked:
         system = corpus.systems[mode]
-        known.append(
-            score_candidates(
-                system, scorer, question.ids, question.rows, question.qrels, candidates
-            )
-        )
+        known.append(score_candidates(system, scorer, task.ids, task.rows, task.qrels, candidates))
     found = fit_mixture(known)
     table = {
         corpus.folder.name: {

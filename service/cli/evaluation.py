@@ -19,9 +19,9 @@ from evaluation.experiment import (
     baseline_systems,
     longmatch_systems,
     own_names,
-    pair_question,
+    pair_task,
     reranked_own,
-    retrieval_question,
+    retrieval_task,
 )
 from evaluation.judgements import Pair, Qrels, read_ids, read_pairs, read_qrels, read_splits
 from evaluation.metrics import MEASURES, measure_index
@@ -277,7 +277,7 @@ def _facts(known: Known, loaded: Loaded) -> Report:
 def _measure(systems: Sequence[System], known: Known, asked: _Asked) -> Report:
     report: Report = {}
     if asked.qrels:
-        question = retrieval_question(known, asked.qrels, asked.wanted)
+        question = retrieval_task(known, asked.qrels, asked.wanted)
         vectors = known.all_vectors[question.rows]
         found = report_retrieval(systems, question, asked.reference)
         of_semantic = found["systems"][SEMANTIC]
@@ -289,7 +289,7 @@ def _measure(systems: Sequence[System], known: Known, asked: _Asked) -> Report:
             "retrieval": found,
         }
     if asked.pairs:
-        pairs = pair_question(known.corpus, asked.pairs, asked.valid)
+        pairs = pair_task(known.corpus, asked.pairs, asked.valid)
         report["pairs"] = report_pairs(systems, pairs, asked.reference)
     return report
 
@@ -310,6 +310,6 @@ def _draw(
             }
             plot_by_length(folder / f"{question}-by-length.svg", lengths, measure)
     if blocks is not None and asked.qrels and known.queries is known.corpus:
-        asking = retrieval_question(known, asked.qrels, asked.wanted)
+        asking = retrieval_task(known, asked.qrels, asked.wanted)
         curves = {"mean of block vectors": curve_by_tokens(blocks, asking)}
         plot_by_tokens_read(folder / "retrieval-by-tokens-read.svg", curves, "nDCG@10")

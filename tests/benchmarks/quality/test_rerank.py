@@ -50,16 +50,16 @@ def test_both_stages_are_measured_on_the_same_queries(
     reranker = open_reranker(tiny_reranker)
     corpus = read_judged_corpus(folder, folder / "small.npz", load_checkpoint(tiny_checkpoint))
     scorer = open_pair_scorer(corpus, reranker, folder / "work", 1)
-    question = corpus.question("valid", 4)
-    assert len(question.query_ids) == 4
-    parts = {"valid": bench_rerank.measure(corpus, scorer, reranker, question, 5)}
+    task = corpus.task("valid", 4)
+    assert len(task.query_ids) == 4
+    parts = {"valid": bench_rerank.measure(corpus, scorer, reranker, task, 5)}
     assert parts["valid"]["queries"] == 4
     for mode in bench_rerank.MODES:
         one = parts["valid"][mode]
         gain = one["reranked"]["value"] - one["first_stage"]["value"]
         assert one["gain"]["difference"] == pytest.approx(gain)
     assert list((folder / "work").glob("small-*-int8.npz"))
-    cost = bench_rerank.measure_cost(corpus, reranker, question, 3)
+    cost = bench_rerank.measure_cost(corpus, reranker, task, 3)
     assert set(cost["ms_per_candidate"]) == {"read", "filter", "judge"}
     record = {
         "settings": {"candidates": 5, "reranker": "tiny-reranker"},
