@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.errors import CorpusError
+from index.extras import require_extra
 from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
 from index.search.fusion import LinearFusion, fuse
@@ -117,14 +117,11 @@ def lexical_system(
         documents: how many of the texts are documents; all when not given.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: scipy is not installed.
     """
-    try:
-        import scipy.sparse
-    except ImportError as error:
-        raise CorpusError(
-            "evaluation needs the extra 'evaluate': pip install 'longmatch[evaluate]'"
-        ) from error
+    require_extra("evaluate", "the lexical system", "scipy")
+    import scipy.sparse
+
     number = len(texts) if documents is None else documents
     columns: dict[str, int] = {}
     places: list[int] = []
