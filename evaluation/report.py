@@ -125,8 +125,7 @@ def curve_by_tokens(blocks: CorpusBlocks, task: RetrievalTask) -> dict[int, floa
     curve = {}
     for tokens in TOKENS_READ:
         run = rank(first_tokens_system(blocks, tokens), task.ids, task.query_ids, task.rows)
-        judged = evaluate_per_query(run, task.ids, task.qrels)
-        curve[tokens] = float(judged.values[:, MEASURES.index("nDCG@10")].mean())
+        curve[tokens] = float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
     return curve
 
 

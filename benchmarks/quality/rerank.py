@@ -25,7 +25,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
-from evaluation.metrics import MEASURES, QueryMeasures, evaluate_per_query
+from evaluation.metrics import QueryMeasures, evaluate_per_query
 from evaluation.report import RetrievalTask
 from evaluation.reranking import PairScorer, first_candidates, reranked_system
 from evaluation.significance import compare_paired, estimate_means
@@ -33,7 +33,6 @@ from evaluation.systems import System, rank
 
 MODES = ("semantic", "lexical", "hybrid")
 SENTENCES = 500  # of each of two texts
-_NDCG = MEASURES.index("nDCG@10")
 
 
 def main(  # noqa: PLR0913  its parameters are its options
@@ -89,7 +88,7 @@ def measure(
         before = _evaluate(system, task)
         second = reranked_system(system, scorer, mixture, candidates, "reranked")
         after = _evaluate(second, task)
-        values = [one.values[:, _NDCG] for one in (before, after)]
+        values = [one.ndcg for one in (before, after)]
         first, reranked = (estimate_means(one[:, None])[0] for one in values)
         report[mode] = {
             "weight": mixture.weight,

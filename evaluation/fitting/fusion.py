@@ -14,7 +14,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import read_qrels, read_splits
-from evaluation.metrics import MEASURES, evaluate_per_query
+from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, rank, vector_system
 from index.corpus.reader import read_documents
@@ -24,7 +24,6 @@ from index.search.fusion import LinearFusion, write_fusion
 
 STEPS = 40
 RECIPROCAL_RANK = 60  # the constant of reciprocal rank fusion, with which the rule is compared
-_NDCG = MEASURES.index("nDCG@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
 
 def _ndcg(system: System, task: RetrievalTask) -> float:
     run = rank(system, task.ids, task.query_ids, task.rows)
-    return float(evaluate_per_query(run, task.ids, task.qrels).values[:, _NDCG].mean())
+    return float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
 
 
 def _remembered(system: System, rows: Int64) -> System:

@@ -17,12 +17,10 @@ from evaluation.fitting.reranking import (
     ndcg_of,
     score_candidates,
 )
-from evaluation.metrics import MEASURES, evaluate_per_query
+from evaluation.metrics import evaluate_per_query
 from evaluation.reranking import PairScorer, first_candidates, read_logits, reranked_system
 from evaluation.systems import System, rank, vector_system
 from index.errors import CorpusError
-
-NDCG = MEASURES.index("nDCG@10")
 
 
 class TopicReranker:
@@ -149,7 +147,7 @@ def test_ndcg_of_candidates_is_that_of_the_evaluation(
     candidates = score_candidates(system, scorer, IDS, ROWS, qrels, 12)
     second = reranked_system(system, scorer, mixture, 12, "reranked")
     run = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
-    expected = evaluate_per_query(run, IDS, qrels).values[:, NDCG]
+    expected = evaluate_per_query(run, IDS, qrels).ndcg
     np.testing.assert_allclose(ndcg_of(candidates, mixture), expected, atol=1e-6)
 
 
