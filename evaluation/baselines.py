@@ -142,9 +142,9 @@ def _row_products(left: Any, right: Any) -> Float32:
     return np.asarray(sums, dtype=np.float32).ravel()
 
 
-LEXICAL = ("bm25", "tfidf", "lsa")
-OF_BLOCKS = {"mean": mean_system, "chunks": chunk_system, "first512": first_tokens_system}
-BASELINES = (*LEXICAL, *OF_BLOCKS)
+LEXICAL_BASELINES = ("bm25", "tfidf", "lsa")
+BLOCK_BASELINES = {"mean": mean_system, "chunks": chunk_system, "first512": first_tokens_system}
+BASELINES = (*LEXICAL_BASELINES, *BLOCK_BASELINES)
 
 
 def parse_baselines(text: str) -> tuple[str, ...]:
@@ -188,6 +188,6 @@ def lexical_baselines(
 
 def block_baselines(names: Sequence[str], blocks: CorpusBlocks) -> Iterator[System]:
     """Make those of the named baselines that read block vectors of the corpus."""
-    for name, make in OF_BLOCKS.items():
+    for name, make in BLOCK_BASELINES.items():
         if name in names:
             yield make(blocks)
