@@ -9,11 +9,11 @@ from encoder.arrays import Float32, Int64
 from evaluation.block_baselines import CorpusBlocks, chunk_system, first_tokens_system, mean_system
 from evaluation.systems import System, vector_system
 from index.errors import CorpusError
+from index.extras import require_extra
 
 LSA_DIMENSION = 384
 _SEED = 0
 _K1, _B = 1.5, 0.75
-_MISSING = "baselines need the extra 'evaluate': pip install 'longmatch[evaluate]'"
 
 
 def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
@@ -30,11 +30,10 @@ def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
     Raises:
         CorpusError: the extra `evaluate` is not installed.
     """
-    try:
-        import bm25s
-        import scipy.sparse
-    except ImportError as error:
-        raise CorpusError(_MISSING) from error
+    require_extra("evaluate", "the baseline bm25", "bm25s", "scipy")
+    import bm25s
+    import scipy.sparse
+
     tokens = bm25s.tokenize(list(texts), stopwords="english", show_progress=False)
     words = len(tokens.vocab)
     number = len(texts) if documents is None else documents
@@ -102,10 +101,9 @@ def tfidf_matrix(texts: Sequence[str], documents: int | None = None) -> Any:
         CorpusError: the extra `evaluate` is not installed, or no word is in two documents and in
             at most half of them.
     """
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-    except ImportError as error:
-        raise CorpusError(_MISSING) from error
+    require_extra("evaluate", "TF-IDF", "sklearn")
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     vectorizer = TfidfVectorizer(
         sublinear_tf=True, stop_words="english", min_df=2, max_df=0.5, dtype=np.float32
     )
@@ -144,9 +142,9 @@ def _row_products(left: Any, right: Any) -> Float32:
     return np.asarray(sums, dtype=np.float32).ravel()
 
 
-LEXICAL = ("bm25", "tfidf", "lsa")
-OF_BLOCKS = {"mean": mean_system, "chunks": chunk_system, "first512": first_tokens_system}
-BASELINES = (*LEXICAL, *OF_BLOCKS)
+LEXICAL_BASELINES = ("bm25", "tfidf", "lsa")
+BLOCK_BASELINES = {"mean": mean_system, "chunks": chunk_system, "first512": first_tokens_system}
+BASELINES = (*LEXICAL_BASELINES, *BLOCK_BASELINES)
 
 
 def parse_baselines(text: str) -> tuple[str, ...]:
@@ -190,6 +188,6 @@ def lexical_baselines(
 
 def block_baselines(names: Sequence[str], blocks: CorpusBlocks) -> Iterator[System]:
     """Make those of the named baselines that read block vectors of the corpus."""
-    for name, make in OF_BLOCKS.items():
+    for name, make in BLOCK_BASELINES.items():
         if name in names:
             yield make(blocks)

@@ -34,7 +34,7 @@ class CorpusBlocks:
     block_ends: Int64
 
 
-def blocks_of(encoded: EncodedCorpus, ids: Sequence[str]) -> CorpusBlocks:
+def find_blocks(encoded: EncodedCorpus, ids: Sequence[str]) -> CorpusBlocks:
     """Find the blocks of N documents in an encoded corpus, in the order of their ids.
 
     Raises:

@@ -1,6 +1,6 @@
-"""What `evaluate` measures: the systems of a run, and the questions they are asked."""
+"""What `longmatch evaluate` measures: the systems of a run, and the tasks they are measured on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.terms.term_table import count_words
 from encoder.tokenizer import BlockTokenizer
-from evaluation.baselines import LEXICAL, block_baselines, lexical_baselines
+from evaluation.baselines import LEXICAL_BASELINES, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
-from evaluation.report import PairQuestion, Retrieval
-from evaluation.reranking import PairJudge, reranked_system
+from evaluation.report import PairTask, RetrievalTask
+from evaluation.reranking import PairScorer, reranked_system
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
@@ -35,20 +35,20 @@ def adapt_vectors(
     checkpoint: Checkpoint,
     progress: Progress,
 ) -> Float32:
-    """Fit an adapter to a corpus and adapt its vectors, and those of queries, which it never saw.
+    """Fit an adapter to a corpus, and adapt its vectors and those of queries it was not fitted to.
 
     Args:
         vectors: Float32[N + others, dimension].
-        documents: theirs, with a token each.
-        number: N, those of the corpus, which come first.
-        checkpoint: of the vectors.
+        documents: the document of each vector, none of them empty.
+        number: N; the documents of the corpus come first.
+        checkpoint: that made the vectors.
         progress: reports progress.
 
     Returns:
         Float32[N + others, dimension + width], unit norm.
 
     Raises:
-        CorpusError: nothing can be fitted to the corpus.
+        CorpusError: the corpus is too small, or shares no words.
     """
     tokenizer, vocabulary = BlockTokenizer(checkpoint), adapter_vocabulary(checkpoint)
     titles = find_titles((document.title for document in documents[:number]), tokenizer)
@@ -70,10 +70,10 @@ def adapt_vectors(
 def adapt_embedded_corpus(
     corpus: Path, embedded: EmbeddedCorpus, checkpoint: Checkpoint, progress: Progress
 ) -> EmbeddedCorpus:
-    """Adapt the vectors of a corpus, whose texts are read once more.
+    """Adapt the vectors of a corpus, reading its texts again.
 
     Raises:
-        CorpusError: the corpus cannot be read, or nothing can be fitted to it.
+        CorpusError: the corpus cannot be read, is too small, or shares no words.
     """
     documents = read_documents(corpus, embedded.ids)
     vectors = adapt_vectors(embedded.vectors, documents, len(documents), checkpoint, progress)
@@ -90,12 +90,12 @@ OWN: Mapping[Mode, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Vectors:
     """The vectors of the corpus and of the queries.
 
     Attributes:
         corpus: N documents.
-        queries: the same object where the queries are documents of the corpus.
+        queries: the same object as `corpus` if the queries are documents of the corpus.
     """
 
     corpus: EmbeddedCorpus
@@ -103,54 +103,55 @@ class Known:
 
     @property
     def first_query(self) -> int:
-        """The row of the first query, as systems count them."""
+        """Row of the first query, in the row numbers of a system."""
         return 0 if self.queries is self.corpus else len(self.corpus.ids)
 
     @property
     def all_vectors(self) -> Float32:
-        """Vectors of all rows: of the documents, then of queries that are none."""
+        """Vectors of all rows: of the documents, then of queries that are no documents."""
         if self.queries is self.corpus:
             return self.corpus.vectors
         return np.concatenate([self.corpus.vectors, self.queries.vectors])
 
 
-def own_names(mode: Mode, *, adapt: bool) -> tuple[str, ...]:
+def longmatch_system_names(mode: Mode, *, adapt: bool) -> tuple[str, ...]:
     """Return the names of the systems that `longmatch_systems` makes."""
     adapted = {"hybrid": (ADAPTED, ADAPTED_HYBRID)}.get(mode, (ADAPTED,)) if adapt else ()
     return (*OWN[mode], *adapted)
 
 
 def longmatch_systems(
-    known: Known,
+    vectors: Vectors,
     checkpoint: Checkpoint,
     mode: Mode,
     files: Sequence[Path],
-    adapting: Progress | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[System]:
-    """Make the systems of Longmatch itself, those that `own_names` names.
+    """Make the systems of Longmatch itself, named as in `longmatch_system_names`.
 
     Args:
-        known: whose documents they score.
-        checkpoint: whose vectors and whose fusion rule.
-        mode: what is measured, with all that it is made of.
-        files: the corpus, then the queries where they are none of its documents.
-        adapting: hears of the fit of an adapter to the corpus; nothing is adapted without it.
+        vectors: of the documents and queries.
+        checkpoint: that made the vectors; its fusion is used for hybrid mode.
+        mode: the mode to measure, together with the channels it combines.
+        files: the corpus, then the queries if they are no documents of it.
+        progress: reports the fit of an adapter to the corpus; without it nothing is adapted.
 
     Raises:
-        CorpusError: a text is missing, nothing can be fitted, or an extra is not installed.
-        CheckpointError: the fusion rule is damaged.
+        CorpusError: a text is missing, or an adapter cannot be fitted.
+        CheckpointError: the fusion is damaged.
+        MissingExtraError: scipy is not installed.
     """
     settings = f"document vectors of {checkpoint.name}"
-    number = len(known.corpus.ids)
-    semantic = vector_system(SEMANTIC, settings, known.all_vectors, number)
+    number = len(vectors.corpus.ids)
+    semantic = vector_system(SEMANTIC, settings, vectors.all_vectors, number)
     yield semantic
-    documents = _all_documents(known, files) if mode != SEMANTIC or adapting else []
+    documents = _all_documents(vectors, files) if mode != SEMANTIC or progress else []
     texts = [document.text for document in documents]
     bases = {"hybrid": semantic}
-    if adapting:
-        vectors = adapt_vectors(known.all_vectors, documents, number, checkpoint, adapting)
+    if progress:
+        adapted = adapt_vectors(vectors.all_vectors, documents, number, checkpoint, progress)
         bases[ADAPTED_HYBRID] = vector_system(
-            ADAPTED, f"{settings}, adapted to the corpus", vectors, number
+            ADAPTED, f"{settings}, adapted to the corpus", adapted, number
         )
         yield bases[ADAPTED_HYBRID]
     if mode != SEMANTIC:
@@ -162,71 +163,77 @@ def longmatch_systems(
                 yield replace(hybrid_system(base, lexical, rule), name=name)
 
 
-def reranked_own(
-    system: System, known: Known, files: Sequence[Path], reranker: OnnxReranker, candidates: int
+def rerank_longmatch_system(
+    system: System, vectors: Vectors, files: Sequence[Path], reranker: OnnxReranker, candidates: int
 ) -> System:
     """Make the system that reranks the first candidates of one of `longmatch_systems`.
 
     Raises:
         CorpusError: a text is missing.
     """
-    judge = PairJudge(reranker, _all_texts(known, files, titled=True), threads=usable_cores())
+    scorer = PairScorer(reranker, _all_texts(vectors, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
     mixture = reranker.rule.mixture(mode)
-    return reranked_system(system, judge, mixture, candidates, RERANKED)
+    return reranked_system(system, scorer, mixture, candidates, RERANKED)
 
 
 def baseline_systems(
-    names: Sequence[str], known: Known, files: Sequence[Path], blocks: CorpusBlocks | None
+    names: Sequence[str], vectors: Vectors, files: Sequence[Path], blocks: CorpusBlocks | None
 ) -> Iterator[System]:
     """Make the named baselines.
 
     Args:
         names: of baselines.
-        known: whose documents they score.
-        files: the corpus, then the queries where they are none of its documents.
-        blocks: for the baselines that read block vectors.
+        vectors: of the documents and queries.
+        files: the corpus, then the queries if they are no documents of it.
+        blocks: block vectors, for the baselines that need them.
 
     Raises:
-        CorpusError: a text is missing, the corpus is too small, an extra is not installed.
+        CorpusError: a text is missing, or the corpus is too small.
+        MissingExtraError: a library of a baseline is not installed.
     """
-    if any(name in LEXICAL for name in names):
-        yield from lexical_baselines(names, _all_texts(known, files), len(known.corpus.ids))
+    if any(name in LEXICAL_BASELINES for name in names):
+        yield from lexical_baselines(names, _all_texts(vectors, files), len(vectors.corpus.ids))
     if blocks is not None:
         yield from block_baselines(names, blocks)
 
 
-def _all_documents(known: Known, files: Sequence[Path]) -> list[Document]:
-    documents = read_documents(files[0], known.corpus.ids)
+def _all_documents(vectors: Vectors, files: Sequence[Path]) -> list[Document]:
+    documents = read_documents(files[0], vectors.corpus.ids)
     for queries in files[1:]:
-        documents += read_documents(queries, known.queries.ids)
+        documents += read_documents(queries, vectors.queries.ids)
     return documents
 
 
-def _all_texts(known: Known, files: Sequence[Path], *, titled: bool = False) -> list[str]:
-    documents = _all_documents(known, files)
+def _all_texts(vectors: Vectors, files: Sequence[Path], *, titled: bool = False) -> list[str]:
+    documents = _all_documents(vectors, files)
     return [document.titled_text if titled else document.text for document in documents]
 
 
-def retrieval_question(known: Known, qrels: Qrels, wanted: set[str]) -> Retrieval:
-    """Ask for the relevant documents of the wanted queries that have judgements."""
-    names = known.queries.ids
-    rows = [row for row, name in enumerate(names) if name in wanted and name in qrels]
-    return Retrieval(
-        ids=known.corpus.ids,
+def retrieval_task(vectors: Vectors, qrels: Qrels, chosen: Container[str]) -> RetrievalTask:
+    """Make the retrieval task of the chosen queries that have judgements."""
+    names = vectors.queries.ids
+    rows = [row for row, name in enumerate(names) if name in chosen and name in qrels]
+    return RetrievalTask(
+        ids=vectors.corpus.ids,
         query_ids=tuple(names[row] for row in rows),
-        rows=np.array(rows, dtype=np.int64) + known.first_query,
-        tokens=known.queries.tokens[rows],
+        rows=np.array(rows, dtype=np.int64) + vectors.first_query,
+        tokens=vectors.queries.tokens[rows],
         qrels=qrels,
     )
 
 
-def pair_question(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> PairQuestion:
-    """Ask for the labels of pairs; `valid` is empty where there are no others to choose on.
+def pair_task(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> PairTask:
+    """Make the task of classifying pairs.
+
+    Args:
+        corpus: documents, with their number of tokens.
+        pairs: to classify.
+        valid: other pairs, to choose thresholds on; may be empty.
 
     Raises:
-        CorpusError: naming a document of a pair that the corpus does not have.
+        CorpusError: a document of a pair is not in the corpus; names both.
     """
     found = find_pairs(pairs, corpus.ids)
     tokens: Int64 = np.maximum(corpus.tokens[found.sources], corpus.tokens[found.targets])
-    return PairQuestion(found, find_pairs(valid, corpus.ids) if valid else None, tokens)
+    return PairTask(found, find_pairs(valid, corpus.ids) if valid else None, tokens)

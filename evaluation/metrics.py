@@ -1,20 +1,150 @@
-"""Retrieval against judgements: nDCG@10, MAP@100, recall@10 and recall@100, by ir-measures."""
+"""The metrics: of retrieval by ir-measures, of pairs by scikit-learn, of an index by exact search.
 
-from collections.abc import Mapping, Sequence
+Retrieval: nDCG@10 (gain = relevance), MAP@100, recall@10 and recall@100 against judgements. Pairs:
+accuracy, precision, recall and F1 at a threshold, and the area under the ROC curve (AUC).
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64
 from evaluation.judgements import Qrels
-from evaluation.significance import RESAMPLES, Estimate, estimates, resampled_counts
-from evaluation.systems import Ranking, rank, vector_system
+from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, join_estimates
+from evaluation.systems import Run, rank, vector_system
 from index.errors import CorpusError
+from index.extras import require_extra
 from index.vectors.backends import FAISS
 from index.vectors.exact_index import ExactIndex
 from index.vectors.lists import default_nprobe
-from index.vectors.recall import share_found
+from index.vectors.recall import NEIGHBOURS, share_found
 from index.vectors.vector_index import NO_VECTOR, VectorIndex
+
+NDCG = "nDCG@10"
+MEASURES = (NDCG, "MAP@100", "recall@10", "recall@100")
+
+ScoredDocuments = Mapping[str, Mapping[str, float]]  # query id -> document id -> score
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMeasures:
+    """The measures of each of Q queries that have judgements.
+
+    Attributes:
+        query_ids: Q ids, in the order of the run.
+        values: Float64[Q, 4], in the order of `MEASURES`.
+    """
+
+    query_ids: tuple[str, ...]
+    values: Float64
+
+    @property
+    def ndcg(self) -> Float64:
+        """nDCG@10 of each query, Float64[Q]."""
+        return self.values[:, MEASURES.index(NDCG)]
+
+
+def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
+    """Return the means of `MEASURES` over the queries that have judgements.
+
+    Raises:
+        CorpusError: no query has a judgement.
+        MissingExtraError: ir-measures is not installed.
+    """
+    means = evaluate_per_query(run, ids, qrels).values.mean(0)
+    return dict(zip(MEASURES, means.tolist(), strict=True))
+
+
+def evaluate_per_query(run: Run, ids: Sequence[str], qrels: Qrels) -> QueryMeasures:
+    """Measure each query of a run that has judgements.
+
+    Args:
+        run: the ranked rows of a corpus for each query.
+        ids: N ids of the documents of the corpus.
+        qrels: the judgements.
+
+    Raises:
+        CorpusError: no query has a judgement.
+        MissingExtraError: ir-measures is not installed.
+    """
+    judged = {query: qrels[query] for query in run.query_ids if query in qrels}
+    if not judged:
+        raise CorpusError("no query has a judgement: are these the judgements of this corpus?")
+    return QueryMeasures(tuple(judged), measure_scores(_score_documents(run, ids, judged), judged))
+
+
+def ndcg_at_10(scores: ScoredDocuments, qrels: Qrels) -> Float64:
+    """Return nDCG@10 of each query of the judgements, Float64[Q]; see `measure_scores`."""
+    return measure_scores(scores, qrels, MEASURES[:1])[:, 0]
+
+
+def in_order(documents: Iterable[str]) -> dict[str, float]:
+    """Return scores that rank documents as they are given; equal scores would be reordered."""
+    return {document: -float(place) for place, document in enumerate(documents)}
+
+
+def measure_scores(
+    scores: ScoredDocuments, qrels: Qrels, names: Sequence[str] = MEASURES
+) -> Float64:
+    """Measure each query of the judgements.
+
+    Args:
+        scores: of the ranked documents of each query.
+        qrels: judgements of Q queries; a query without scores gets 0.
+        names: of M of `MEASURES`.
+
+    Returns:
+        Float64[Q, M].
+
+    Raises:
+        MissingExtraError: ir-measures is not installed.
+    """
+    require_extra("evaluate", "evaluation", "ir_measures")
+    import ir_measures
+
+    measures = {
+        "nDCG@10": ir_measures.nDCG @ 10,
+        "MAP@100": ir_measures.AP @ 100,
+        "recall@10": ir_measures.R @ 10,
+        "recall@100": ir_measures.R @ 100,
+    }
+    column_of = {measures[name]: column for column, name in enumerate(names)}
+    row_of = {query: row for row, query in enumerate(qrels)}
+    values = np.zeros((len(qrels), len(names)))
+    for metric in ir_measures.iter_calc(list(column_of), qrels, scores):
+        values[row_of[metric.query_id], column_of[metric.measure]] = metric.value
+    return values
+
+
+def _score_documents(
+    run: Run, ids: Sequence[str], judged: Collection[str]
+) -> dict[str, dict[str, float]]:
+    return {
+        query: {
+            ids[row]: score for row, score in zip(rows, scores, strict=True) if row != NO_VECTOR
+        }
+        for query, rows, scores in zip(
+            run.query_ids, run.rows.tolist(), run.scores.tolist(), strict=True
+        )
+        if query in judged
+    }
+
+
+def rank_exactly(
+    ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
+) -> Run:
+    """Rank a corpus for each query by cosine, leaving a document out of its own query.
+
+    Args:
+        ids: N document ids.
+        vectors: Float32[N, dimension], unit norm.
+        query_ids: Q ids.
+        queries: Float32[Q, dimension], unit norm.
+    """
+    every = np.concatenate([vectors, queries])
+    rows = np.arange(len(vectors), len(every), dtype=np.int64)
+    return rank(vector_system("vectors", "", every, len(vectors)), ids, query_ids, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,32 +154,6 @@ class IndexRecall:
     recall_at_10: float
     nlist: int
     nprobe: int
-
-
-def rank_exactly(
-    ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
-) -> Ranking:
-    """Rank a corpus for each query by cosine; a query that is in the corpus is left out of its own.
-
-    Args:
-        ids: N document ids.
-        vectors: Float32[N, dimension], unit norm.
-        query_ids: Q ids.
-        queries: Float32[Q, dimension], unit norm.
-    """
-    asked = np.concatenate([vectors, queries])
-    rows = np.arange(len(vectors), len(asked), dtype=np.int64)
-    return rank(vector_system("vectors", "", asked, len(vectors)), ids, query_ids, rows)
-
-
-def judge(ranking: Ranking, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
-    """Return the means of `MEASURES` over the queries that have judgements.
-
-    Raises:
-        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
-    """
-    means = judge_each(ranking, ids, qrels).values.mean(0)
-    return dict(zip(MEASURES, means.tolist(), strict=True))
 
 
 def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
@@ -67,9 +171,17 @@ def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
 
 
 def recall_against_exact(
-    index: VectorIndex, exact: VectorIndex, queries: Float32, k: int = 10
+    index: VectorIndex, exact: VectorIndex, queries: Float32, k: int = NEIGHBOURS
 ) -> float:
-    """Return the share of the k exact neighbours that the index finds at its default nprobe."""
+    """Return the share of the k exact neighbours that an index finds at its default nprobe.
+
+    Args:
+        index: the index.
+        exact: an exact index of the same vectors.
+        queries: Float32[Q, dimension], unit norm.
+        k: number of neighbours.
+    """
+    k = min(k, len(index))
     return share_found(index.search(queries, k).scores, exact.search(queries, k).scores)
 
 
@@ -82,7 +194,7 @@ AUC = "AUC"
 def choose_threshold(scores: Float32, labels: Labels) -> float:
     """Return the threshold of best accuracy: scores at or above it count as similar.
 
-    It lies half way between two scores that occur; of equally good ones it is the middle one.
+    It lies halfway between two scores that occur; of several equally good ones, the middle one.
 
     Args:
         scores: Float32[P], P of at least one.
@@ -91,16 +203,16 @@ def choose_threshold(scores: Float32, labels: Labels) -> float:
     values, positions = np.unique(scores.astype(np.float64), return_inverse=True)
     positive = np.bincount(positions, weights=labels, minlength=len(values))
     negative = np.bincount(positions, weights=~labels, minlength=len(values))
-    # Right answers with the threshold below the first value, then above each of them.
-    right = positive.sum() + np.concatenate([[0], np.cumsum(negative - positive)])
-    best = np.flatnonzero(right == right.max())
+    # Correct answers with the threshold below the first value, then above each of them.
+    correct = positive.sum() + np.concatenate([[0], np.cumsum(negative - positive)])
+    best = np.flatnonzero(correct == correct.max())
     place = int(best[len(best) // 2])
     edges = np.concatenate([[values[0] - 1], values, [values[-1] + 1]])
     return float((edges[place] + edges[place + 1]) / 2)
 
 
 def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str, float]:
-    """Return the measures by scikit-learn; no AUC where all labels are the same.
+    """Return the measures of pairs, by scikit-learn; no AUC where all labels are the same.
 
     Args:
         scores: Float32[P], P of at least one.
@@ -108,14 +220,11 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
         threshold: scores at or above it count as similar.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: scikit-learn is not installed.
     """
-    try:
-        from sklearn.metrics import accuracy_score, precision_recall_fscore_support, roc_auc_score
-    except ImportError as error:
-        raise CorpusError(
-            "evaluation needs the extra 'evaluate': pip install 'longmatch[evaluate]'"
-        ) from error
+    require_extra("evaluate", "evaluation", "sklearn")
+    from sklearn.metrics import accuracy_score, precision_recall_fscore_support, roc_auc_score
+
     similar = scores >= threshold
     three = precision_recall_fscore_support(labels, similar, average="binary", zero_division=0)[:3]
     figures = (float(accuracy_score(labels, similar)), *map(float, three))
@@ -128,30 +237,32 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
 def estimate_pairs(
     scores: Float32, labels: Labels, threshold: float, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """Return `measure_pairs` with bootstrap intervals over pairs; the threshold stays.
+    """Return `measure_pairs` with bootstrap intervals over pairs, at a fixed threshold.
 
-    Pairs share documents, so that the intervals are a little too narrow.
+    Pairs share documents, so the intervals are slightly too narrow.
+
+    Raises:
+        MissingExtraError: scikit-learn or scipy is not installed.
     """
     values = measure_pairs(scores, labels, threshold)
-    drawn = [
-        np.stack(
-            [*_at_threshold(counts, scores >= threshold, labels), _auc(counts, scores, labels)]
-        )
-        for counts in resampled_counts(len(scores), resamples)
-    ]
-    resampled = np.concatenate(drawn, axis=1).T[:, : len(values)]  # [resamples, measures]
-    known = np.array(list(values.values()))
-    return dict(zip(values, estimates(known, resampled), strict=True))
+
+    def of_resamples(counts: Float64) -> Float64:
+        figures = _at_threshold(counts, scores >= threshold, labels)
+        return np.stack([*figures, _auc(counts, scores, labels)][: len(values)])
+
+    low, high = bootstrap_percentiles(len(scores), of_resamples, resamples)
+    estimates = join_estimates(np.array(list(values.values())), low, high)
+    return dict(zip(values, estimates, strict=True))
 
 
 def _at_threshold(counts: Float64, similar: Labels, labels: Labels) -> list[Float64]:
-    """Accuracy, precision, recall and F1 of each resample, Float64[r]; nought over nought is 0."""
+    """Return accuracy, precision, recall and F1 of each resample, Float64[r]; 0/0 counts as 0."""
     hits = counts @ (similar & labels)
     found = counts @ similar
     positive = counts @ labels
-    right = counts @ (similar == labels)
+    correct = counts @ (similar == labels)
     return [
-        right / counts.sum(1),
+        correct / counts.sum(1),
         hits / np.maximum(found, 1),
         hits / np.maximum(positive, 1),
         2 * hits / np.maximum(found + positive, 1),
@@ -159,72 +270,13 @@ def _at_threshold(counts: Float64, similar: Labels, labels: Labels) -> list[Floa
 
 
 def _auc(counts: Float64, scores: Float32, labels: Labels) -> Float64:
-    """Area under the ROC curve of each resample, Float64[r]: NaN where it has one label only."""
+    """Return the area under the ROC curve of each resample, Float64[r]; NaN without both labels."""
     order = np.argsort(scores, kind="stable")
     firsts = np.flatnonzero(np.diff(scores[order], prepend=np.float32(-np.inf)))
     positive = np.add.reduceat(counts[:, order] * labels[order], firsts, axis=1)
     negative = np.add.reduceat(counts[:, order] * ~labels[order], firsts, axis=1)
-    below = np.cumsum(negative, axis=1) - negative / 2  # of equal scores half
-    of = positive.sum(1) * negative.sum(1)
-    areas = (positive * below).sum(1)
-    share: Float64 = np.full(len(of), np.nan)
-    np.divide(areas, of, out=share, where=of > 0)
-    return share
-
-
-MEASURES = ("nDCG@10", "MAP@100", "recall@10", "recall@100")
-
-Run = dict[str, dict[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The measures of each of Q queries that have judgements.
-
-    Attributes:
-        query_ids: Q ids, in the order of the ranking.
-        values: Float64[Q, 4], in the order of `MEASURES`.
-    """
-
-    query_ids: tuple[str, ...]
-    values: Float64
-
-
-def judge_each(ranking: Ranking, ids: Sequence[str], qrels: Qrels) -> Judged:
-    """Measure each query of a ranking that has judgements.
-
-    Raises:
-        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
-    """
-    try:
-        import ir_measures
-    except ImportError as error:
-        raise CorpusError(
-            "evaluation needs the extra 'evaluate': pip install 'longmatch[evaluate]'"
-        ) from error
-    judged = {query: dict(qrels[query]) for query in ranking.query_ids if query in qrels}
-    if not judged:
-        raise CorpusError("no query has a judgement: are these the judgements of this corpus?")
-    columns = {
-        ir_measures.nDCG @ 10: 0,
-        ir_measures.AP @ 100: 1,
-        ir_measures.R @ 10: 2,
-        ir_measures.R @ 100: 3,
-    }
-    row_of = {query: row for row, query in enumerate(judged)}
-    values = np.zeros((len(judged), len(MEASURES)))
-    for metric in ir_measures.iter_calc(list(columns), judged, _run(ranking, ids, judged)):
-        values[row_of[metric.query_id], columns[metric.measure]] = metric.value
-    return Judged(tuple(judged), values)
-
-
-def _run(ranking: Ranking, ids: Sequence[str], judged: Mapping[str, object]) -> Run:
-    run: Run = {}
-    for query, rows, scores in zip(ranking.query_ids, ranking.rows, ranking.scores, strict=True):
-        if query in judged:
-            run[query] = {
-                ids[row]: float(score)
-                for row, score in zip(rows.tolist(), scores, strict=True)
-                if row != NO_VECTOR
-            }
-    return run
+    below = np.cumsum(negative, axis=1) - negative / 2  # equal scores count half
+    total = positive.sum(1) * negative.sum(1)
+    areas: Float64 = np.full(len(total), np.nan)
+    np.divide((positive * below).sum(1), total, out=areas, where=total > 0)
+    return areas

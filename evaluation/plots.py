@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: SVG, the same bytes from the same figures."""
+"""Plots of an evaluation as SVG: the same figures give the same bytes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING
 
 from evaluation.calibration_error import ReliabilityBin
 from evaluation.significance import Estimate
-from index.errors import CorpusError
+from index.extras import require_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SIZE = (6.4, 4.0)  # inches
-_SALT = "longmatch"  # matplotlib draws the ids of an SVG by chance otherwise
+_SALT = "longmatch"  # without it, matplotlib makes the ids of an SVG at random
 
 
 def plot_by_tokens_read(
     path: Path, curves: Mapping[str, Mapping[int, float]], measure: str
 ) -> None:
-    """Draw quality by the tokens read of each document (SMITH, figure 4).
+    """Plot quality by the tokens read of each document (SMITH, figure 4).
 
     Args:
         path: of the SVG file.
-        curves: for each system the figure at each number of tokens.
-        measure: its name.
+        curves: for each system, its figure at each number of tokens.
+        measure: name of the figure.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: matplotlib is not installed.
         OSError: the file cannot be written.
     """
     figure = _figure()
@@ -48,16 +48,16 @@ def plot_by_length(
     measure: str,
     buckets_are: str = "tokens of the document",
 ) -> None:
-    """Draw quality by length of the document, or by another bucket, with intervals.
+    """Plot quality by length of the document, or by other buckets, with intervals.
 
     Args:
         path: of the SVG file.
-        systems: for each system the estimate in each bucket, in order.
-        measure: its name.
-        buckets_are: what the buckets are, for people.
+        systems: for each system, the estimate in each bucket, in order.
+        measure: name of the figure.
+        buckets_are: label of the buckets.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: matplotlib is not installed.
         OSError: the file cannot be written.
     """
     figure = _figure()
@@ -76,14 +76,14 @@ def plot_by_length(
 
 
 def plot_reliability(path: Path, curves: Mapping[str, Sequence[ReliabilityBin]]) -> None:
-    """Draw the share of matches by stated probability; below it, how many pairs there are.
+    """Plot the share of matches by predicted probability; below it, the number of pairs.
 
     Args:
         path: of the SVG file.
-        curves: for each calibration its bins.
+        curves: for each calibration, its bins.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: matplotlib is not installed.
         OSError: the file cannot be written.
     """
     figure = _figure()
@@ -95,18 +95,15 @@ def plot_reliability(path: Path, curves: Mapping[str, Sequence[ReliabilityBin]])
         upper.plot(stated, [one.matches for one in filled], marker="o", label=name)
         lower.plot(stated, [one.pairs for one in filled], marker="o")
     upper.set(ylabel="share of matches", xlim=(0, 1), ylim=(0, 1))
-    lower.set(xlabel="stated probability", ylabel="pairs")
+    lower.set(xlabel="predicted probability", ylabel="pairs")
     lower.set_ylim(bottom=0)
     _finish(figure, path)
 
 
 def _figure() -> "Figure":
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise CorpusError(
-            "plots need the extra 'evaluate': pip install 'longmatch[evaluate]'"
-        ) from error
+    require_extra("evaluate", "a plot", "matplotlib")
+    from matplotlib.figure import Figure
+
     return Figure(figsize=_SIZE, layout="constrained")
 
 

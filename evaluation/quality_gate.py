@@ -14,7 +14,7 @@ from encoder.export.quality import Quality
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import Qrels
-from evaluation.metrics import judge, rank_exactly
+from evaluation.metrics import evaluate_run, rank_exactly
 from index.build import encode_documents
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.reader import read_corpus
@@ -171,8 +171,8 @@ def _ndcg(encoded: _Encoded, qrels: Qrels) -> float | None:
     if not rows:
         return None
     query_ids = [encoded.ids[row] for row in rows]
-    ranking = rank_exactly(encoded.ids, encoded.vectors, query_ids, encoded.vectors[rows])
-    return judge(ranking, encoded.ids, qrels)["nDCG@10"]
+    run = rank_exactly(encoded.ids, encoded.vectors, query_ids, encoded.vectors[rows])
+    return evaluate_run(run, encoded.ids, qrels)["nDCG@10"]
 
 
 def _require_enough(documents: int, corpus: str) -> None:

@@ -9,7 +9,13 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from evaluation.block_baselines import CorpusBlocks, first_tokens_system
 from evaluation.judgements import PairRows, Qrels
-from evaluation.metrics import MEASURES, Judged, choose_threshold, estimate_pairs, judge_each
+from evaluation.metrics import (
+    MEASURES,
+    QueryMeasures,
+    choose_threshold,
+    estimate_pairs,
+    evaluate_per_query,
+)
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
 from index.errors import CorpusError
@@ -24,8 +30,8 @@ USUAL_REFERENCE = "tfidf"
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieval:
-    """The question of retrieval: which documents are relevant to these queries?
+class RetrievalTask:
+    """The task of retrieval: which documents are relevant to these queries?
 
     Attributes:
         ids: N ids of the documents.
@@ -43,8 +49,8 @@ class Retrieval:
 
 
 @dataclass(frozen=True, slots=True)
-class PairQuestion:
-    """The question of classification: are the two documents of each pair similar?
+class PairTask:
+    """The task of classification: are the two documents of each pair similar?
 
     Attributes:
         pairs: P pairs to answer.
@@ -79,22 +85,22 @@ def length_buckets(tokens: Int64) -> Int64:
     return np.searchsorted(np.array(LENGTHS), tokens, side="left").astype(np.int64)
 
 
-def report_retrieval(systems: Sequence[System], question: Retrieval, reference: str) -> Report:
+def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: str) -> Report:
     """Measure every system: means with intervals, by length of the query, against the reference.
 
     Raises:
         CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
     """
     judged = {
-        system.name: judge_each(
-            rank(system, question.ids, question.query_ids, question.rows),
-            question.ids,
-            question.qrels,
+        system.name: evaluate_per_query(
+            rank(system, task.ids, task.query_ids, task.rows),
+            task.ids,
+            task.qrels,
         )
         for system in systems
     }
     kept = next(iter(judged.values())).query_ids
-    length_of = dict(zip(question.query_ids, question.tokens.tolist(), strict=True))
+    length_of = dict(zip(task.query_ids, task.tokens.tolist(), strict=True))
     buckets = length_buckets(np.array([length_of[query] for query in kept], dtype=np.int64))
     report: Report = {"queries": len(kept), "reference": reference, "systems": {}}
     for system in systems:
@@ -110,7 +116,7 @@ def report_retrieval(systems: Sequence[System], question: Retrieval, reference: 
     return report
 
 
-def curve_by_tokens(blocks: CorpusBlocks, question: Retrieval) -> dict[int, float]:
+def curve_by_tokens(blocks: CorpusBlocks, task: RetrievalTask) -> dict[int, float]:
     """Return nDCG@10 of the mean of the block vectors by the tokens read of each document.
 
     Raises:
@@ -118,15 +124,12 @@ def curve_by_tokens(blocks: CorpusBlocks, question: Retrieval) -> dict[int, floa
     """
     curve = {}
     for tokens in TOKENS_READ:
-        ranking = rank(
-            first_tokens_system(blocks, tokens), question.ids, question.query_ids, question.rows
-        )
-        judged = judge_each(ranking, question.ids, question.qrels)
-        curve[tokens] = float(judged.values[:, MEASURES.index("nDCG@10")].mean())
+        run = rank(first_tokens_system(blocks, tokens), task.ids, task.query_ids, task.rows)
+        curve[tokens] = float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
     return curve
 
 
-def report_pairs(systems: Sequence[System], question: PairQuestion, reference: str) -> Report:
+def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> Report:
     """Measure every system: at its threshold, by length, accuracy against the reference.
 
     Without validation pairs the threshold is the best one on the pairs themselves, and what depends
@@ -135,13 +138,13 @@ def report_pairs(systems: Sequence[System], question: PairQuestion, reference: s
     Raises:
         CorpusError: the extra `evaluate` is not installed.
     """
-    pairs, valid = question.pairs, question.valid or question.pairs
-    buckets = length_buckets(question.tokens)
-    suffix = "" if question.valid else "_upper_bound"
+    pairs, valid = task.pairs, task.valid or task.pairs
+    buckets = length_buckets(task.tokens)
+    suffix = "" if task.valid else "_upper_bound"
     report: Report = {
         "pairs": len(pairs.labels),
         "positive": int(pairs.labels.sum()),
-        "threshold_chosen_on": "validation pairs" if question.valid else "the same pairs",
+        "threshold_chosen_on": "validation pairs" if task.valid else "the same pairs",
         "reference": reference,
         "systems": {},
     }
@@ -174,7 +177,7 @@ def _means(values: np.ndarray[Any, np.dtype[np.float64]]) -> Report:
     }
 
 
-def _compare(one: Judged, other: Judged) -> Report:
+def _compare(one: QueryMeasures, other: QueryMeasures) -> Report:
     return {
         name: asdict(compare_paired(one.values[:, column], other.values[:, column]))
         for column, name in enumerate(MEASURES)

@@ -20,7 +20,7 @@ _PAIRS_A_STEP = 2_048
 Edge = tuple[int, int]
 
 
-class PairJudge:
+class PairScorer:
     """Judges pairs of texts by their rows, each pair once."""
 
     def __init__(
@@ -32,7 +32,7 @@ class PairJudge:
         kept: Path | None = None,
         told: Callable[[int, int], object] = lambda done, of: None,
     ) -> None:
-        """Make a judge.
+        """Make a scorer.
 
         Args:
             reranker: that reads the pairs.
@@ -84,7 +84,7 @@ def first_candidates(system: System, rows: Int64, number: int) -> list[list[int]
 
 
 def reranked_system(
-    system: System, judge: PairJudge, mixture: Mixture, candidates: int, name: str
+    system: System, scorer: PairScorer, mixture: Mixture, candidates: int, name: str
 ) -> System:
     """Make the system that reads the first candidates of another one again.
 
@@ -95,14 +95,14 @@ def reranked_system(
         scores = system.score(rows).copy()
         best = first_candidates(system, rows, candidates)
         for place, (row, some) in enumerate(zip(rows.tolist(), best, strict=True)):
-            logits = judge([(row, other) for other in some])
+            logits = scorer([(row, other) for other in some])
             mixed = mix(mixture, scores[place, some], logits)
             scores[place, some] = _ABOVE_ALL + mixed
         return scores
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
         edges = list(zip(sources.tolist(), targets.tolist(), strict=True))
-        return mix(mixture, system.score_pairs(sources, targets), judge(edges))
+        return mix(mixture, system.score_pairs(sources, targets), scorer(edges))
 
     settings = f"first {candidates} of {system.name}, {mixture.weight:g} of the reranker"
     return System(name, settings, score, score_pairs)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.errors import CorpusError
+from index.extras import require_extra
 from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
 from index.search.fusion import LinearFusion, fuse
 from index.vectors.vector_index import NO_VECTOR
 
-DEPTH = 100  # of a ranking; no measure looks further
+DEPTH = 100  # of a run: no measure reads further
 _QUERIES_A_CALL = 128
 
 
@@ -37,7 +37,7 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class Run:
     """The best documents of each of Q queries, by exact search.
 
     Attributes:
@@ -75,7 +75,7 @@ def vector_system(
     return System(name, settings, score, score_pairs)
 
 
-def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Ranking:
+def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Run:
     """Rank a corpus for each query; a query that is in the corpus is left out of its own.
 
     Args:
@@ -98,7 +98,7 @@ def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int
         best[some] = order
         scores[some] = np.take_along_axis(found, order, axis=1)
     best[np.isneginf(scores)] = NO_VECTOR
-    return Ranking(tuple(query_ids), best, scores)
+    return Run(tuple(query_ids), best, scores)
 
 
 LEXICAL, HYBRID = "lexical", "hybrid"
@@ -117,14 +117,11 @@ def lexical_system(
         documents: how many of the texts are documents; all when not given.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: scipy is not installed.
     """
-    try:
-        import scipy.sparse
-    except ImportError as error:
-        raise CorpusError(
-            "evaluation needs the extra 'evaluate': pip install 'longmatch[evaluate]'"
-        ) from error
+    require_extra("evaluate", "the lexical system", "scipy")
+    import scipy.sparse
+
     number = len(texts) if documents is None else documents
     columns: dict[str, int] = {}
     places: list[int] = []

@@ -10,7 +10,7 @@ from encoder.arrays import Float32, Float64, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import keep_blocks
-from evaluation.metrics import AUC, MEASURES, choose_threshold, judge_each, measure_pairs
+from evaluation.metrics import AUC, choose_threshold, evaluate_per_query, measure_pairs
 from evaluation.systems import rank, vector_system
 from index.errors import CorpusError
 from index.progress import Progress
@@ -120,11 +120,9 @@ def judge_vectors(corpus: TrainingCorpus, vectors: Float32) -> Judgement:
     queries = list(corpus.judgements)
     rows: Int64 = np.array([row_of[query] for query in queries], dtype=np.int64)
     system = vector_system("vectors", "", vectors)
-    judged = judge_each(rank(system, ids, queries, rows), ids, corpus.judgements)
+    judged = evaluate_per_query(rank(system, ids, queries, rows), ids, corpus.judgements)
     pairs = corpus.valid_pairs
-    return Judgement(
-        judged.values[:, MEASURES.index(NDCG)], system.score_pairs(pairs.sources, pairs.targets)
-    )
+    return Judgement(judged.ndcg, system.score_pairs(pairs.sources, pairs.targets))
 
 
 def pair_figures(corpus: TrainingCorpus, scores: Float32) -> dict[str, float]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ablation.data import NDCG, NEEDED, PAIR_MEASURES, AblationData
+from benchmarks.ablation.data import NEEDED, PAIR_MEASURES, AblationData
 from encoder.arrays import Float32, Float64, Int64
 from encoder.block_archive import archive_key
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import IDS, encode_corpus, read_encoded_corpus
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
-from evaluation.metrics import MEASURES, choose_threshold, judge_each, measure_pairs
+from evaluation.metrics import choose_threshold, evaluate_per_query, measure_pairs
 from evaluation.systems import rank, vector_system
 from index.progress import Progress
 from training.data.batch_specs import Part, cut_blocks
@@ -177,9 +177,9 @@ def answer(truth: Truth, readings: Mapping[str, Float32]) -> Answers:
     row_of = {name: row for row, name in enumerate(truth.ids)}
     queries = [query for query in truth.queries if query in row_of]
     rows: Int64 = np.array([row_of[query] for query in queries], dtype=np.int64)
-    ranking = rank(vector_system("vectors", "", readings[WHOLE]), truth.ids, queries, rows)
-    judged = judge_each(ranking, truth.ids, truth.queries)
-    return Answers(right, measures, judged.values[:, MEASURES.index(NDCG)])
+    run = rank(vector_system("vectors", "", readings[WHOLE]), truth.ids, queries, rows)
+    judged = evaluate_per_query(run, truth.ids, truth.queries)
+    return Answers(right, measures, judged.ndcg)
 
 
 def _cosines(vectors: Float32, pairs: PairRows) -> Float32:

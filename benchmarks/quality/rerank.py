@@ -24,16 +24,15 @@ from benchmarks.common import commit, make_record, markdown_table, spread, write
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
-from evaluation.metrics import MEASURES, Judged, judge_each
-from evaluation.report import Retrieval
-from evaluation.reranking import PairJudge, first_candidates, reranked_system
+from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
+from evaluation.metrics import QueryMeasures, evaluate_per_query
+from evaluation.report import RetrievalTask
+from evaluation.reranking import PairScorer, first_candidates, reranked_system
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
 
 MODES = ("semantic", "lexical", "hybrid")
 SENTENCES = 500  # of each of two texts
-_NDCG = MEASURES.index("nDCG@10")
 
 
 def main(  # noqa: PLR0913  its parameters are its options
@@ -54,12 +53,12 @@ def main(  # noqa: PLR0913  its parameters are its options
     results: dict[str, Any] = {"corpora": {}}
     for name in corpora.split(","):
         corpus = read_judged_corpus(data / name, vectors / f"{name}.npz", encoder)
-        judge = open_calibrator(corpus, opened, work, threads)
+        scorer = open_pair_scorer(corpus, opened, work, threads)
         results["corpora"][name] = {
-            part: measure(corpus, judge, opened, corpus.question(part, queries), candidates)
+            part: measure(corpus, scorer, opened, corpus.task(part, queries), candidates)
             for part in parts.split(",")
         }
-        results["cost"] = measure_cost(corpus, opened, corpus.question("valid", 10), candidates)
+        results["cost"] = measure_cost(corpus, opened, corpus.task("valid", 10), candidates)
     results["filter_ms"] = asdict(measure_filter(corpus))
     settings = {
         "reranker": opened.name,
@@ -77,19 +76,19 @@ def main(  # noqa: PLR0913  its parameters are its options
 
 def measure(
     corpus: JudgedCorpus,
-    judge: PairJudge,
+    scorer: PairScorer,
     reranker: OnnxReranker,
-    question: Retrieval,
+    task: RetrievalTask,
     candidates: int,
 ) -> dict[str, Any]:
     """Measure both stages of each mode on the queries of one part."""
-    report: dict[str, Any] = {"queries": len(question.query_ids)}
+    report: dict[str, Any] = {"queries": len(task.query_ids)}
     for mode in MODES:
         system, mixture = corpus.systems[mode], reranker.rule.mixture(mode)
-        before = _judged(system, question)
-        second = reranked_system(system, judge, mixture, candidates, "reranked")
-        after = _judged(second, question)
-        values = [one.values[:, _NDCG] for one in (before, after)]
+        before = _evaluate(system, task)
+        second = reranked_system(system, scorer, mixture, candidates, "reranked")
+        after = _evaluate(second, task)
+        values = [one.ndcg for one in (before, after)]
         first, reranked = (estimate_means(one[:, None])[0] for one in values)
         report[mode] = {
             "weight": mixture.weight,
@@ -101,13 +100,13 @@ def measure(
 
 
 def measure_cost(
-    corpus: JudgedCorpus, reranker: OnnxReranker, question: Retrieval, candidates: int
+    corpus: JudgedCorpus, reranker: OnnxReranker, task: RetrievalTask, candidates: int
 ) -> dict[str, Any]:
     """Measure the processor time of reading, filtering and judging a candidate, one thread."""
-    best = first_candidates(corpus.systems["lexical"], question.rows, candidates)
+    best = first_candidates(corpus.systems["lexical"], task.rows, candidates)
     milliseconds: dict[str, list[float]] = {"read": [], "filter": [], "judge": []}
     tokens: list[float] = []
-    for row, some in zip(question.rows.tolist(), best, strict=True):
+    for row, some in zip(task.rows.tolist(), best, strict=True):
         query = reranker.read(corpus.texts[row])
         for other in some[:10]:
             clock = [time.thread_time()]
@@ -175,9 +174,9 @@ def _cells(one: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def _judged(system: System, question: Retrieval) -> Judged:
-    ranking = rank(system, question.ids, question.query_ids, question.rows)
-    return judge_each(ranking, question.ids, question.qrels)
+def _evaluate(system: System, task: RetrievalTask) -> QueryMeasures:
+    run = rank(system, task.ids, task.query_ids, task.rows)
+    return evaluate_per_query(run, task.ids, task.qrels)
 
 
 def _words(text: str) -> Sequence[tuple[str, ...]]:

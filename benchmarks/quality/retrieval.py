@@ -19,14 +19,14 @@ from benchmarks.common import commit, make_record, markdown_table, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.baselines import BASELINES
-from evaluation.block_baselines import blocks_of
+from evaluation.block_baselines import find_blocks
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
-    Known,
+    Vectors,
     baseline_systems,
     longmatch_systems,
-    pair_question,
-    retrieval_question,
+    pair_task,
+    retrieval_task,
 )
 from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
 from evaluation.report import choose_reference, report_pairs, report_retrieval
@@ -97,26 +97,28 @@ def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any
     """Measure all systems on one corpus."""
     encoded = keep_blocks(judged.corpus, blocks, encoder, SilentProgress())
     embedded = embed_encoded_corpus(encoded, encoder)
-    known = Known(embedded, embedded)
+    vectors = Vectors(embedded, embedded)
     systems: list[System] = [
-        *longmatch_systems(known, encoder.checkpoint, "hybrid", [judged.corpus], SilentProgress()),
-        *baseline_systems(BASELINES, known, [judged.corpus], blocks_of(encoded, embedded.ids)),
+        *longmatch_systems(
+            vectors, encoder.checkpoint, "hybrid", [judged.corpus], SilentProgress()
+        ),
+        *baseline_systems(BASELINES, vectors, [judged.corpus], find_blocks(encoded, embedded.ids)),
     ]
     reference = choose_reference([system.name for system in systems], None)
     splits = read_splits(judged.folder / "splits.tsv")
     wanted = {name for name, part in splits.items() if part == judged.part}
     qrels = read_qrels(judged.folder / "qrels.tsv")
-    question = retrieval_question(known, qrels, wanted)
+    task = retrieval_task(vectors, qrels, wanted)
     report = {
         "documents": len(embedded.ids),
         "tokens": int(embedded.tokens.sum()),
         "tokens_read": int(embedded.tokens_read.sum()),
-        "retrieval": report_retrieval(systems, question, reference),
+        "retrieval": report_retrieval(systems, task, reference),
     }
     if judged.pairs(judged.part).exists():
         chosen_on = judged.pairs("valid")
         use_valid = judged.part != "valid" and chosen_on.exists()
-        pairs = pair_question(
+        pairs = pair_task(
             embedded,
             read_pairs(judged.pairs(judged.part)),
             read_pairs(chosen_on) if use_valid else [],

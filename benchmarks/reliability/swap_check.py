@@ -27,6 +27,7 @@ from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory
 from index.store.records import Change
 from index.vectors.lists import ONE_LIST_BELOW
+from index.vectors.recall import share_found
 from index.vectors.vector_index import SearchResult
 
 K = 10
@@ -195,7 +196,7 @@ class SwapCheck:
             self._wrong.append(f"sequence {found.sequence}: a document is missing")
         if not exact:
             with self._lock:
-                self._recalls.append(float((scores >= best[-1] - 1e-5).mean()))
+                self._recalls.append(share_found(scores[None], best[None]))
 
     def _writer(self, number: int) -> Callable[[], None]:
         """Make a writer of documents of its own."""

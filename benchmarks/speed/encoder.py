@@ -47,7 +47,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, file_digest, load
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import Qrels, read_ids, read_qrels
-from evaluation.metrics import judge, rank_exactly
+from evaluation.metrics import evaluate_run, rank_exactly
 from index.document import Document
 
 WARM_UP_DOCUMENTS = 10
@@ -243,9 +243,9 @@ def measure_quality(
     queries = [ids[row] for row in rows]
     for name, some in laps.items():
         vectors = np.concatenate([lap.vectors for lap in some])
-        ranking = rank_exactly(ids, vectors, queries, vectors[rows])
+        run = rank_exactly(ids, vectors, queries, vectors[rows])
         results[name]["queries"] = len(queries)
-        results[name]["ndcg_at_10"] = judge(ranking, ids, judged)["nDCG@10"]
+        results[name]["ndcg_at_10"] = evaluate_run(run, ids, judged)["nDCG@10"]
 
 
 def table(record: dict[str, Any]) -> str:

@@ -41,6 +41,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.store.filters import Bound, Range
 from index.store.records import EncodedDocument
+from index.vectors.recall import share_found
 
 DOCUMENTS = 100_000
 DIMENSION = 64
@@ -106,15 +107,15 @@ def measure_filters(
 ) -> dict[str, Any]:
     """Measure every filter over documents that `put_all` has put, and the search without one."""
     laps: dict[str, Callable[[int], Lap]] = {
-        UNFILTERED: _lap(data, queries, None, _best_scores(vectors, queries, None))
+        UNFILTERED: _lap(data, queries, None, bench_index.best_scores(vectors, queries))
     }
     for kind in KINDS:
         for share in SHARES.values():
             bound = Bound(round(share * len(vectors)), inclusive=False)
             chosen = numbers[kind] < bound.value
-            worst = _best_scores(vectors, queries, chosen)
+            exact = bench_index.best_scores(vectors[chosen], queries)
             where = Range(f"/{kind}", high=bound)
-            laps[_name(kind, share)] = _lap(data, queries, where, worst)
+            laps[_name(kind, share)] = _lap(data, queries, where, exact)
     measured = interleave(laps, ROUNDS)
     return {name: _figures(some, measured[UNFILTERED]) for name, some in measured.items()}
 
@@ -192,14 +193,8 @@ def put_all(data: DataDirectory, vectors: Float32, numbers: Mapping[str, Any]) -
     return time.perf_counter() - started
 
 
-def _best_scores(vectors: Float32, queries: Float32, chosen: Any) -> Float32:
-    """Return the K-th best cosine of each query among the chosen documents."""
-    among = vectors if chosen is None else vectors[chosen]
-    return np.array([np.partition(among @ query, -K)[-K] for query in queries], dtype=np.float32)
-
-
 def _lap(
-    data: DataDirectory, queries: Float32, where: Range | None, worst: Float32
+    data: DataDirectory, queries: Float32, where: Range | None, exact: Float32
 ) -> Callable[[int], Lap]:
     def run(number: int) -> Lap:
         again, searching, found = [], [], []
@@ -211,7 +206,7 @@ def _lap(
             result = data.index.search(queries[query : query + 1], K, among=among)
             searching.append(time.thread_time() - filtered)
             again.append(filtered - started)
-            found.append((result.scores[0] >= worst[query] - 1e-6).mean())
+            found.append(share_found(result.scores, exact[query : query + 1]))
         return Lap(median(first), median(again), median(searching), float(np.mean(found)))
 
     return run

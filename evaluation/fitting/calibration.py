@@ -28,6 +28,7 @@ from evaluation.calibration_error import (
 )
 from evaluation.judgements import find_pairs, read_pairs
 from index.errors import CorpusError
+from index.extras import require_extra
 from index.progress import Progress, SilentProgress
 from index.search.records import Mode
 from index.search.score_distribution import (
@@ -134,10 +135,9 @@ def fit_platt(sample: Sample) -> Logistic:
     Raises:
         CorpusError: scikit-learn is not installed, or higher inputs do not mean more matches.
     """
-    try:
-        from sklearn.linear_model import LogisticRegression
-    except ImportError as error:
-        raise _needs_scikit_learn() from error
+    require_extra("evaluate", "fitting a calibration", "sklearn")
+    from sklearn.linear_model import LogisticRegression
+
     matches = int(sample.labels.sum())
     others = len(sample.labels) - matches
     targets = np.where(sample.labels == 1, (matches + 1) / (matches + 2), 1 / (others + 2))
@@ -162,10 +162,9 @@ def fit_isotonic(sample: Sample) -> PiecewiseLinear:
     Raises:
         CorpusError: scikit-learn is not installed.
     """
-    try:
-        from sklearn.isotonic import IsotonicRegression
-    except ImportError as error:
-        raise _needs_scikit_learn() from error
+    require_extra("evaluate", "fitting a calibration", "sklearn")
+    from sklearn.isotonic import IsotonicRegression
+
     matches = int(sample.labels.sum())
     others = len(sample.labels) - matches
     model = IsotonicRegression(y_min=1 / (others + 2), y_max=(matches + 1) / (matches + 2))
@@ -215,12 +214,6 @@ def _check(pairs: ScoredPairs) -> None:
             f"{name}: {matches} pairs with label 1 and {others} with label 0; "
             f"at least {MIN_OF_A_CLASS} of each are needed"
         )
-
-
-def _needs_scikit_learn() -> CorpusError:
-    return CorpusError(
-        "fitting a calibration needs the extra 'evaluate': pip install 'longmatch[evaluate]'"
-    )
 
 
 def score_labelled_pairs(

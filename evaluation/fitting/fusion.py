@@ -14,8 +14,8 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import read_qrels, read_splits
-from evaluation.metrics import MEASURES, judge_each
-from evaluation.report import Retrieval
+from evaluation.metrics import evaluate_per_query
+from evaluation.report import RetrievalTask
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, rank, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
@@ -24,7 +24,6 @@ from index.search.fusion import LinearFusion, write_fusion
 
 STEPS = 40
 RECIPROCAL_RANK = 60  # the constant of reciprocal rank fusion, with which the rule is compared
-_NDCG = MEASURES.index("nDCG@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,12 @@ class FusionCorpus:
     """The scores of both channels for the validation queries of one corpus.
 
     Attributes:
-        question: Q queries and their judgements.
+        task: Q queries and their judgements.
         semantic: scores of the vectors.
         lexical: scores of the words.
     """
 
-    question: Retrieval
+    task: RetrievalTask
     semantic: System
     lexical: System
 
@@ -75,19 +74,19 @@ def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
     ndcg = np.zeros((len(corpora), len(weights)), dtype=np.float32)
     ranks = np.zeros(len(corpora), dtype=np.float32)
     for row, corpus in enumerate(corpora):
-        semantic = _remembered(corpus.semantic, corpus.question.rows)
-        lexical = _remembered(corpus.lexical, corpus.question.rows)
+        semantic = _remembered(corpus.semantic, corpus.task.rows)
+        lexical = _remembered(corpus.lexical, corpus.task.rows)
         for column, weight in enumerate(weights):
             fused = hybrid_system(semantic, lexical, LinearFusion(weight))
-            ndcg[row, column] = _ndcg(fused, corpus.question)
-        ranks[row] = _ndcg(_reciprocal_ranks(semantic, lexical), corpus.question)
+            ndcg[row, column] = _ndcg(fused, corpus.task)
+        ranks[row] = _ndcg(_reciprocal_ranks(semantic, lexical), corpus.task)
     smooth = np.convolve(np.pad(ndcg.mean(axis=0), 1, mode="edge"), np.ones(3) / 3, mode="valid")
     return FusionFit(LinearFusion(weights[int(np.argmax(smooth))]), weights, ndcg, ranks)
 
 
-def _ndcg(system: System, question: Retrieval) -> float:
-    ranking = rank(system, question.ids, question.query_ids, question.rows)
-    return float(judge_each(ranking, question.ids, question.qrels).values[:, _NDCG].mean())
+def _ndcg(system: System, task: RetrievalTask) -> float:
+    run = rank(system, task.ids, task.query_ids, task.rows)
+    return float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
 
 
 def _remembered(system: System, rows: Int64) -> System:
@@ -151,7 +150,7 @@ def read(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCo
         for row, name in enumerate(embedded.ids)
         if name in qrels and splits.get(name) == "valid"
     ]
-    question = Retrieval(
+    task = RetrievalTask(
         ids=embedded.ids,
         query_ids=tuple(embedded.ids[row] for row in rows),
         rows=np.array(rows, dtype=np.int64),
@@ -159,7 +158,7 @@ def read(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCo
         qrels=qrels,
     )
     return FusionCorpus(
-        question=question,
+        task=task,
         semantic=vector_system("semantic", checkpoint.name, embedded.vectors),
         lexical=lexical_system([one.text for one in documents], [one.title for one in documents]),
     )

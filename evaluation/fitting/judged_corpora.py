@@ -10,8 +10,8 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
-from evaluation.report import Retrieval
-from evaluation.reranking import PairJudge
+from evaluation.report import RetrievalTask
+from evaluation.reranking import PairScorer
 from evaluation.systems import System, hybrid_system, lexical_system, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, read_embedded_corpus
@@ -36,13 +36,13 @@ class JudgedCorpus:
     qrels: Qrels
     systems: Mapping[str, System]
 
-    def question(self, part: str, limit: int | None = None) -> Retrieval:
+    def task(self, part: str, limit: int | None = None) -> RetrievalTask:
         """Ask for the relevant documents of the judged queries of a part, or of some of them."""
         splits, ids = read_splits(self.folder / "splits.tsv"), self.embedded.ids
         rows = [n for n, name in enumerate(ids) if name in self.qrels and splits.get(name) == part]
         if limit is not None:
             rows = sorted(np.random.default_rng(0).permutation(rows)[:limit].tolist())
-        return Retrieval(
+        return RetrievalTask(
             ids=ids,
             query_ids=tuple(ids[row] for row in rows),
             rows=np.array(rows, dtype=np.int64),
@@ -81,14 +81,14 @@ def remembered(system: System) -> System:
     return System(system.name, system.settings, score, system.score_pairs)
 
 
-def open_calibrator(
+def open_pair_scorer(
     corpus: JudgedCorpus, reranker: OnnxReranker, work: Path, threads: int
-) -> PairJudge:
-    """Return a judge of the pairs of a corpus whose logits are kept in a work directory."""
+) -> PairScorer:
+    """Return a scorer of the pairs of a corpus whose logits are kept in a work directory."""
     work.mkdir(parents=True, exist_ok=True)
     name = f"{corpus.folder.name}-{reranker.checkpoint.fingerprint[:16]}-{reranker.precision}.npz"
 
     def tell(done: int, of: int) -> None:
         print(f"{corpus.folder.name}: {done} of {of} pairs", flush=True)
 
-    return PairJudge(reranker, corpus.texts, threads=threads, kept=work / name, told=tell)
+    return PairScorer(reranker, corpus.texts, threads=threads, kept=work / name, told=tell)

@@ -1,4 +1,9 @@
-"""Fitting the rule of a reranker on validation queries of several corpora together."""
+"""Fit how a reranker's logits and first-stage scores are combined, on validation queries.
+
+    python -m evaluation.fitting.reranking --reranker NAME --data DATA --vectors VECTORS --work WORK
+
+prints the fitted weights with their nDCG@10; `--write` stores them in the reranker's directory.
+"""
 
 import argparse
 import json
@@ -14,136 +19,45 @@ from encoder.calibration import FittedMap, FittedOn
 from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
 from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rule
-from evaluation.fitting.calibration import MIN_OF_A_CLASS, Sample, fit_map
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
+from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
+from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.judgements import Qrels
-from evaluation.report import Retrieval
-from evaluation.reranking import PairJudge, first_candidates, mix
+from evaluation.metrics import in_order, ndcg_at_10
+from evaluation.report import RetrievalTask
+from evaluation.reranking import PairScorer, first_candidates, mix
 from evaluation.systems import System
 from index.errors import CorpusError
 
 MODES = ("semantic", "lexical", "hybrid")
-
-
-def main() -> None:
-    """Fit and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--reranker", "--data", "--vectors", "--work"):
-        parser.add_argument(name, type=Path, required=True)
-    parser.add_argument("--corpora", default="proposals,wikispeedia")
-    parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
-    parser.add_argument("--candidates", type=int, default=50)
-    parser.add_argument("--queries", type=int, help="of each corpus, drawn; all by default")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    checkpoint, reranker = load_checkpoint(given.checkpoint), open_reranker(given.reranker)
-    corpora = [
-        read_judged_corpus(given.data / name, given.vectors / f"{name}.npz", checkpoint)
-        for name in given.corpora.split(",")
-    ]
-    judges = [open_calibrator(one, reranker, given.work, given.threads) for one in corpora]
-    questions = [one.question("valid", given.queries) for one in corpora]
-    asked = list(zip(corpora, judges, questions, strict=True))
-    fitted = {mode: fit(mode, asked, given.candidates) for mode in MODES}
-    rule = ScoreFusion(
-        encoder=checkpoint.fingerprint,
-        mixtures={mode: mixture for mode, (mixture, _) in fitted.items()},
-        maps={
-            mode: fit_rerank_map(
-                [
-                    scored_pairs(mode, mixture, one, judge)
-                    for one, judge in zip(corpora, judges, strict=True)
-                ]
-            )
-            for mode, (mixture, _) in fitted.items()
-        },
-        fitted_on=tuple(fitted_on(one) for one in corpora),
-    )
-    shown = {mode: {**asdict(mixture), **table} for mode, (mixture, table) in fitted.items()}
-    print(json.dumps({"version": rule.version, "modes": shown}, indent=2))
-    if given.write:
-        write_rerank_rule(reranker.checkpoint, rule)
-
-
-def fit(
-    mode: str, asked: Sequence[tuple[JudgedCorpus, PairJudge, Retrieval]], candidates: int
-) -> tuple[Mixture, dict[str, Any]]:
-    """Fit the mixture of one mode, and show nDCG@10 of both stages on the same queries."""
-    known: list[Candidates] = []
-    for corpus, judge, question in asked:
-        system = corpus.systems[mode]
-        known.append(
-            judge_candidates(system, judge, question.ids, question.rows, question.qrels, candidates)
-        )
-    found = fit_mixture(known)
-    table = {
-        corpus.folder.name: {
-            "queries": len(one.ideal),
-            "first stage": round(float(ndcg_of(one, Mixture(0.0, 1.0)).mean()), 4),
-            "reranker alone": round(float(ndcg_of(one, Mixture(1.0, 1.0)).mean()), 4),
-            "reranked": round(float(ndcg_of(one, found.mixture).mean()), 4),
-            "at its own best": round(float(found.ndcg[number].max()), 4),
-        }
-        for number, ((corpus, _, _), one) in enumerate(zip(asked, known, strict=True))
-    }
-    return found.mixture, table
-
-
-def scored_pairs(
-    mode: str, mixture: Mixture, corpus: JudgedCorpus, judge: PairJudge
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return reranked scores and labels of the validation pairs of a corpus."""
-    pairs = corpus.pairs("valid")
-    first_stage = corpus.systems[mode].score_pairs(pairs.sources, pairs.targets)
-    logits = judge(list(zip(pairs.sources.tolist(), pairs.targets.tolist(), strict=True)))
-    return mix(mixture, first_stage, logits), pairs.labels.astype(np.int64)
-
-
-def fitted_on(corpus: JudgedCorpus) -> FittedOn:
-    """Name the validation pairs of a corpus."""
-    path, pairs = corpus.folder / "pairs.valid.jsonl.gz", corpus.pairs("valid")
-    return FittedOn(
-        f"{corpus.folder.name} valid",
-        len(pairs.labels),
-        int(pairs.labels.sum()),
-        file_digest(path),
-    )
-
-
-if __name__ == "__main__":
-    main()
-
-
 WEIGHTS = tuple(step / 20 for step in range(21))
 SCALES = (0.125, 0.25, 0.5, 1.0)
 _ROUNDING = 1e-9
-_DEPTH = 10
+_FIRST_STAGE, _RERANKER = Mixture(0.0, 1.0), Mixture(1.0, 1.0)  # each of them alone
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The first C candidates of each of Q queries, with what both stages say of them.
+    """The first C candidates of each of Q queries, with the scores of both stages.
 
     Attributes:
-        relevance: Float64[Q, C].
+        documents: ids of the candidates, [Q][C].
         first_stage: Float64[Q, C].
         logits: Float64[Q, C].
-        ideal: Float64[Q], the discounted gain of the best order of all relevant documents.
+        qrels: judgements of the Q queries, in their order.
     """
 
-    relevance: Float64
+    documents: Sequence[Sequence[str]]
     first_stage: Float64
     logits: Float64
-    ideal: Float64
+    qrels: Qrels
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureFit:
-    """A fitted mixture and what it was chosen from.
+    """A fitted mixture and the values it was chosen from.
 
     Attributes:
-        mixture: of the highest mean.
+        mixture: the one of the highest mean nDCG@10.
         ndcg: Float64[corpora, scales, weights], nDCG@10 of each.
     """
 
@@ -151,14 +65,14 @@ class MixtureFit:
     ndcg: Float64
 
 
-def judge_candidates(
-    system: System, judge: PairJudge, ids: Sequence[str], rows: Int64, qrels: Qrels, number: int
+def score_candidates(
+    system: System, scorer: PairScorer, ids: Sequence[str], rows: Int64, qrels: Qrels, number: int
 ) -> Candidates:
-    """Let a reranker read the first candidates of queries that are documents of the corpus.
+    """Score the first candidates of queries that are documents of the corpus.
 
     Args:
         system: the first stage.
-        judge: the second.
+        scorer: the reranker.
         ids: N ids of the documents.
         rows: Int64[Q], queries with at least one relevant document.
         qrels: judgements.
@@ -167,32 +81,43 @@ def judge_candidates(
     best = first_candidates(system, rows, number)
     scores = system.score(rows)
     edges = [(row, other) for row, some in zip(rows.tolist(), best, strict=True) for other in some]
-    judged = [qrels[ids[row]] for row in rows.tolist()]
-    relevance = [
-        [max(0, of.get(ids[other], 0)) for other in some]
-        for of, some in zip(judged, best, strict=True)
-    ]
-    gains = [sorted((max(0, one) for one in of.values()), reverse=True) for of in judged]
     return Candidates(
-        relevance=np.array(relevance, dtype=np.float64),
+        documents=[[ids[other] for other in some] for some in best],
         first_stage=np.take_along_axis(scores, np.array(best), axis=1).astype(np.float64),
-        logits=judge(edges).reshape(len(rows), -1).astype(np.float64),
-        ideal=np.array([_discounted(np.array(one, dtype=np.float64)[None])[0] for one in gains]),
+        logits=scorer(edges).reshape(len(rows), -1).astype(np.float64),
+        qrels={ids[row]: qrels[ids[row]] for row in rows.tolist()},
     )
 
 
-def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
-    """Choose weight and scale whose mean nDCG@10 over the corpora is highest, and none loses by.
+def ndcg_of(candidates: Candidates, mixture: Mixture) -> Float64:
+    """Return nDCG@10 Float64[Q] of candidates in the order of a mixture.
 
-    Every corpus counts alike, and in none may the mixture find less than the first stage alone: a
-    reranker that knows one corpus well must not spoil another. A mean over three neighbouring
-    weights decides rather than one.
+    Relevant documents that are no candidates count as not found.
+    """
+    probabilities = 0.5 * (1.0 + np.tanh(0.5 * mixture.scale * candidates.logits))
+    scores = (1.0 - mixture.weight) * candidates.first_stage + mixture.weight * probabilities
+    order = np.argsort(-scores, axis=1, kind="stable").tolist()
+    ranked = {
+        query: in_order(documents[place] for place in places)
+        for query, documents, places in zip(
+            candidates.qrels, candidates.documents, order, strict=True
+        )
+    }
+    return ndcg_at_10(ranked, candidates.qrels)
+
+
+def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
+    """Choose the weight and scale of the highest mean nDCG@10 over corpora.
+
+    Every corpus counts the same, and on none of them may the mixture score below the first stage
+    alone: a reranker that fits one corpus must not harm another. The mean over three neighbouring
+    weights decides rather than a single one.
 
     Raises:
         ValueError: there is no corpus.
     """
     if not corpora:
-        raise ValueError("there is no corpus to fit the rule on")
+        raise ValueError("there is no corpus to fit the mixture on")
     ndcg = np.array(
         [
             [[float(ndcg_of(one, Mixture(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
@@ -208,22 +133,13 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
     return MixtureFit(Mixture(WEIGHTS[weight], SCALES[scale]), ndcg)
 
 
-def ndcg_of(candidates: Candidates, mixture: Mixture) -> Float64:
-    """Return nDCG@10 Float64[Q] of candidates in the order of a mixture."""
-    probabilities = 0.5 * (1.0 + np.tanh(0.5 * mixture.scale * candidates.logits))
-    scores = (1.0 - mixture.weight) * candidates.first_stage + mixture.weight * probabilities
-    order = np.argsort(-scores, axis=1, kind="stable")
-    gains = _discounted(np.take_along_axis(candidates.relevance, order, axis=1))
-    return gains / candidates.ideal
-
-
 def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -> FittedMap:
     """Fit the map from reranked score to match probability, each corpus with the same weight.
 
     Args:
-        corpora: scores Float32[P] and labels Int64[P] of labelled pairs; of several corpora, a
-            whole one is left out at a time to measure the error.
-        seed: of the folds of a single one.
+        corpora: scores Float32[P] and labels Int64[P] of labelled pairs. With several corpora, a
+            whole one at a time is left out to measure the error.
+        seed: of the folds of a single corpus.
 
     Raises:
         CorpusError: too few pairs of a label, or higher scores do not mean more matches.
@@ -235,7 +151,7 @@ def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -
     total = sum(counts)
     folds = np.repeat(np.arange(len(corpora)), counts)
     if len(corpora) == 1:
-        folds = np.random.default_rng(seed).permutation(total) % 5
+        folds = np.random.default_rng(seed).permutation(total) % FOLDS
     return fit_map(
         Sample(
             inputs=np.concatenate([scores for scores, _ in corpora]).astype(np.float64),
@@ -246,8 +162,94 @@ def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -
     )
 
 
-def _discounted(gains: Float64) -> Float64:
-    """Return the discounted cumulative gain [Q] of gains [Q, C] at depth 10 (gain / log2 rank)."""
-    top = gains[:, :_DEPTH]
-    discounted: Float64 = (top / np.log2(np.arange(2, top.shape[1] + 2))).sum(axis=1)
-    return discounted
+@dataclass(frozen=True, slots=True)
+class _Validation:
+    """One corpus with a reranker and the validation queries it is fitted on."""
+
+    corpus: JudgedCorpus
+    scorer: PairScorer
+    task: RetrievalTask
+
+    def candidates(self, mode: str, number: int) -> Candidates:
+        """Score the first candidates of a mode."""
+        system, task = self.corpus.systems[mode], self.task
+        return score_candidates(system, self.scorer, task.ids, task.rows, task.qrels, number)
+
+    def scored_pairs(self, mode: str, mixture: Mixture) -> tuple[Float32, Int64]:
+        """Return reranked scores and labels of the validation pairs."""
+        pairs = self.corpus.pairs("valid")
+        first_stage = self.corpus.systems[mode].score_pairs(pairs.sources, pairs.targets)
+        edges = list(zip(pairs.sources.tolist(), pairs.targets.tolist(), strict=True))
+        return mix(mixture, first_stage, self.scorer(edges)), pairs.labels.astype(np.int64)
+
+    def fitted_on(self) -> FittedOn:
+        """Describe the validation pairs."""
+        folder, pairs = self.corpus.folder, self.corpus.pairs("valid")
+        return FittedOn(
+            f"{folder.name} valid",
+            len(pairs.labels),
+            int(pairs.labels.sum()),
+            file_digest(folder / "pairs.valid.jsonl.gz"),
+        )
+
+
+def main() -> None:
+    """Fit the score fusion of a reranker and print it."""
+    given = _parse_arguments()
+    checkpoint, reranker = load_checkpoint(given.checkpoint), open_reranker(given.reranker)
+    corpora = []
+    for name in given.corpora.split(","):
+        corpus = read_judged_corpus(given.data / name, given.vectors / f"{name}.npz", checkpoint)
+        scorer = open_pair_scorer(corpus, reranker, given.work, given.threads)
+        corpora.append(_Validation(corpus, scorer, corpus.task("valid", given.queries)))
+    mixtures, figures = {}, {}
+    for mode in MODES:
+        candidates = [one.candidates(mode, given.candidates) for one in corpora]
+        fitted = fit_mixture(candidates)
+        mixtures[mode] = fitted.mixture
+        figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, candidates, fitted)}
+    rule = ScoreFusion(
+        encoder=checkpoint.fingerprint,
+        mixtures=mixtures,
+        maps={
+            mode: fit_rerank_map([one.scored_pairs(mode, mixture) for one in corpora])
+            for mode, mixture in mixtures.items()
+        },
+        fitted_on=tuple(one.fitted_on() for one in corpora),
+    )
+    print(json.dumps({"version": rule.version, "modes": figures}, indent=2))
+    if given.write:
+        write_rerank_rule(reranker.checkpoint, rule)
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--reranker", "--data", "--vectors", "--work"):
+        parser.add_argument(name, type=Path, required=True)
+    parser.add_argument("--corpora", default="proposals,wikispeedia")
+    parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
+    parser.add_argument("--candidates", type=int, default=50)
+    parser.add_argument("--queries", type=int, help="a random sample of each corpus; default all")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--write", action="store_true")
+    return parser.parse_args()
+
+
+def _describe(
+    corpora: Sequence[_Validation], candidates: Sequence[Candidates], fitted: MixtureFit
+) -> dict[str, Any]:
+    """Return nDCG@10 of both stages and of their mixture on the same queries, by corpus."""
+    return {
+        one.corpus.folder.name: {
+            "queries": len(some.qrels),
+            "first stage": round(float(ndcg_of(some, _FIRST_STAGE).mean()), 4),
+            "reranker alone": round(float(ndcg_of(some, _RERANKER).mean()), 4),
+            "reranked": round(float(ndcg_of(some, fitted.mixture).mean()), 4),
+            "at its own best": round(float(fitted.ndcg[number].max()), 4),
+        }
+        for number, (one, some) in enumerate(zip(corpora, candidates, strict=True))
+    }
+
+
+if __name__ == "__main__":
+    main()

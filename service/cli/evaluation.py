@@ -10,18 +10,18 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.baselines import OF_BLOCKS, parse_baselines
-from evaluation.block_baselines import CorpusBlocks, blocks_of
+from evaluation.baselines import BLOCK_BASELINES, parse_baselines
+from evaluation.block_baselines import CorpusBlocks, find_blocks
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     SEMANTIC,
-    Known,
+    Vectors,
     baseline_systems,
+    longmatch_system_names,
     longmatch_systems,
-    own_names,
-    pair_question,
-    reranked_own,
-    retrieval_question,
+    pair_task,
+    rerank_longmatch_system,
+    retrieval_task,
 )
 from evaluation.judgements import Pair, Qrels, read_ids, read_pairs, read_qrels, read_splits
 from evaluation.metrics import MEASURES, measure_index
@@ -190,19 +190,19 @@ def evaluate(
         wanted=_wanted(ids, split, part, judgements),
         pairs=read_pairs(pairs) if pairs else [],
         valid=read_pairs(valid_pairs) if valid_pairs else [],
-        reference=choose_reference([*own_names(mode, adapt=adapt), *names], reference),
+        reference=choose_reference([*longmatch_system_names(mode, adapt=adapt), *names], reference),
     )
     loaded = load(checkpoint, precision, provider, threads)
     encoded = _keep_blocks(corpus, blocks, loaded) if blocks else None
     embedded = _embed_or_read(corpus, vectors, encoded, loaded)
-    known = Known(embedded, _embed(queries, loaded) if queries else embedded)
-    kept = blocks_of(encoded, embedded.ids) if encoded else None
+    known = Vectors(embedded, _embed(queries, loaded) if queries else embedded)
+    kept = find_blocks(encoded, embedded.ids) if encoded else None
     files = [corpus, queries] if queries else [corpus]
     with show_progress(console) as progress:
         adapting = progress if adapt else None
         own = list(longmatch_systems(known, loaded.checkpoint, mode, files, adapting))
     if rerank and reranker:
-        own.append(reranked_own(own[-1], known, files, open_reranker(reranker), rerank))
+        own.append(rerank_longmatch_system(own[-1], known, files, open_reranker(reranker), rerank))
     systems = [*own, *baseline_systems(names, known, files, kept)]
     report = _facts(known, loaded) | _measure(systems, known, asked)
     if plots:
@@ -226,7 +226,7 @@ def _check(
 
 
 def _check_blocks(baselines: Sequence[str], blocks: Path | None, queries: Path | None) -> None:
-    of_blocks = ",".join(name for name in baselines if name in OF_BLOCKS)
+    of_blocks = ",".join(name for name in baselines if name in BLOCK_BASELINES)
     if of_blocks and not blocks:
         raise CorpusError(f"--baselines {of_blocks}: needs --blocks, a folder to keep them in")
     if of_blocks and queries:
@@ -264,7 +264,7 @@ def _embed_or_read(
     return _embed(corpus, loaded)
 
 
-def _facts(known: Known, loaded: Loaded) -> Report:
+def _facts(known: Vectors, loaded: Loaded) -> Report:
     return {
         "documents": len(known.corpus.ids),
         "tokens": int(known.corpus.tokens.sum()),
@@ -274,10 +274,10 @@ def _facts(known: Known, loaded: Loaded) -> Report:
     }
 
 
-def _measure(systems: Sequence[System], known: Known, asked: _Asked) -> Report:
+def _measure(systems: Sequence[System], known: Vectors, asked: _Asked) -> Report:
     report: Report = {}
     if asked.qrels:
-        question = retrieval_question(known, asked.qrels, asked.wanted)
+        question = retrieval_task(known, asked.qrels, asked.wanted)
         vectors = known.all_vectors[question.rows]
         found = report_retrieval(systems, question, asked.reference)
         of_semantic = found["systems"][SEMANTIC]
@@ -289,13 +289,13 @@ def _measure(systems: Sequence[System], known: Known, asked: _Asked) -> Report:
             "retrieval": found,
         }
     if asked.pairs:
-        pairs = pair_question(known.corpus, asked.pairs, asked.valid)
+        pairs = pair_task(known.corpus, asked.pairs, asked.valid)
         report["pairs"] = report_pairs(systems, pairs, asked.reference)
     return report
 
 
 def _draw(
-    folder: Path, report: Report, known: Known, asked: _Asked, blocks: CorpusBlocks | None
+    folder: Path, report: Report, known: Vectors, asked: _Asked, blocks: CorpusBlocks | None
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for question, measure in (("retrieval", "nDCG@10"), ("pairs", "AUC")):
@@ -310,6 +310,6 @@ def _draw(
             }
             plot_by_length(folder / f"{question}-by-length.svg", lengths, measure)
     if blocks is not None and asked.qrels and known.queries is known.corpus:
-        asking = retrieval_question(known, asked.qrels, asked.wanted)
+        asking = retrieval_task(known, asked.qrels, asked.wanted)
         curves = {"mean of block vectors": curve_by_tokens(blocks, asking)}
         plot_by_tokens_read(folder / "retrieval-by-tokens-read.svg", curves, "nDCG@10")

@@ -148,7 +148,7 @@ def test_chunks_by_hand() -> None:
 
 def test_ranking_leaves_the_query_out() -> None:
     (system,) = lexical_baselines(["tfidf"], TEXTS)
-    ranking = rank(system, list("abcde"), ["a", "c"], rows(0, 2))
-    assert ranking.rows[0][0] == 1
-    assert 0 not in ranking.rows[0].tolist()
-    assert 2 not in ranking.rows[1].tolist()
+    run = rank(system, list("abcde"), ["a", "c"], rows(0, 2))
+    assert run.rows[0][0] == 1
+    assert 0 not in run.rows[0].tolist()
+    assert 2 not in run.rows[1].tolist()

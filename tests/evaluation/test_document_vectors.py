@@ -7,7 +7,7 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from evaluation.block_baselines import blocks_of
+from evaluation.block_baselines import find_blocks
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, encode_corpus
 from index.embed import embed_corpus
 from index.errors import CorpusError
@@ -48,9 +48,9 @@ def test_kept_blocks_give_the_vectors_of_the_texts(
 
 
 def test_blocks_of_documents_in_any_order(encoded: EncodedCorpus) -> None:
-    blocks = blocks_of(encoded, ["d", "c", "a"])
+    blocks = find_blocks(encoded, ["d", "c", "a"])
     assert blocks.starts[1] == blocks.starts[2]  # equal texts are kept once
     assert (blocks.ends - blocks.starts).tolist()[0] == 1
     assert blocks.ends[1] - blocks.starts[1] > 1
     with pytest.raises(CorpusError, match="1 documents have none, the first of them 'x'"):
-        blocks_of(encoded, ["a", "x"])
+        find_blocks(encoded, ["a", "x"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from evaluation.metrics import judge, measure_index, rank_exactly, recall_against_exact
+from evaluation.metrics import evaluate_run, measure_index, rank_exactly, recall_against_exact
 from evaluation.systems import DEPTH
 from index.errors import CorpusError
 from index.vectors.backends import FAISS
@@ -21,27 +21,27 @@ def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> Float32:
 def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
     vectors = unit_vectors(300)
     ids = [f"d{n}" for n in range(300)]
-    ranking = rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
+    run = rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
     cosines = vectors @ vectors[3]
     expected = [n for n in np.argsort(-cosines).tolist() if n != 3][:DEPTH]
-    assert ranking.rows[0].tolist() == expected
-    assert np.allclose(ranking.scores[0], cosines[expected], atol=1e-6)
-    assert ranking.rows[1][0] == 5  # a query that is no document of the corpus keeps all
+    assert run.rows[0].tolist() == expected
+    assert np.allclose(run.scores[0], cosines[expected], atol=1e-6)
+    assert run.rows[1][0] == 5  # a query that is no document of the corpus keeps all
 
 
 def test_a_corpus_smaller_than_the_depth() -> None:
     vectors = unit_vectors(3)
-    ranking = rank_exactly(["a", "b", "c"], vectors, ["a"], vectors[:1])
-    assert ranking.rows.shape == (1, 3)
-    assert ranking.rows[0][-1] == NO_VECTOR
+    run = rank_exactly(["a", "b", "c"], vectors, ["a"], vectors[:1])
+    assert run.rows.shape == (1, 3)
+    assert run.rows[0][-1] == NO_VECTOR
 
 
 def test_measures_by_hand() -> None:
-    """Ranking b, c, d of query a; c has grade 2, d has 1, e is relevant and not ranked."""
+    """Run b, c, d of query a; c has grade 2, d has 1, e is relevant and not ranked."""
     angles = np.array([0.0, 0.1, 0.2, 0.3])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    ranking = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
-    values = judge(ranking, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
+    run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    values = evaluate_run(run, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
     gain = 2 / math.log2(3) + 1 / math.log2(4)
     ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
     assert values["nDCG@10"] == pytest.approx(gain / ideal)
@@ -54,16 +54,16 @@ def test_queries_without_judgement_do_not_count() -> None:
     vectors = unit_vectors(20)
     ids = [f"d{n}" for n in range(20)]
     qrels = {"d0": {"d1": 1}}
-    both = judge(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
-    one = judge(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
+    both = evaluate_run(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
+    one = evaluate_run(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
     assert both == one
 
 
 def test_no_judgement_at_all_is_an_error() -> None:
     vectors = unit_vectors(4)
-    ranking = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
     with pytest.raises(CorpusError, match="no query has a judgement"):
-        judge(ranking, ["a", "b", "c", "d"], {"x": {"y": 1}})
+        evaluate_run(run, ["a", "b", "c", "d"], {"x": {"y": 1}})
 
 
 def test_recall_against_exact_search() -> None:

@@ -6,12 +6,12 @@ import pytest
 from encoder.arrays import Float32
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import PairRows
-from evaluation.metrics import judge, rank_exactly
+from evaluation.metrics import evaluate_run, rank_exactly
 from evaluation.report import (
     BUCKETS,
     TOKENS_READ,
-    PairQuestion,
-    Retrieval,
+    PairTask,
+    RetrievalTask,
     choose_reference,
     curve_by_tokens,
     length_buckets,
@@ -38,7 +38,7 @@ def vectors(noise: float) -> Float32:
 
 GOOD = vector_system("good", "little noise", vectors(0.05))
 BAD = vector_system("bad", "much noise", vectors(0.6))
-QUESTION = Retrieval(
+QUESTION = RetrievalTask(
     ids=IDS,
     query_ids=IDS[:30],
     rows=np.arange(30),
@@ -70,7 +70,7 @@ def test_retrieval_of_two_systems() -> None:
     report = report_retrieval([GOOD, BAD], QUESTION, "bad")
     json.dumps(report, allow_nan=False)
     good, bad = report["systems"]["good"], report["systems"]["bad"]
-    alone = judge(rank_exactly(IDS, vectors(0.6), IDS[:30], vectors(0.6)[:30]), IDS, QRELS)
+    alone = evaluate_run(rank_exactly(IDS, vectors(0.6), IDS[:30], vectors(0.6)[:30]), IDS, QRELS)
     for measure, value in alone.items():
         assert bad[measure]["value"] == pytest.approx(value)
         assert bad[measure]["low"] < value < bad[measure]["high"] or value == 1
@@ -90,7 +90,7 @@ def test_retrieval_of_two_systems() -> None:
 def test_pairs_with_the_threshold_of_others() -> None:
     pairs = pair_rows(1)
     tokens = np.where(np.arange(200) < 50, 600, 9_000)
-    report = report_pairs([GOOD, BAD], PairQuestion(pairs, pair_rows(2), tokens), "bad")
+    report = report_pairs([GOOD, BAD], PairTask(pairs, pair_rows(2), tokens), "bad")
     json.dumps(report, allow_nan=False)
     assert report["threshold_chosen_on"] == "validation pairs"
     assert (report["pairs"], report["positive"]) == (200, int(pairs.labels.sum()))
@@ -108,8 +108,8 @@ def test_pairs_with_the_threshold_of_others() -> None:
 def test_pairs_without_others_are_called_an_upper_bound() -> None:
     pairs = pair_rows(1)
     tokens = np.full(200, 600)
-    bound = report_pairs([BAD], PairQuestion(pairs, None, tokens), "bad")
-    honest = report_pairs([BAD], PairQuestion(pairs, pair_rows(2), tokens), "bad")
+    bound = report_pairs([BAD], PairTask(pairs, None, tokens), "bad")
+    honest = report_pairs([BAD], PairTask(pairs, pair_rows(2), tokens), "bad")
     assert bound["threshold_chosen_on"] == "the same pairs"
     one, other = bound["systems"]["bad"], honest["systems"]["bad"]
     assert "accuracy" not in one
@@ -121,8 +121,8 @@ def test_pairs_of_one_label_have_no_auc() -> None:
     some = pair_rows(1)
     positive = some.labels
     pairs = PairRows(some.sources[positive], some.targets[positive], positive[positive])
-    question = PairQuestion(pairs, None, np.full(len(pairs.labels), 600))
-    assert "AUC" not in report_pairs([BAD], question, "bad")["systems"]["bad"]
+    task = PairTask(pairs, None, np.full(len(pairs.labels), 600))
+    assert "AUC" not in report_pairs([BAD], task, "bad")["systems"]["bad"]
 
 
 def test_quality_by_tokens_read() -> None:

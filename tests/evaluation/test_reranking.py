@@ -14,15 +14,13 @@ from evaluation.fitting.reranking import (
     WEIGHTS,
     fit_mixture,
     fit_rerank_map,
-    judge_candidates,
     ndcg_of,
+    score_candidates,
 )
-from evaluation.metrics import MEASURES, judge_each
-from evaluation.reranking import PairJudge, first_candidates, read_logits, reranked_system
+from evaluation.metrics import evaluate_per_query
+from evaluation.reranking import PairScorer, first_candidates, read_logits, reranked_system
 from evaluation.systems import System, rank, vector_system
 from index.errors import CorpusError
-
-NDCG = MEASURES.index("nDCG@10")
 
 
 class TopicReranker:
@@ -73,9 +71,9 @@ IDS = [str(number) for number in range(24)]
 def test_the_first_candidates_come_first_in_the_order_of_the_mixture(
     texts: list[str], system: System
 ) -> None:
-    judge = PairJudge(TopicReranker(), texts, threads=2)
+    scorer = PairScorer(TopicReranker(), texts, threads=2)
     mixture = Mixture(0.9, 1.0)
-    second = reranked_system(system, judge, mixture, 8, "reranked")
+    second = reranked_system(system, scorer, mixture, 8, "reranked")
     names = [IDS[row] for row in ROWS]
     before, after = (rank(one, IDS, names, ROWS) for one in (system, second))
     for place, row in enumerate(ROWS.tolist()):
@@ -88,8 +86,8 @@ def test_the_first_candidates_come_first_in_the_order_of_the_mixture(
 
 
 def test_pairs_are_scored_by_the_mixture(texts: list[str], system: System) -> None:
-    judge = PairJudge(TopicReranker(), texts)
-    second = reranked_system(system, judge, Mixture(0.5, 1.0), 8, "reranked")
+    scorer = PairScorer(TopicReranker(), texts)
+    second = reranked_system(system, scorer, Mixture(0.5, 1.0), 8, "reranked")
     sources, targets = np.array([0, 0]), np.array([3, 4])
     first = system.score_pairs(sources, targets).tolist()
     probability = 1 / (1 + np.exp(-4.0))
@@ -102,12 +100,12 @@ def test_each_pair_is_judged_once_also_by_a_later_run(
 ) -> None:
     edges = [(row, other) for row in (1, 5) for other in (7, 8, 9)]
     first = TopicReranker()
-    judge = PairJudge(first, texts, threads=2, kept=tmp_path / "logits.npz")
-    found = judge(edges).tolist()
-    assert judge(edges[::-1]).tolist() == found[::-1]
+    scorer = PairScorer(first, texts, threads=2, kept=tmp_path / "logits.npz")
+    found = scorer(edges).tolist()
+    assert scorer(edges[::-1]).tolist() == found[::-1]
     assert len(first.judged) == 6
     second = TopicReranker()
-    again = PairJudge(second, texts, kept=tmp_path / "logits.npz")
+    again = PairScorer(second, texts, kept=tmp_path / "logits.npz")
     assert again([*edges, (2, 3)]).tolist()[:6] == found
     assert len(second.judged) == 1
     (tmp_path / "logits.npz").write_bytes(b"torn")
@@ -116,8 +114,8 @@ def test_each_pair_is_judged_once_also_by_a_later_run(
 
 def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: System) -> None:
     qrels = qrels_of(texts)
-    judge = PairJudge(TopicReranker(), texts)
-    candidates = judge_candidates(system, judge, IDS, ROWS, qrels, 10)
+    scorer = PairScorer(TopicReranker(), texts)
+    candidates = score_candidates(system, scorer, IDS, ROWS, qrels, 10)
     found = fit_mixture([candidates, candidates])
     assert found.ndcg.shape == (2, len(SCALES), len(WEIGHTS))
     best = found.ndcg.mean(0).max()
@@ -129,8 +127,8 @@ def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: Sy
 
 
 def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System) -> None:
-    judge = PairJudge(TopicReranker(), texts)
-    gains = judge_candidates(system, judge, IDS, ROWS, qrels_of(texts), 10)
+    scorer = PairScorer(TopicReranker(), texts)
+    gains = score_candidates(system, scorer, IDS, ROWS, qrels_of(texts), 10)
     loses = replace(gains, logits=-gains.logits)
     assert fit_mixture([gains]).mixture.weight > 0.0
     both = fit_mixture([gains, loses])
@@ -145,11 +143,11 @@ def test_ndcg_of_candidates_is_that_of_the_evaluation(
     texts: list[str], system: System, weight: float
 ) -> None:
     qrels, mixture = qrels_of(texts), Mixture(weight, 1.0)
-    judge = PairJudge(TopicReranker(), texts)
-    candidates = judge_candidates(system, judge, IDS, ROWS, qrels, 12)
-    second = reranked_system(system, judge, mixture, 12, "reranked")
-    ranking = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
-    expected = judge_each(ranking, IDS, qrels).values[:, NDCG]
+    scorer = PairScorer(TopicReranker(), texts)
+    candidates = score_candidates(system, scorer, IDS, ROWS, qrels, 12)
+    second = reranked_system(system, scorer, mixture, 12, "reranked")
+    run = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
+    expected = evaluate_per_query(run, IDS, qrels).ndcg
     np.testing.assert_allclose(ndcg_of(candidates, mixture), expected, atol=1e-6)
 
 

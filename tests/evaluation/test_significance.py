@@ -3,16 +3,49 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.significance import compare_paired, estimate_means, resampled_counts
+from encoder.arrays import Float64
+from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
 
 
-def test_draws_are_seeded_whole_and_even() -> None:
-    counts = np.concatenate(list(resampled_counts(700, 6_000)))  # more than one part
+def drawn_counts(items: int, resamples: int) -> Float64:
+    """How often each item occurs in each resample, Float64[resamples, items]."""
+    seen: list[Float64] = []
+
+    def statistic(counts: Float64) -> Float64:
+        seen.append(counts)
+        return counts[:, :1].T
+
+    bootstrap_percentiles(items, statistic, resamples)
+    return np.concatenate([counts for counts in seen if len(counts) > 1])
+
+
+def test_resamples_are_seeded_and_as_large_as_the_sample() -> None:
+    counts = drawn_counts(700, 6_000)  # more than one batch
     assert counts.shape == (6_000, 700)
     assert (counts.sum(1) == 700).all()
     assert counts.mean(0) == pytest.approx(np.ones(700), abs=0.08)
-    again = np.concatenate(list(resampled_counts(700, 6_000)))
-    assert (counts == again).all()
+    assert (counts == drawn_counts(700, 6_000)).all()
+
+
+def test_intervals_have_not_moved() -> None:
+    """The figures of the percentile bootstrap as it was before scipy drew the resamples."""
+    values = np.random.default_rng(11).random((300, 2))
+    one, other = estimate_means(values)
+    assert (one.low, one.high) == pytest.approx((0.4523, 0.5180), abs=5e-4)
+    assert (other.low, other.high) == pytest.approx((0.4607, 0.5264), abs=5e-4)
+
+
+def test_an_undefined_resample_does_not_count() -> None:
+    """The mean of the items after the first, undefined where only the first one is drawn."""
+
+    def statistic(counts: Float64) -> Float64:
+        others = counts[:, 1:].sum(1)
+        found: Float64 = np.full(len(counts), np.nan)
+        np.divide(counts[:, 1], others, out=found, where=others > 0)
+        return found[None]
+
+    low, high = bootstrap_percentiles(3, statistic, 2_000)
+    assert (low.tolist(), high.tolist()) == ([0.0], [1.0])
 
 
 def test_the_interval_of_a_mean_is_as_wide_as_theory_says() -> None:

@@ -211,7 +211,7 @@ def validation_pairs(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
         raise CorpusError(f"{corpus.files.corpus}: no document of the validation part has links")
     chosen = np.random.default_rng(0).permutation(rows)[:VALID_QUERIES]
     names = [corpus.ids[row] for row in chosen]
-    ranking = rank(lexical_system(corpus.texts), corpus.ids, names, chosen)
+    run = rank(lexical_system(corpus.texts), corpus.ids, names, chosen)
     return [
         RowPair(
             int(row),
@@ -222,8 +222,8 @@ def validation_pairs(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
         )
         for group, row in enumerate(chosen.tolist())
         for other, score in zip(
-            ranking.rows[group, :candidates].tolist(),
-            ranking.scores[group, :candidates].tolist(),
+            run.rows[group, :candidates].tolist(),
+            run.scores[group, :candidates].tolist(),
             strict=True,
         )
         if other != NO_VECTOR

@@ -7,6 +7,8 @@ import numpy as np
 
 from encoder.arrays import Float32
 from encoder.reranker.checkpoint import RerankerCheckpoint
+from evaluation.judgements import Qrels
+from evaluation.metrics import in_order, ndcg_at_10
 from index.progress import Progress
 from training.data.files import RerankJob, TimeLimit, read_recipe
 from training.data.rerank_pairs import (
@@ -75,21 +77,18 @@ def validation_figure(table: LabelledPairDataset, logits: Float32) -> float:
         table: candidates; the group of a pair is its query, and a hundred thousand groups a corpus.
         logits: Float32[P] of the pairs.
     """
-    by_corpus: dict[int, list[float]] = {}
+    qrels: Qrels = {}
+    scores: dict[str, dict[str, float]] = {}
     for group in np.unique(table.groups).tolist():
         rows = np.flatnonzero(table.groups == group)
         if table.labels[rows].any():
-            gain = _ndcg(table.labels[rows[np.argsort(-logits[rows], kind="stable")]])
-            by_corpus.setdefault(group // 100_000, []).append(gain)
+            qrels[str(group)] = {str(row): int(table.labels[row]) for row in rows.tolist()}
+            best_first = rows[np.argsort(-logits[rows], kind="stable")]
+            scores[str(group)] = in_order(map(str, best_first.tolist()))
+    by_corpus: dict[int, list[float]] = {}
+    for group_name, gain in zip(qrels, ndcg_at_10(scores, qrels).tolist(), strict=True):
+        by_corpus.setdefault(int(group_name) // 100_000, []).append(gain)
     return float(np.mean([np.mean(values) for values in by_corpus.values()]))
-
-
-def _ndcg(relevance: Float32, depth: int = 10) -> float:
-    """Return nDCG of candidates in their order; their relevance is the gain."""
-    discounts = 1.0 / np.log2(np.arange(2, depth + 2))
-    found = relevance[:depth]
-    best = np.sort(relevance)[::-1][:depth]
-    return float(found @ discounts[: len(found)] / (best @ discounts[: len(best)]))
 
 
 def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[Mapping[str, Any]]:

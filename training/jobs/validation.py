@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from evaluation.metrics import AUC, judge, measure_pairs
+from evaluation.metrics import AUC, evaluate_run, measure_pairs
 from evaluation.systems import rank, vector_system
 from training.data.batch_specs import Part
 from training.data.corpus import TrainingCorpus
@@ -58,8 +58,8 @@ def _links(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
     row_of = {name: row for row, name in enumerate(ids)}
     queries = list(one.judgements)
     rows = np.array([row_of[query] for query in queries], dtype=np.int64)
-    ranking = rank(vector_system("trained", "", vectors), ids, queries, rows)
-    return judge(ranking, ids, one.judgements)["nDCG@10"]
+    run = rank(vector_system("trained", "", vectors), ids, queries, rows)
+    return evaluate_run(run, ids, one.judgements)["nDCG@10"]
 
 
 def _pairs(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:

@@ -11,7 +11,7 @@ from benchmarks.quality import rerank as bench_rerank
 from encoder.checkpoint import load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.fitting.judged_corpora import open_calibrator, read_judged_corpus
+from evaluation.fitting.judged_corpora import open_pair_scorer, read_judged_corpus
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 
 TOPICS = {"river": "The river carries water.", "music": "The violin plays a concert."}
@@ -49,17 +49,17 @@ def test_both_stages_are_measured_on_the_same_queries(
 ) -> None:
     reranker = open_reranker(tiny_reranker)
     corpus = read_judged_corpus(folder, folder / "small.npz", load_checkpoint(tiny_checkpoint))
-    judge = open_calibrator(corpus, reranker, folder / "work", 1)
-    question = corpus.question("valid", 4)
-    assert len(question.query_ids) == 4
-    parts = {"valid": bench_rerank.measure(corpus, judge, reranker, question, 5)}
+    scorer = open_pair_scorer(corpus, reranker, folder / "work", 1)
+    task = corpus.task("valid", 4)
+    assert len(task.query_ids) == 4
+    parts = {"valid": bench_rerank.measure(corpus, scorer, reranker, task, 5)}
     assert parts["valid"]["queries"] == 4
     for mode in bench_rerank.MODES:
         one = parts["valid"][mode]
         gain = one["reranked"]["value"] - one["first_stage"]["value"]
         assert one["gain"]["difference"] == pytest.approx(gain)
     assert list((folder / "work").glob("small-*-int8.npz"))
-    cost = bench_rerank.measure_cost(corpus, reranker, question, 3)
+    cost = bench_rerank.measure_cost(corpus, reranker, task, 3)
     assert set(cost["ms_per_candidate"]) == {"read", "filter", "judge"}
     record = {
         "settings": {"candidates": 5, "reranker": "tiny-reranker"},

@@ -21,20 +21,20 @@ def copied(tiny_terms: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_terms, tmp_path / "copied"))
 
 
-def blocks_of(checkpoint: Checkpoint, text: str) -> tuple[tuple[int, ...], ...]:
+def find_blocks(checkpoint: Checkpoint, text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(block) for block in BlockTokenizer(checkpoint)(text).blocks)
 
 
 def test_a_checkpoint_without_one_has_no_features(tiny_checkpoint: Path) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
     channel = open_term_channel(checkpoint)
-    assert channel.features(blocks_of(checkpoint, "A river runs.")).shape == (0,)
+    assert channel.features(find_blocks(checkpoint, "A river runs.")).shape == (0,)
 
 
 def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
     channel = open_term_channel(checkpoint)
-    blocks = blocks_of(checkpoint, "The Danube flows east to the sea. Trees feed on light. " * 2)
+    blocks = find_blocks(checkpoint, "The Danube flows east to the sea. Trees feed on light. " * 2)
     assert len(blocks) > 1
     features = channel.features(blocks)
     width = checkpoint.model["term_features"]
@@ -49,7 +49,9 @@ def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: 
 def test_words_decide_over_document_vectors_beside_blocks(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
     encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1)
-    here, there = (blocks_of(checkpoint, text) for text in ("Rivers of Spain.", "A brass engine."))
+    here, there = (
+        find_blocks(checkpoint, text) for text in ("Rivers of Spain.", "A brass engine.")
+    )
     vectors = encoder.encode_blocks(here[:1])
     known = checkpoint.model["term_dimension"]
     words = slice(known, -checkpoint.model["sketch_dimension"])

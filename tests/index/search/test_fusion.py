@@ -11,7 +11,7 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import FUSION, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
 from evaluation.fitting.fusion import FusionCorpus, fit_fusion
-from evaluation.report import Retrieval
+from evaluation.report import RetrievalTask
 from evaluation.systems import System, hybrid_system, lexical_system
 from index.search.fusion import DEFAULT_RULE, LinearFusion, fuse, read_fusion, write_fusion
 
@@ -79,8 +79,8 @@ def test_a_wrong_rule_is_refused(
         read_fusion(load_checkpoint(checkpoint))
 
 
-def question(relevant: dict[str, dict[str, int]]) -> Retrieval:
-    return Retrieval(
+def task(relevant: dict[str, dict[str, int]]) -> RetrievalTask:
+    return RetrievalTask(
         ids=("q", "a", "b", "c"),
         query_ids=tuple(relevant),
         rows=np.zeros(len(relevant), dtype=np.int64),
@@ -93,7 +93,7 @@ def test_the_weight_is_fitted_on_the_judgements() -> None:
     # a is best by neither channel; from 0.36 to 0.64 it is first by both together.
     semantic = system("semantic", [[1.0, 0.7, 1.0, 0.0]] * 4)
     lexical = system("lexical", [[1.0, 0.7, 0.0, 1.0]] * 4)
-    corpus = FusionCorpus(question({"q": {"a": 1}}), semantic, lexical)
+    corpus = FusionCorpus(task({"q": {"a": 1}}), semantic, lexical)
     fitted = fit_fusion([corpus, corpus])
     assert 0.3 < fitted.rule.lexical < 0.7
     assert fitted.ndcg.shape == (2, len(fitted.weights))
@@ -102,7 +102,7 @@ def test_the_weight_is_fitted_on_the_judgements() -> None:
     assert fitted.ndcg[0, 0] == fitted.ndcg[0, -1] == pytest.approx(1 / np.log2(3))
     assert fitted.reciprocal_rank.shape == (2,)
 
-    useless = FusionCorpus(question({"q": {"b": 1}}), semantic, lexical)
+    useless = FusionCorpus(task({"q": {"b": 1}}), semantic, lexical)
     assert fit_fusion([useless]).rule.lexical < 0.3
     with pytest.raises(ValueError, match="no corpus"):
         fit_fusion([])

@@ -20,7 +20,7 @@ MakeEntry = Callable[..., EncodedDocument]
 WIDTH = 384
 
 
-def blocks_of(count: int, seed: int = 1) -> BlockVectors:
+def find_blocks(count: int, seed: int = 1) -> BlockVectors:
     vectors = np.random.default_rng(seed).normal(size=(count, WIDTH)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     offsets = tuple((10 * row, 10 * row + 9) for row in range(count))
@@ -31,7 +31,7 @@ def blocks_of(count: int, seed: int = 1) -> BlockVectors:
 def test_block_vectors_come_back_with_their_places(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
-    first, second = blocks_of(3), blocks_of(70, seed=2)
+    first, second = find_blocks(3), find_blocks(70, seed=2)
     change = store.put([replace(entry("a"), blocks=first), replace(entry("b", "x"), blocks=second)])
     found = store.block_vectors([*change.added.tolist(), 99])
     assert found.keys() == set(change.added.tolist())
@@ -52,8 +52,8 @@ def test_a_document_without_block_vectors_has_none(
 def test_they_go_with_the_document(
     store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path
 ) -> None:
-    old = store.put([replace(entry("a", "old"), blocks=blocks_of(2))]).added.tolist()
-    new = store.put([replace(entry("a", "new"), blocks=blocks_of(5))]).added.tolist()
+    old = store.put([replace(entry("a", "old"), blocks=find_blocks(2))]).added.tolist()
+    new = store.put([replace(entry("a", "new"), blocks=find_blocks(5))]).added.tolist()
     assert [len(one.offsets) for one in store.block_vectors(old + new).values()] == [5]
     store.delete(["a"])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
@@ -64,9 +64,11 @@ def test_a_failing_put_leaves_none(store: SQLiteDocumentStore, entry: MakeEntry)
     """One transaction: what fails at the second document undoes the block vectors of the first."""
     bad = Receipt(2**70, 1, 1, 0)  # no number that SQLite holds
     with pytest.raises(OverflowError):
-        store.put([replace(entry("a"), blocks=blocks_of(2)), replace(entry("b", "x"), receipt=bad)])
+        store.put(
+            [replace(entry("a"), blocks=find_blocks(2)), replace(entry("b", "x"), receipt=bad)]
+        )
     assert len(store) == 0
-    change = store.put([replace(entry("b", "x"), blocks=blocks_of(1))])
+    change = store.put([replace(entry("b", "x"), blocks=find_blocks(1))])
     assert len(store.block_vectors(range(1, 10))) == len(change.added) == 1
 
 
@@ -74,7 +76,7 @@ def test_an_ordinary_match_reads_nothing_of_them(
     store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path
 ) -> None:
     """What answers and indexes read works in a store whose block vectors are gone or garbage."""
-    change = store.put([replace(entry("a"), blocks=blocks_of(2))])
+    change = store.put([replace(entry("a"), blocks=find_blocks(2))])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
         connection.execute("ALTER TABLE block_vectors RENAME TO elsewhere")
     assert store.get(change.added.tolist())[1].id == "a"
@@ -91,7 +93,7 @@ def test_an_ordinary_match_reads_nothing_of_them(
 def test_damaged_block_vectors_are_an_error_that_names_the_store(
     store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path, damage: str
 ) -> None:
-    store.put([replace(entry("a"), blocks=blocks_of(2))])
+    store.put([replace(entry("a"), blocks=find_blocks(2))])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
         connection.execute(f"UPDATE block_vectors SET {damage}")
     with pytest.raises(StoreError, match=r"store\.sqlite3: the block vectors of .* are damaged"):
@@ -102,7 +104,7 @@ def test_a_block_costs_two_bytes_a_number_and_its_place(
     store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path
 ) -> None:
     blocks = 40
-    store.put([replace(entry(f"d{n}", f"text {n}"), blocks=blocks_of(blocks)) for n in range(50)])
+    store.put([replace(entry(f"d{n}", f"text {n}"), blocks=find_blocks(blocks)) for n in range(50)])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
         (size,) = connection.execute(
             "SELECT avg(length(offsets) + length(vectors)) FROM block_vectors"
