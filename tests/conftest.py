@@ -31,6 +31,7 @@ from training.recipe import parse_training_recipe
 from training.term_channel import fit_term_table, open_model, term_weights
 
 pytest_plugins = [
+    "tests.tools.command",
     "tests.tools.index_fixtures",
     "tests.tools.page_fixtures",
     "tests.tools.process_fixtures",
