@@ -73,6 +73,9 @@ class FairQueue(Generic[T]):
         lane = self._lanes[request.lane]
         if lane.head() is None:
             busy = [other.spent for other in self._lanes.values() if other.head() is not None]
+            if not busy:  # all lanes start again: none owes anything for before an idle time
+                for other in self._lanes.values():
+                    other.spent = 0
             lane.spent = max(lane.spent, min(busy, default=0))
         self._entries += 1
         request.turn = self._entries
