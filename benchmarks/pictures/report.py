@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from playwright.sync_api import ViewportSize
 
-from tests.tools.browser import Browser
+from tests.tools.browser import open_chromium
 
 # Within a paragraph; a line that is indented, or that begins a list, stays one.
 _LINE_END = re.compile(r"(?<=\S)\n(?=\w)")
@@ -48,6 +49,7 @@ def _documentation(member: object) -> str:
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 COMMAND = (sys.executable, "-c", "from service.cli.main import main; main()", "compare")
+WINDOW: ViewportSize = {"width": 1280, "height": 840}
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
@@ -65,12 +67,14 @@ def write_page(left: str, right: str, folder: Path) -> Path:
 def take_pictures(page: Path, folder: Path, passage: int) -> list[Path]:
     """Write a picture of a page in each scheme, one of its passages chosen."""
     pictures = [folder / f"report-{scheme}.png" for scheme in SCHEMES]
-    with Browser(1280, 840) as browser:
+    with open_chromium() as browser:
+        tab = browser.new_page(viewport=WINDOW, reduced_motion="reduce")
         for scheme, picture in zip(SCHEMES, pictures, strict=True):
-            browser.prefer(scheme=scheme, prefers_reduced_motion="reduce")
-            browser.open(f"{page.as_uri()}#l{passage}")
-            browser.wait_until("document.querySelector('.n.on') !== null")
-            browser.screenshot(picture)
+            tab.emulate_media(color_scheme=scheme)
+            tab.goto("about:blank")
+            tab.goto(f"{page.as_uri()}#l{passage}")
+            tab.wait_for_selector(".n.on")
+            tab.screenshot(path=picture)
     return pictures
 
 

@@ -137,7 +137,9 @@ def quantise_channels(weights: Float32) -> tuple[Int8, Float32]:
     positive = first.clip(min=0) + second.clip(min=0)
     negative = first.clip(max=0) + second.clip(max=0)
     largest = np.maximum(positive, -negative).max(0)  # [N], at least the largest weight
-    scales = np.where(largest > 0, largest / 127, 1).astype(np.float32)  # 1 is left for rounding
+    scales = largest / 127  # 1 is left for rounding
+    # A channel of zeros, or of numbers too small to have such a scale, has weights of zero.
+    scales = np.where(scales < np.finfo(np.float32).tiny, 1, scales).astype(np.float32)
     return np.rint(weights / scales).astype(np.int8), scales
 
 

@@ -76,10 +76,13 @@ class FairQueue(Generic[T]):
         self._entries = 0
 
     def add(self, request: T) -> None:
-        """Queue a request. A class that was idle gets no credit for that time."""
+        """Queue a request. A class that was idle gets no credit for that time, and owes nothing."""
         own = self._classes[request.traffic_class]
         if own.head() is None:
             busy = [other.spent for other in self._classes.values() if other.head() is not None]
+            if not busy:  # the queue was empty: no class owes anything for the time before
+                for other in self._classes.values():
+                    other.spent = 0
             own.spent = max(own.spent, min(busy, default=0))
         self._entries += 1
         request.entry = self._entries

@@ -5,16 +5,16 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pypdfium2
 import pytest
+from playwright.sync_api import Page
 
 from encoder.comparison.result import Comparison, Span
 from service.web.report import render_report
-from tests.tools.browser import Browser
 
-Show = Callable[..., Browser]
+Show = Callable[..., Page]
 Make = Callable[..., Comparison]
 
 # How many elements have text of their own, and those whose contrast is below 4.5:1 (WCAG 1.4.3).
@@ -45,108 +45,111 @@ POOR_CONTRAST = """(() => {
 })()"""
 
 
-def box(browser: Browser, selector: str) -> dict[str, float]:
+def box(page: Page, selector: str) -> dict[str, float]:
     """Where an element is in the window."""
-    found: dict[str, float] = browser.evaluate(
+    found: dict[str, float] = page.evaluate(
         f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()"
     )
     return found
 
 
-def style(browser: Browser, selector: str, name: str) -> str:
-    found: str = browser.evaluate(
+def style(page: Page, selector: str, name: str) -> str:
+    found: str = page.evaluate(
         f"getComputedStyle(document.querySelector({json.dumps(selector)}))[{json.dumps(name)}]"
     )
     return found
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_stands_out_from_what_is_behind_it(show: Show, scheme: str) -> None:
-    browser = show()
-    browser.prefer(scheme=scheme, prefers_reduced_motion="reduce")  # type: ignore[arg-type]
+def test_all_text_stands_out_from_what_is_behind_it(
+    show: Show, scheme: Literal["light", "dark"]
+) -> None:
+    page = show()
+    page.emulate_media(color_scheme=scheme)
     for key in "n", "?":
-        browser.press(key)
-        browser.evaluate("document.querySelector('details').open = true")
-        seen, poor = browser.evaluate(POOR_CONTRAST)
+        page.keyboard.press(key)
+        page.evaluate("document.querySelector('details').open = true")
+        seen, poor = page.evaluate(POOR_CONTRAST)
         assert seen > 60
         assert poor == []
 
 
 def test_light_is_light_and_dark_is_dark(show: Show) -> None:
-    browser = show()
+    page = show()
     grounds = []
-    for scheme in "light", "dark":
-        browser.prefer(scheme=scheme)  # type: ignore[arg-type]
-        grounds.append(style(browser, "#left", "backgroundColor"))
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        grounds.append(style(page, "#left", "backgroundColor"))
     assert grounds == ["rgb(255, 254, 251)", "rgb(25, 28, 34)"]
 
 
 def test_kinds_differ_by_more_than_colour(show: Show) -> None:
-    browser = show()
-    lines = [style(browser, f".text mark.{kind}", "textDecorationStyle") for kind in "vps"]
+    page = show()
+    lines = [style(page, f".text mark.{kind}", "textDecorationStyle") for kind in "vps"]
     assert lines == ["solid", "dashed", "dotted"]
-    assert "overline" in style(browser, ".text mark.o", "textDecorationLine")
+    assert "overline" in style(page, ".text mark.o", "textDecorationLine")
 
 
 def test_the_texts_are_beside_one_another_and_scroll_apart(show: Show) -> None:
-    browser = show()
-    left, right = box(browser, "#left"), box(browser, "#right")
+    page = show()
+    left, right = box(page, "#left"), box(page, "#right")
     assert left["right"] < right["left"]
     assert left["top"] == right["top"] == 0
     assert left["height"] == right["height"] == 900
-    browser.evaluate("document.querySelector('#left').scrollTop = 1000")
-    assert browser.evaluate("document.querySelector('#right').scrollTop") == 0
-    assert browser.evaluate("document.scrollingElement.scrollTop") == 0
+    page.evaluate("document.querySelector('#left').scrollTop = 1000")
+    assert page.evaluate("document.querySelector('#right').scrollTop") == 0
+    assert page.evaluate("document.scrollingElement.scrollTop") == 0
 
 
 def test_lines_are_those_of_the_text(show: Show, by_hand: Make) -> None:
     text = "\n  one\n\n\ttwo   three\n"
-    browser = show(render_report(by_hand(text, "x"), "a", text, "b", "x"))
+    page = show(render_report(by_hand(text, "x"), "a", text, "b", "x"))
     middle = len(text) // 2
-    seen = browser.evaluate("document.querySelector('#left .text').innerText")
+    seen = page.evaluate("document.querySelector('#left .text').innerText")
     assert seen == f"§1{text[:middle]}§2{text[middle:]}"
-    assert box(browser, "#left .text")["height"] > 4 * 27
+    assert box(page, "#left .text")["height"] > 4 * 27
 
 
-def test_numbers_are_not_copied_with_the_text(show: Show, page: str, words: Make) -> None:
-    browser = show()
-    copied = browser.evaluate(
+def test_numbers_are_not_copied_with_the_text(show: Show, words: Callable[..., str]) -> None:
+    page = show()
+    copied = page.evaluate(
         "(() => { getSelection().selectAllChildren(document.querySelector('#left .text'));"
         " return getSelection().toString(); })()"
     )
-    assert copied.strip() == words(1500, seed=1).strip()  # type: ignore[attr-defined]
+    assert copied.strip() == words(1500, seed=1).strip()
 
 
 @pytest.mark.parametrize("width", [320, 400, 700])
 def test_on_a_narrow_screen_everything_stands_in_one_column(show: Show, width: int) -> None:
-    browser = show()
-    browser.resize(width, 800)
-    places = [box(browser, name) for name in ("#findings", "#left", "#right")]
+    page = show()
+    page.set_viewport_size({"width": width, "height": 800})
+    places = [box(page, name) for name in ("#findings", "#left", "#right")]
     assert all(above["bottom"] <= below["top"] for above, below in pairwise(places))
-    assert browser.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
 
 
 def test_between_narrow_and_wide_the_findings_are_above_the_texts(show: Show) -> None:
-    browser = show()
-    browser.resize(900, 800)
-    findings, left, right = (box(browser, name) for name in ("#findings", "#left", "#right"))
+    page = show()
+    page.set_viewport_size({"width": 900, "height": 800})
+    findings, left, right = (box(page, name) for name in ("#findings", "#left", "#right"))
     assert findings["bottom"] <= left["top"] == right["top"]
     assert left["right"] < right["left"]
-    assert browser.evaluate("document.scrollingElement.scrollWidth") <= 900
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 900
 
 
 def test_right_to_left_text_runs_from_the_right_and_left_to_right_beside_it(
     show: Show, by_hand: Make
 ) -> None:
     hebrew = "מגדלור עומד על החוף\n" * 3 + "a line of English\n"
-    browser = show(
+    page = show(
         render_report(by_hand(hebrew, "x", (Span(0, 6), Span(0, 1))), hebrew, hebrew, "x", "x")
     )
-    text, marked = box(browser, "#left .text"), box(browser, "#left .text mark")
+    text, marked = box(page, "#left .text"), box(page, "#left .text mark")
     middle = text["left"] + text["width"] / 2
     assert marked["left"] > middle
-    assert style(browser, "#left h2 bdi", "unicodeBidi") == "isolate"
-    english = browser.evaluate(
+    assert style(page, "#left h2 bdi", "unicodeBidi") == "isolate"
+    english = page.evaluate(
         "(() => { const text = document.querySelector('#left .text').lastChild;"
         " const range = document.createRange(); const at = text.data.indexOf('English');"
         " range.setStart(text, at); range.setEnd(text, at + 7);"
@@ -156,13 +159,13 @@ def test_right_to_left_text_runs_from_the_right_and_left_to_right_beside_it(
 
 
 def test_strong_contrast_and_forced_colours_keep_what_is_marked(show: Show) -> None:
-    browser = show()
-    browser.prefer(prefers_contrast="more")
-    assert style(browser, "mark", "textDecorationThickness") == "3px"
-    assert style(browser, ".brand", "color") == style(browser, "html", "color")
-    browser.prefer(forced_colors="active")
-    assert "underline" in style(browser, "mark", "textDecorationLine")
-    assert len({style(browser, f".h{shade}", "fill") for shade in (0, 5, 9)}) == 3
+    page = show()
+    page.emulate_media(contrast="more")
+    assert style(page, "mark", "textDecorationThickness") == "3px"
+    assert style(page, ".brand", "color") == style(page, "html", "color")
+    page.emulate_media(contrast="no-preference", forced_colors="active")
+    assert "underline" in style(page, "mark", "textDecorationLine")
+    assert len({style(page, f".h{shade}", "fill") for shade in (0, 5, 9)}) == 3
 
 
 def test_on_paper_both_texts_stand_with_their_numbers_and_no_controls(
@@ -170,31 +173,33 @@ def test_on_paper_both_texts_stand_with_their_numbers_and_no_controls(
 ) -> None:
     left, right = "A lamp in the fog. " * 40, "The tower at night. " * 40
     comparison = by_hand(left, right, (Span(19, 37), Span(20, 39)), (Span(57, 75), Span(0, 19)))
-    browser = show(render_report(comparison, "Lamps", left, "Towers", right))
-    document = pypdfium2.PdfDocument(io.BytesIO(browser.pdf()))
-    pages = [" ".join(page.get_textpage().get_text_range().split()) for page in document]
+    page = show(render_report(comparison, "Lamps", left, "Towers", right))
+    document = pypdfium2.PdfDocument(io.BytesIO(page.pdf()))
+    sheets = [" ".join(sheet.get_textpage().get_text_range().split()) for sheet in document]
     document.close()
-    assert len(pages) == 3
-    assert pages[1].count("lamp in the fog") == 40
-    assert pages[2].count("tower at night") == 40
-    for page in pages:
-        assert "1" in page
-        assert "2" in page
-    assert "Paraphrase" in pages[0]
-    assert not any("Previous" in page or "Keys" in page for page in pages)
+    assert len(sheets) == 3
+    assert sheets[1].count("lamp in the fog") == 40
+    assert sheets[2].count("tower at night") == 40
+    for sheet in sheets:
+        assert "1" in sheet
+        assert "2" in sheet
+    assert "Paraphrase" in sheets[0]
+    assert not any("Previous" in sheet or "Keys" in sheet for sheet in sheets)
 
 
 def test_paper_is_white_though_the_screen_is_dark(show: Show) -> None:
-    browser = show()
-    browser.prefer(scheme="dark", media="print")
-    assert style(browser, "html", "color") == "rgb(31, 33, 38)"
-    assert style(browser, "#left", "overflowY") == "visible"
-    assert style(browser, "#passages", "maxHeight") == "none"
+    page = show()
+    page.emulate_media(color_scheme="dark", media="print")
+    assert style(page, "html", "color") == "rgb(31, 33, 38)"
+    assert style(page, "#left", "overflowY") == "visible"
+    assert style(page, "#passages", "maxHeight") == "none"
 
 
-def accessible(browser: Browser) -> list[tuple[str, str]]:
+def accessible(page: Page) -> list[tuple[str, str]]:
     """(role, name) of everything that assistive technology is told of."""
-    nodes: list[dict[str, Any]] = browser.call("Accessibility.getFullAXTree")["nodes"]
+    nodes: list[dict[str, Any]] = page.context.new_cdp_session(page).send(
+        "Accessibility.getFullAXTree"
+    )["nodes"]
     return [
         (node["role"]["value"], node["name"]["value"])
         for node in nodes
@@ -217,21 +222,20 @@ def test_roles_and_names_are_told(show: Show) -> None:
     assert {"main", "status", "mark", "link", "list"} <= {role for role, _ in told}
 
 
+@pytest.mark.serial
 def test_twenty_thousand_words_and_five_hundred_passages(
     show: Show, by_hand: Make, words: Callable[..., str], tmp_path: Path
 ) -> None:
     left, right = words(20_000, seed=3), words(20_000, seed=4)
     spans = [(Span(n * 250, n * 250 + 400), Span(n * 240, n * 240 + 300)) for n in range(500)]
-    page = render_report(by_hand(left, right, *spans), "Left", left, "Right", right)
-    assert len(page.encode()) < 3 * (len(left) + len(right))
-    browser = show(page)
-    assert (
-        browser.evaluate("performance.timing.loadEventStart - performance.timing.fetchStart") < 8e3
-    )
-    took = browser.evaluate(
+    html = render_report(by_hand(left, right, *spans), "Left", left, "Right", right)
+    assert len(html.encode()) < 3 * (len(left) + len(right))
+    page = show(html)
+    assert page.evaluate("performance.timing.loadEventStart - performance.timing.fetchStart") < 8e3
+    took = page.evaluate(
         "(() => { const start = performance.now();"
         " for (let n = 0; n < 20; n++) document.querySelector('#next').click();"
         " document.body.offsetWidth; return (performance.now() - start) / 20; })()"
     )
     assert took < 300
-    assert browser.evaluate("document.querySelector('#status').textContent").startswith("20 of 500")
+    assert page.evaluate("document.querySelector('#status').textContent").startswith("20 of 500")

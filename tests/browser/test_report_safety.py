@@ -1,18 +1,18 @@
 """The page in a real browser: nothing leaves it, and nothing in the texts does anything."""
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from playwright.sync_api import Page
 
 from encoder.comparison.result import Comparison, Span
 from service.web.marked_text import visible
 from service.web.report import render_report
-from tests.tools.browser import Browser
+from tests.tools.browser import PageLog
 
-Show = Callable[..., Browser]
+Show = Callable[..., Page]
 Make = Callable[..., Comparison]
 
 HOSTILE = """<script>alert(1)</script></script><img src=x onerror="alert(2)">
@@ -31,44 +31,25 @@ TEXT_WITHOUT_NUMBERS = """(() => {
 })()"""
 
 
-def requests(browser: Browser) -> list[str]:
-    """Addresses that the page has asked for."""
-    return [
-        event["params"]["request"]["url"]
-        for event in browser.events
-        if event["method"] == "Network.requestWillBeSent"
-    ]
-
-
-def complaints(browser: Browser) -> list[str]:
-    """What the console says: errors, warnings, violations of the policy."""
-    methods = {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
-    found = [event for event in browser.events if event["method"] in methods]
-    opened = [
-        event for event in browser.events if event["method"] == "Page.javascriptDialogOpening"
-    ]
-    return [json.dumps(event["params"]) for event in found + opened]
-
-
-def use_everything(browser: Browser) -> None:
+def use_everything(page: Page) -> None:
     for key in ("n", "n", "p", "1", "2", "?", "Escape"):
-        browser.press(key)
-    browser.click("#left mark")
-    browser.click("#matrix g rect")
-    browser.resize(500, 800)
-    browser.evaluate("document.querySelector('details').open = true")
+        page.keyboard.press(key)
+    page.click("#left mark")
+    page.click("#matrix g rect")
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.evaluate("document.querySelector('details').open = true")
 
 
-def test_the_page_asks_for_nothing_and_complains_of_nothing(show: Show) -> None:
-    browser = show()
-    use_everything(browser)
-    browser.pdf()
-    assert requests(browser) == [browser.evaluate("location.href")]
-    assert complaints(browser) == []
+def test_the_page_asks_for_nothing_and_complains_of_nothing(show: Show, page_log: PageLog) -> None:
+    page = show()
+    use_everything(page)
+    page.pdf()
+    assert page_log.requests == [page.evaluate("location.href")]
+    assert page_log.complaints == []
 
 
 @pytest.fixture
-def served(page: str) -> Iterator[tuple[str, list[str]]]:
+def served(report: str) -> Iterator[tuple[str, list[str]]]:
     """The address of the page on a server, and the paths that the server is asked for."""
     asked: list[str] = []
 
@@ -78,7 +59,7 @@ def served(page: str) -> Iterator[tuple[str, list[str]]]:
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.end_headers()
-            self.wfile.write(page.encode())
+            self.wfile.write(report.encode())
 
         def log_message(self, *arguments: object) -> None:
             pass
@@ -93,18 +74,18 @@ def served(page: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_from_a_server_it_asks_for_no_icon_either(
-    browser: Browser, served: tuple[str, list[str]]
+    page: Page, page_log: PageLog, served: tuple[str, list[str]]
 ) -> None:
     address, asked = served
-    browser.open(address)
-    use_everything(browser)
+    page.goto(address)
+    use_everything(page)
     assert asked == ["/report"]
-    assert complaints(browser) == []
+    assert page_log.complaints == []
 
 
 def test_the_policy_stops_what_would_come_in(show: Show) -> None:
-    browser = show()
-    stopped = browser.evaluate("""new Promise((done) => {
+    page = show()
+    stopped = page.evaluate("""new Promise((done) => {
       const stopped = [];
       document.addEventListener("securitypolicyviolation", (event) => {
         stopped.push(event.effectiveDirective);
@@ -118,7 +99,7 @@ def test_the_policy_stops_what_would_come_in(show: Show) -> None:
       document.body.append(script);
     })""")
     assert stopped == ["img-src", "script-src-attr", "script-src-elem", "style-src-attr"]
-    assert browser.evaluate("window.ran") is None
+    assert page.evaluate("window.ran") is None
 
 
 def hostile_page(make: Make, text: str) -> str:
@@ -133,26 +114,26 @@ def hostile_page(make: Make, text: str) -> str:
     return render_report(changed, text, text, text, text)
 
 
-def test_hostile_text_stays_text(show: Show, by_hand: Make) -> None:
-    browser = show(hostile_page(by_hand, HARMLESS))
+def test_hostile_text_stays_text(show: Show, by_hand: Make, page_log: PageLog) -> None:
+    page = show(hostile_page(by_hand, HARMLESS))
     count = "document.querySelectorAll('*').length"
-    elements = browser.evaluate(count)
+    elements = page.evaluate(count)
     show(hostile_page(by_hand, HOSTILE))
-    use_everything(browser)
-    assert browser.evaluate(count) == elements
-    assert complaints(browser) == []
-    assert requests(browser) == [browser.evaluate("location.href")]
+    use_everything(page)
+    assert page.evaluate(count) == elements
+    assert page_log.complaints == []
+    assert page_log.requests == [page.evaluate("location.href")]
     as_read = visible(HOSTILE).replace("\r\n", "\n")
-    assert browser.evaluate(TEXT_WITHOUT_NUMBERS) == as_read
-    assert browser.evaluate("document.querySelector('#left h2').textContent") == as_read.strip()
-    assert browser.evaluate("document.querySelector('.evidence li').textContent") == as_read
-    assert browser.evaluate("document.title").startswith("<script>alert(1)</script>")
+    assert page.evaluate(TEXT_WITHOUT_NUMBERS) == as_read
+    assert page.evaluate("document.querySelector('#left h2').textContent") == as_read.strip()
+    assert page.evaluate("document.querySelector('.evidence li').textContent") == as_read
+    assert page.evaluate("document.title").startswith("<script>alert(1)</script>")
 
 
 def test_a_mark_that_reorders_text_has_no_effect(show: Show, by_hand: Make) -> None:
     text = "safe\u202egnp.exe"
-    browser = show(render_report(by_hand(text, "x"), text, text, "x", "x"))
-    left_edges = browser.evaluate("""(() => {
+    page = show(render_report(by_hand(text, "x"), text, text, "x", "x"))
+    left_edges = page.evaluate("""(() => {
       const text = document.querySelector("#left .text").lastChild;
       return [...text.data].map((_, at) => {
         const range = document.createRange();

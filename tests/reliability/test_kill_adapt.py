@@ -54,7 +54,7 @@ def wait_for(path: Path, job: subprocess.Popen[bytes]) -> None:
 
 
 def test_killed_and_started_again(
-    longmatch: Longmatch, start_longmatch: Start, tiny_checkpoint: Path, tmp_path: Path
+    longmatch_process: Longmatch, start_longmatch: Start, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     write_corpus(corpus)
@@ -62,7 +62,7 @@ def test_killed_and_started_again(
     def index(name: str) -> tuple[object, ...]:
         return ("index", corpus, "--adapt", "--data", tmp_path / name)
 
-    run = longmatch(*index("whole"), checkpoint=tiny_checkpoint)
+    run = longmatch_process(*index("whole"), checkpoint=tiny_checkpoint)
     assert run.returncode == 0, run.stderr
     expected, vectors = contents(tmp_path / "whole", tiny_checkpoint)
     for moment in ("lock", ADAPTER_FILE, STORE_FILE):
@@ -70,7 +70,7 @@ def test_killed_and_started_again(
         wait_for(tmp_path / moment / moment, job)
         job.kill()
         assert job.wait() != 0  # it had not come to its end
-        again = longmatch(*index(moment), checkpoint=tiny_checkpoint)
+        again = longmatch_process(*index(moment), checkpoint=tiny_checkpoint)
         assert again.returncode == 0, again.stderr
         assert ("is kept" in again.stderr) == (moment != "lock")
         found, other = contents(tmp_path / moment, tiny_checkpoint)

@@ -48,7 +48,7 @@ def timed(job: Callable[[], subprocess.CompletedProcess[str]]) -> float:
 
 
 def test_killed_at_random_and_resumed(
-    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
     start_longmatch: Callable[..., subprocess.Popen[bytes]],
     tiny_checkpoint: Path,
     tmp_path: Path,
@@ -56,8 +56,9 @@ def test_killed_at_random_and_resumed(
     corpus = tmp_path / "corpus.jsonl"
     write_corpus(corpus)
     whole = ("index", corpus, "--data", tmp_path / "whole")
-    seconds = timed(lambda: longmatch(*whole, checkpoint=tiny_checkpoint))
-    idle = timed(lambda: longmatch(*whole, checkpoint=tiny_checkpoint))  # nothing left to encode
+    seconds = timed(lambda: longmatch_process(*whole, checkpoint=tiny_checkpoint))
+    # Nothing is left to encode.
+    idle = timed(lambda: longmatch_process(*whole, checkpoint=tiny_checkpoint))
 
     moments = random.Random(7)
     killed = 0
@@ -71,7 +72,9 @@ def test_killed_at_random_and_resumed(
             job.kill()
             job.wait()
             killed += 1
-    last = longmatch("index", corpus, "--data", tmp_path / "killed", checkpoint=tiny_checkpoint)
+    last = longmatch_process(
+        "index", corpus, "--data", tmp_path / "killed", checkpoint=tiny_checkpoint
+    )
 
     assert killed >= KILLS // 2  # a moment may come after the end
     assert last.returncode == 0

@@ -1,21 +1,19 @@
 """Comparisons made by hand, and a real browser to read their pages in."""
 
-import os
 import random
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, Page, ViewportSize
 
 from encoder.comparison.result import AlignedPassage, Comparison, PassageKind, Section, Span
 from service.web.report import render_report
-from tests.tools.browser import Browser
-from tests.tools.devtools_pipe import PACKAGE, find_chromium
+from tests.tools.browser import PageLog, open_chromium
 
+WINDOW: ViewportSize = {"width": 1440, "height": 900}
 KINDS: tuple[PassageKind, ...] = ("verbatim", "paraphrase", "similar")
 WORDS = ("lighthouse", "keeper", "storm", "lamp", "harbour", "pilot", "signal", "tower", "fog")
 
@@ -54,35 +52,33 @@ def compare_by_hand(left: str, right: str, *passages: tuple[Span, Span]) -> Comp
     )
 
 
-@pytest.fixture(scope="session")
-def chromium() -> None:
-    """A Chromium; where there is none and we may, Debian's is installed."""
-    if find_chromium() is not None:
-        return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        pytest.fail(f"these tests need a browser: install the package {PACKAGE}")
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update", "-q"], ["install", "-qy", "--no-install-recommends", PACKAGE]):
-        done = subprocess.run(
-            ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            pytest.fail(f"apt-get {' '.join(arguments)}: {done.stderr}")
-
-
-@pytest.fixture(scope="session")
-def one_browser(chromium: None) -> Iterator[Browser]:
-    with Browser() as browser:
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A browser for the tests of a module; their fixtures of the service must come before it."""
+    with open_chromium() as browser:
         yield browser
 
 
 @pytest.fixture
-def browser(one_browser: Browser) -> Browser:
-    """The browser as a reader has it who wants nothing special, but no slow scrolling."""
-    one_browser.resize(1440, 900)
-    one_browser.prefer(prefers_reduced_motion="reduce")
-    one_browser.allow_script(allowed=True)
-    return one_browser
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page without preferences, but without slow scrolling."""
+    with chromium.new_context(viewport=WINDOW, reduced_motion="reduce") as context:
+        yield context.new_page()
+
+
+@pytest.fixture
+def page_log(page: Page) -> PageLog:
+    """What `page` does."""
+    return PageLog.of(page)
+
+
+@pytest.fixture
+def page_without_script(chromium: Browser) -> Iterator[Page]:
+    """The same page where scripts are not allowed."""
+    with chromium.new_context(
+        viewport=WINDOW, reduced_motion="reduce", java_script_enabled=False
+    ) as context:
+        yield context.new_page()
 
 
 @dataclass(frozen=True)
@@ -120,20 +116,34 @@ def words() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def page(sample: Sample) -> str:
+def report(sample: Sample) -> str:
+    """The page of the sample, as HTML."""
     return render_report(
         sample.comparison(), "Left & lamp", sample.left, "Right tower", sample.right
     )
 
 
 @pytest.fixture
-def show(browser: Browser, page: str, tmp_path: Path) -> Callable[..., Browser]:
-    """Opens a page, by default that of the sample."""
+def report_file(report: str, tmp_path: Path) -> Callable[..., str]:
+    """Write a page, by default that of the sample, to a file and return its address."""
 
-    def opened(html: str = page, fragment: str = "") -> Browser:
+    def write(html: str = report) -> str:
         file = tmp_path / "report.html"
         file.write_text(html, encoding="utf-8")
-        browser.open(file.as_uri() + fragment)
-        return browser
+        return file.as_uri()
+
+    return write
+
+
+@pytest.fixture
+def show(page: Page, page_log: PageLog, report_file: Callable[..., str]) -> Callable[..., Page]:
+    """Open a page, by default that of the sample."""
+
+    def opened(*html: str, fragment: str = "") -> Page:
+        page.goto("about:blank")
+        page_log.requests.clear()
+        page_log.complaints.clear()
+        page.goto(report_file(*html) + fragment)
+        return page
 
     return opened

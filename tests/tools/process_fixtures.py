@@ -116,7 +116,8 @@ def run(*arguments: object, checkpoint: Path | None) -> subprocess.CompletedProc
 
 
 @pytest.fixture
-def longmatch() -> Callable[..., subprocess.CompletedProcess[str]]:
+def longmatch_process() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the command in a process of its own, to its end."""
     return run
 
 

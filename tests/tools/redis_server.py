@@ -1,37 +1,20 @@
 """A real Redis, to be killed, paused, flushed and filled."""
 
-import os
-import shutil
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-PACKAGE = "redis-server"
+from tests.tools.programs import require_program
+
+PROGRAM = "redis-server"
 START_SECONDS = 20
-
-
-def install_redis() -> None:
-    """Install Debian's Redis where there is none and we may.
-
-    Raises:
-        RuntimeError: we may not, or it fails.
-    """
-    if shutil.which(PACKAGE) is not None:
-        return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise RuntimeError(f"these tests need a Redis: install the package {PACKAGE}")
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update", "-q"], ["install", "-qy", "--no-install-recommends", PACKAGE]):
-        done = subprocess.run(
-            ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"apt-get {' '.join(arguments)}: {done.stderr}")
 
 
 class RedisServer:
@@ -44,6 +27,7 @@ class RedisServer:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = Redis.from_url(self.url, socket_timeout=5)
         self._folder = folder
+        self._program = require_program(PROGRAM)
         self.start()
 
     def start(self) -> None:
@@ -53,7 +37,15 @@ class RedisServer:
             RuntimeError: it does not answer.
         """
         self._process = subprocess.Popen(
-            [PACKAGE, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""],
+            [
+                require_program(PROGRAM),
+                "--port",
+                str(self.port),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+            ],
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
         )
@@ -95,3 +87,11 @@ class RedisServer:
         """Leave nothing of it."""
         self.client.close()
         self.kill()
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis of the test's own."""
+    server = RedisServer(tmp_path)
+    yield server
+    server.close()

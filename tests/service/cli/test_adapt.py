@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -21,49 +19,14 @@ from index.search.calibrator import ScoreCalibrator, score_kind
 from index.search.corpus_calibration import CALIBRATION_FILE
 from index.search.records import Bounds
 from service.api.app import create_app
-from service.cli.main import main
 from service.engine import Engine
 from service.matching.match import validate_bounds
 from service.settings import Settings
 from service.startup import close_engine, open_engine
+from tests.tools.command import Answer, Run
 
 FILLERS = "long short early late open closed near far high low warm cold"
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Answer]
-
-
-@pytest.fixture
-def longmatch(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-) -> Run:
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
-    monkeypatch.setenv("LONGMATCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("COLUMNS", "300")
-
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-        try:
-            main()
-            status = 0
-        except SystemExit as stopped:
-            status = int(stopped.code or 0)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Answer(status, captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +17,9 @@ from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
 from index.search.fusion import LinearFusion, read_fusion, write_fusion
 from index.store.records import EncodedDocument
-from service.cli.main import main
+from tests.tools.command import Run
 
-Run = Callable[..., tuple[int, str, str]]
 DIMENSION = 32
-
-
-@pytest.fixture
-def longmatch(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tiny_checkpoint: Path
-) -> Run:
-    """Return a function that runs the command: exit status, standard output, standard error."""
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-        status = 0
-        try:
-            main()
-        except SystemExit as stop:
-            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        output = capsys.readouterr()
-        return status, output.out, output.err
-
-    return run
 
 
 def vectors_of(count: int) -> Any:

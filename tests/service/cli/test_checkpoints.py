@@ -76,7 +76,7 @@ def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = sorted(path.name for path in made.rglob("*"))
-    monkeypatch.setattr(encoder.quality, "MINIMUM_NEIGHBOURS", 1.01)
+    monkeypatch.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
     assert run(monkeypatch, "export", made, "--precision", "fp16", *judged) == 2
     err = capsys.readouterr().err
     assert "error: fp16/block_encoder.onnx" in err

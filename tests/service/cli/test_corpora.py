@@ -2,9 +2,6 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,42 +9,7 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
-from service.cli.main import main
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Answer]
-
-
-@pytest.fixture
-def longmatch(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-) -> Run:
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
-    monkeypatch.setenv("LONGMATCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-        try:
-            main()
-            status = 0
-        except SystemExit as stopped:
-            status = int(stopped.code or 0)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Answer(status, captured.out, captured.err)
-
-    return run
+from tests.tools.command import Run
 
 
 @pytest.fixture

@@ -4,51 +4,16 @@ import json
 import resource
 import shutil
 import sqlite3
-import sys
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.store.schema import read_space
-from service.cli.main import main
+from tests.tools.command import Run
 
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Answer]
-
-
-@pytest.fixture
-def longmatch(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_checkpoint: Path
-) -> Run:
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
-    monkeypatch.delenv("LONGMATCH_DATA", raising=False)
-    monkeypatch.setenv("COLUMNS", "300")
-
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-        try:
-            main()
-            status = 0
-        except SystemExit as stopped:
-            status = int(stopped.code or 0)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Answer(status, captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture

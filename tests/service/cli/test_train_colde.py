@@ -1,8 +1,6 @@
 """CoLDE from the command line: trained on sections, exported, and served like any checkpoint."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from index.embed import read_embedded_corpus
-from service.cli.main import main
+from tests.tools.command import Run
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 RECIPE = """
@@ -32,7 +30,6 @@ FROM_TOKENS = """
 trained = "all"
 blocks = 2
 """
-Run = Callable[..., int]
 
 
 @pytest.fixture
@@ -50,19 +47,6 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def longmatch(monkeypatch: pytest.MonkeyPatch) -> Run:
-    def run(*arguments: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as stopped:
-            return int(stopped.code or 0)
-        return 0
-
-    return run
-
-
 @pytest.mark.parametrize(("kind", "more"), [("supcon", ""), ("sections", FROM_TOKENS)])
 def test_colde_is_trained_and_served(
     kind: str, more: str, longmatch: Run, corpus: Path, tiny_colde: Path, tmp_path: Path
@@ -70,17 +54,17 @@ def test_colde_is_trained_and_served(
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE.format(kind=kind) + more)
     output = tmp_path / "trained"
     train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
-    assert longmatch(*train, "--checkpoint", tiny_colde) == 0
+    assert longmatch(*train, "--checkpoint", tiny_colde).status == 0
     trained = load_checkpoint(output)
     assert trained.architecture == "colde"
     assert trained.model == load_checkpoint(tiny_colde).model
     assert trained.fingerprint != load_checkpoint(tiny_colde).fingerprint
     embedded = tmp_path / "v.npz"
-    assert longmatch("embed", corpus, "-o", embedded, "--checkpoint", output) == 0
+    assert longmatch("embed", corpus, "-o", embedded, "--checkpoint", output).status == 0
     vectors = read_embedded_corpus(embedded).vectors
     assert vectors.shape == (24, 32)
     data = tmp_path / "data"
-    assert longmatch("index", corpus, "--checkpoint", output, "--data", data) == 0
+    assert longmatch("index", corpus, "--checkpoint", output, "--data", data).status == 0
 
 
 def test_sections_train_smith_too(
@@ -89,7 +73,7 @@ def test_sections_train_smith_too(
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE.format(kind="sections"))
     output = tmp_path / "trained"
     train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
-    assert longmatch(*train, "--checkpoint", tiny_checkpoint) == 0
+    assert longmatch(*train, "--checkpoint", tiny_checkpoint).status == 0
     assert load_checkpoint(output).fingerprint != load_checkpoint(tiny_checkpoint).fingerprint
     curve = (output / "training" / "curve.jsonl").read_text().splitlines()
     assert any('"loss.sections"' in line for line in curve)

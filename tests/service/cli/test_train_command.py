@@ -1,9 +1,7 @@
 """`longmatch train` as a user types it, on the tiny checkpoint and tiny corpora."""
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +11,8 @@ import pytest
 
 from encoder.checkpoint import TERMS as TERMS_FILE
 from encoder.checkpoint import load_checkpoint
+from tests.tools.command import Run
 
-COMMAND = [sys.executable, "-c", "from service.cli.main import main; main()"]
-ROOT = Path(__file__).parents[3]
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 RECIPE = """
 name = "tiny"
@@ -68,29 +65,6 @@ blocks = 2
 """
 
 
-def environment(checkpoint: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
-    return kept | {
-        "LONGMATCH_CHECKPOINT": str(checkpoint),
-        "COLUMNS": "200",
-        "OMP_NUM_THREADS": "1",
-    }
-
-
-@pytest.fixture
-def longmatch(tiny_checkpoint: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [*COMMAND, *map(str, arguments)]
-        variables = environment(tiny_checkpoint)
-        answer = subprocess.run(
-            command, env=variables, cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        assert "Traceback" not in answer.stderr
-        return answer
-
-    return run
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "corpus"
@@ -128,7 +102,8 @@ def add_splits_links_and_pairs(folder: Path) -> None:
 
 @pytest.mark.parametrize("terms", ["", TERMS], ids=["blocks", "terms"])
 def test_killed_and_resumed_gives_the_same_curve(
-    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch: Run,
+    start_longmatch: Callable[..., subprocess.Popen[bytes]],
     tiny_checkpoint: Path,
     corpus: Path,
     recipe: Callable[[str], Path],
@@ -139,11 +114,10 @@ def test_killed_and_resumed_gives_the_same_curve(
     file.write_text(file.read_text().replace("steps = 6", "steps = 60"))
     exported = ["--precision", "fp32"]
     whole = longmatch("train", file, "--corpus", corpus, "-o", tmp_path / "whole", *exported)
-    assert whole.returncode == 0, whole.stderr
+    assert whole.status == 0, whole.err
 
     arguments = ["train", file, "--corpus", corpus, "-o", tmp_path / "killed", *exported]
-    command = [*COMMAND, *map(str, arguments)]
-    job = subprocess.Popen(command, env=environment(tiny_checkpoint), cwd=ROOT)
+    job = start_longmatch(*arguments, checkpoint=tiny_checkpoint)
     while not (tmp_path / "killed.work" / "run" / "state.safetensors").exists():
         assert job.poll() is None
         time.sleep(0.005)
@@ -151,8 +125,8 @@ def test_killed_and_resumed_gives_the_same_curve(
     job.wait()
     assert not (tmp_path / "killed").exists()
     again = longmatch(*arguments)
-    assert again.returncode == 0, again.stderr
-    assert "going on after step" in again.stderr
+    assert again.status == 0, again.err
+    assert "going on after step" in again.err
     curves = [tmp_path / name / "training" / "curve.jsonl" for name in ("whole", "killed")]
     assert curves[0].read_text() == curves[1].read_text()
     fingerprints = {load_checkpoint(tmp_path / name).fingerprint for name in ("whole", "killed")}
@@ -169,7 +143,7 @@ def test_killed_and_resumed_gives_the_same_curve(
     ids=["links", "pairs", "words"],
 )
 def test_train_then_serve(
-    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch: Run,
     corpus: Path,
     recipe: Callable[[str], Path],
     tmp_path: Path,
@@ -179,8 +153,8 @@ def test_train_then_serve(
     add_splits_links_and_pairs(corpus)
     arguments = ("train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
     answer = longmatch(*arguments, "--precision", "fp32")
-    assert answer.returncode == 0, answer.stderr
-    assert "30 train, 10 valid" in answer.stderr
+    assert answer.status == 0, answer.err
+    assert "30 train, 10 valid" in answer.err
     report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
     assert report["figure"].startswith(figure)
     assert report["best"] >= report["before"]
@@ -188,11 +162,11 @@ def test_train_then_serve(
     assert (tmp_path / "t" / "training" / "curve.svg").read_text().startswith("<?xml")
     vectors = tmp_path / "v.npz"
     embedded = longmatch("embed", corpus, "-o", vectors, "--checkpoint", tmp_path / "t")
-    assert embedded.returncode == 0, embedded.stderr
+    assert embedded.status == 0, embedded.err
 
 
 def test_own_pairs_alone(
-    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch: Run,
     corpus: Path,
     recipe: Callable[[str], Path],
     tmp_path: Path,
@@ -209,26 +183,26 @@ def test_own_pairs_alone(
         "train", recipe(PAIRS), "--corpus", corpus, "--pairs", pairs, "-o", tmp_path / "t",
         "--steps", 2, "--precision", "fp32",
     )  # fmt: skip
-    assert answer.returncode == 0, answer.stderr
+    assert answer.status == 0, answer.err
     report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
     assert report["figure"].startswith("AUC")
     assert report["steps"] == 2
 
 
 def test_the_time_is_up(
-    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch: Run,
     corpus: Path,
     recipe: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
     arguments = ("train", recipe(UNLABELLED), "--corpus", corpus, "-o", tmp_path / "t")
     arguments += ("--precision", "fp32")
-    assert longmatch(*arguments, "--minutes", 0).returncode == 0
+    assert longmatch(*arguments, "--minutes", 0).status == 0
     report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
     assert (report["stopped"], report["steps"]) == ("time", 1)
     again = longmatch(*arguments)
-    assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert again.status == 2
+    assert "is there already" in again.err
 
 
 @pytest.mark.parametrize(
@@ -244,7 +218,7 @@ def test_the_time_is_up(
     ],
 )
 def test_what_cannot_be_followed_is_said(
-    longmatch: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch: Run,
     corpus: Path,
     recipe: Callable[[str], Path],
     tmp_path: Path,
@@ -252,6 +226,6 @@ def test_what_cannot_be_followed_is_said(
     message: str,
 ) -> None:
     answer = longmatch("train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
-    assert answer.returncode == 2
-    assert message in answer.stderr
+    assert answer.status == 2
+    assert message in answer.err
     assert not (tmp_path / "t").exists()

@@ -1,8 +1,6 @@
 """What `longmatch train` exports: a term channel that serves, and graphs that pass the gate."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 import encoder.export.quality
 from encoder.checkpoint import QUALITY, load_checkpoint
 from index.embed import read_embedded_corpus
-from service.cli.main import main
+from tests.tools.command import Run
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 RECIPE = """
@@ -32,7 +30,6 @@ buckets = 32
 span = 4
 residual = 8
 """
-Train = Callable[..., int]
 
 
 @pytest.fixture
@@ -47,40 +44,25 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def longmatch(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
-    def run(*arguments: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-        monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
-        monkeypatch.setenv("COLUMNS", "400")
-        try:
-            main()
-        except SystemExit as stopped:
-            return int(stopped.code or 0)
-        return 0
-
-    return run
-
-
 def test_a_term_channel_is_served_and_trained_further(
-    longmatch: Train, corpus: Path, tmp_path: Path
+    longmatch: Run, corpus: Path, tmp_path: Path
 ) -> None:
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE + TERMS)
     first, further = tmp_path / "first", tmp_path / "further"
     run = ("train", recipe, "--corpus", corpus, "--precision", "fp32")
-    assert longmatch(*run, "-o", first) == 0
-    assert longmatch(*run, "-o", further, "--checkpoint", first) == 0
+    assert longmatch(*run, "-o", first).status == 0
+    assert longmatch(*run, "-o", further, "--checkpoint", first).status == 0
     assert load_checkpoint(further).model == load_checkpoint(first).model
     assert load_checkpoint(further).fingerprint != load_checkpoint(first).fingerprint
     vectors = tmp_path / "v.npz"
     embed = ("embed", corpus, "-o", vectors, "--precision", "fp32")
-    assert longmatch(*embed, "--checkpoint", further) == 0
+    assert longmatch(*embed, "--checkpoint", further).status == 0
     anew = read_embedded_corpus(vectors)
     assert anew.vectors.shape == (30, 44)
     # Encoded once by the start, and read by every document level over the same sentence level.
-    assert longmatch(*embed, "--blocks", tmp_path / "kept") == 0
+    assert longmatch(*embed, "--blocks", tmp_path / "kept").status == 0
     assert read_embedded_corpus(vectors).vectors.shape == (30, 32)
-    assert longmatch(*embed, "--blocks", tmp_path / "kept", "--checkpoint", further) == 0
+    assert longmatch(*embed, "--blocks", tmp_path / "kept", "--checkpoint", further).status == 0
     kept = read_embedded_corpus(vectors)
     assert kept.ids == anew.ids
     assert np.allclose(kept.vectors, anew.vectors, atol=2e-3)  # kept in half precision
@@ -88,7 +70,7 @@ def test_a_term_channel_is_served_and_trained_further(
 
 
 def test_graphs_that_lose_too_much_are_refused_and_the_training_is_kept(
-    longmatch: Train,
+    longmatch: Run,
     corpus: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -97,13 +79,13 @@ def test_graphs_that_lose_too_much_are_refused_and_the_training_is_kept(
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
     run = ("train", recipe, "--corpus", corpus, "-o", tmp_path / "t", "--gate-documents", 14)
     with monkeypatch.context() as patched:
-        patched.setattr(encoder.quality, "MINIMUM_NEIGHBOURS", 1.01)
-        assert longmatch(*run, "--precision", "fp16") == 2
+        patched.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
+        assert longmatch(*run, "--precision", "fp16").status == 2
     said = capsys.readouterr().err
     assert "of the 10 nearest neighbours of fp32 are kept, under 101%" in said
     assert "the same command with --precision fp32 ends with a checkpoint" in said
     assert not (tmp_path / "t").exists()
-    assert longmatch(*run, "--precision", "fp16") == 0
+    assert longmatch(*run, "--precision", "fp16").status == 0
     said = capsys.readouterr().err
     assert "going on after step 2 of 2" in said
     assert "fp16: keeps" in said

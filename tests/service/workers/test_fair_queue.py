@@ -113,6 +113,18 @@ def test_a_class_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
     assert other.served == pytest.approx(2_000, abs=300)
 
 
+def test_after_an_idle_time_no_lane_pays_for_what_it_did_before() -> None:
+    encoder = Encoder()
+    encoder.add(Request([100] * 100, "long"))
+    encoder.run(10_000)  # alone, and to its end
+    encoder.add(Request([100] * 400))
+    one = Request([100], "long")
+    encoder.add(one)
+    while not one.ended_at:
+        encoder.step()
+    assert one.ended_at - one.came_at <= 300
+
+
 def test_the_background_gets_a_sixteenth_and_all_that_nobody_wants() -> None:
     encoder, later = Encoder(), Request([10] * 10_000, "background")
     one = Request([10] * 1_600)

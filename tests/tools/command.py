@@ -1,0 +1,50 @@
+"""The command `longmatch`, run in the process of the test."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from service.cli.main import main
+
+
+class Answer(NamedTuple):
+    """What a command left: its exit status, and what it wrote to standard output and error."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def longmatch(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+) -> Run:
+    """Run the command with the tiny checkpoint and the data directory `tmp_path / "data"`.
+
+    Its lines are wide enough not to be wrapped.
+    """
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+    monkeypatch.setenv("LONGMATCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def run(*arguments: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
+        status = 0
+        try:
+            main()
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Answer(status, captured.out, captured.err)
+
+    return run

@@ -1,0 +1,182 @@
+"""How the tiny checkpoints of the tests are made: random weights, really written and exported.
+
+Each of MAKERS writes one folder; a maker asks for another folder by its name.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, load_checkpoint
+from encoder.export.create import (
+    Recipe,
+    RerankerRecipe,
+    create_checkpoint,
+    create_reranker,
+    load_reranker_model,
+    write_trained_reranker,
+)
+from encoder.export.export import export_checkpoint
+from encoder.export.export_reranker import export_reranker
+from encoder.golden import GOLDEN_TEXTS
+from encoder.terms.feature_hashing import TermSketch
+from encoder.terms.term_channel import TermChannel, new_sketch_vocabulary
+from encoder.terms.term_table import count_words, read_term_vocabulary
+from encoder.tokenizer import BlockTokenizer, open_tokenizer
+from training.jobs.output import write_trained
+from training.recipe import parse_training_recipe
+from training.term_channel import fit_term_table, open_model, term_weights
+
+Find = Callable[[str], Path]
+PRECISIONS = ("fp32", "fp16", "int8")
+TINY = Recipe(
+    name="tiny",
+    architecture="smith",
+    block_length=16,
+    max_blocks=64,
+    long_sentence="split",
+    language="en",
+    dimension=32,
+    initialise_from_bert=True,
+    begin_as_mean=True,
+    model={
+        "sentence_layers": 2,
+        "document_layers": 1,
+        "pooling": "mean",
+        "combine": "attention",
+        "attention_size": 8,
+    },
+)
+
+
+TINY_COLDE = TINY.model_copy(
+    update={
+        "name": "tiny-colde",
+        "architecture": "colde",
+        "model": {
+            "sentence_layers": 2,
+            "max_sections": 3,
+            "chunk_heads": 2,
+            "lstm_size": 16,
+            "pooling": "mean",
+            "aggregate": "lstm_and_mean",
+        },
+        "begin_as_mean": False,  # so that every part of the graph counts
+    }
+)
+
+
+def make_bert(target: Path, _: Find) -> None:
+    """Write a BERT-architecture checkpoint as a hub would give it: 2 layers, 32 wide, random."""
+    target.mkdir()
+    config = {
+        "model_type": "bert",
+        "vocab_size": 30_522,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 64,
+        "layer_norm_eps": 1e-12,
+    }
+    (target / "config.json").write_text(json.dumps(config))
+    shutil.copy(DEFAULT_CHECKPOINT / TOKENIZER, target / TOKENIZER)
+    torch.manual_seed(1)
+    save_file(bert_tensors(), target / "model.safetensors")
+
+
+def bert_tensors() -> dict[str, torch.Tensor]:
+    """Random weights under the names that BERT checkpoints use."""
+    tensors = {
+        "embeddings.word_embeddings.weight": torch.randn(30_522, 32),
+        "embeddings.position_embeddings.weight": torch.randn(64, 32) * 0.1,
+        "embeddings.token_type_embeddings.weight": torch.randn(2, 32) * 0.1,
+        "embeddings.LayerNorm.weight": torch.ones(32),
+        "embeddings.LayerNorm.bias": torch.zeros(32),
+    }
+    shapes = {
+        "attention.self.query": (32, 32),
+        "attention.self.key": (32, 32),
+        "attention.self.value": (32, 32),
+        "attention.output.dense": (32, 32),
+        "intermediate.dense": (64, 32),
+        "output.dense": (32, 64),
+    }
+    for layer in range(2):
+        for name, shape in shapes.items():
+            tensors[f"encoder.layer.{layer}.{name}.weight"] = torch.randn(shape) * 0.1
+            tensors[f"encoder.layer.{layer}.{name}.bias"] = torch.randn(shape[0]) * 0.1
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            tensors[f"encoder.layer.{layer}.{name}.weight"] = torch.ones(32)
+            tensors[f"encoder.layer.{layer}.{name}.bias"] = torch.zeros(32)
+    return tensors
+
+
+def make_weights(target: Path, find: Find) -> None:
+    """Write a checkpoint with weights and no graphs."""
+    create_checkpoint(TINY, str(find("bert")), target)
+
+
+def make_smith(target: Path, find: Find) -> None:
+    """Write the same with graphs of every precision."""
+    shutil.copytree(find("weights"), target)
+    export_checkpoint(load_checkpoint(target), PRECISIONS)
+
+
+def make_colde(target: Path, find: Find) -> None:
+    """Write a CoLDE with graphs of every precision."""
+    export_checkpoint(create_checkpoint(TINY_COLDE, str(find("bert")), target), PRECISIONS)
+
+
+def make_terms(target: Path, find: Find) -> None:
+    """Write the checkpoint `weights` with a term channel, and graphs of every precision."""
+    terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
+    terms |= {"sketch": 8}
+    objectives = [{"kind": "halves"}]
+    recipe = parse_training_recipe(
+        {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
+    )
+    start = load_checkpoint(find("weights"))
+    tokenizer = BlockTokenizer(start)
+    vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
+    corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
+    words = new_sketch_vocabulary(start)
+    whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
+    channel = TermChannel(
+        vocabulary,
+        fit_term_table([corpus], vocabulary.rows, recipe.terms, 0),
+        TermSketch(words, term_weights([whole], words.rows), recipe.terms.sketch),
+    )
+    model = open_model(start, recipe, channel)
+    export_checkpoint(write_trained(model, channel, start, target, "tiny-terms"), PRECISIONS)
+
+
+def make_reranker(target: Path, find: Find) -> None:
+    """Write a reranker with graphs of both precisions, its head initialised at random."""
+    recipe = RerankerRecipe(
+        name="tiny-reranker",
+        architecture="match-ignition",
+        pair={"length": 48, "sentences": 4, "lead_sentences": 1, "sentence_tokens": 16},
+        model={"layers": 2, "reduction": 0.2},
+    )
+    created = create_reranker(recipe, str(find("bert")), target.with_name("created"))
+    model = load_reranker_model(created)
+    torch.manual_seed(2)
+    torch.nn.init.normal_(model.projection.weight, std=1.0)
+    export_reranker(
+        write_trained_reranker(model, created, target, "tiny-reranker"), ["fp32", "int8"]
+    )
+
+
+MAKERS: Mapping[str, Callable[[Path, Find], None]] = {
+    "bert": make_bert,
+    "weights": make_weights,
+    "smith": make_smith,
+    "colde": make_colde,
+    "terms": make_terms,
+    "reranker": make_reranker,
+}

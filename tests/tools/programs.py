@@ -1,0 +1,17 @@
+"""Programs of the system that tests need; tests/tools/system_packages.sh installs them."""
+
+import shutil
+
+INSTALL = "tests/tools/system_packages.sh"
+
+
+def require_program(name: str) -> str:
+    """Return the path of a program.
+
+    Raises:
+        RuntimeError: it is not installed.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise RuntimeError(f"these tests need {name}, which `make test` or {INSTALL} installs")
+    return path

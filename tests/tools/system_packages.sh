@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Install the programs of the system that tests need: system_packages.sh PROGRAM...
+# Does nothing for those that are there.
+set -euo pipefail
+
+declare -A package=([redis-server]=redis-server [chromium]=chromium [promtool]=prometheus)
+declare -A purpose=(
+    [redis-server]="tests of limits, caches and jobs run against a real Redis"
+    [chromium]="tests of the comparison page read it in a real browser"
+    [promtool]="tests of the alerts run them"
+)
+
+missing=()
+for program in "$@"; do
+    if [[ -z ${package[$program]:-} ]]; then
+        echo "$0: unknown program $program; known: ${!package[*]}" >&2
+        exit 2
+    fi
+    if ! command -v "$program" >/dev/null; then
+        missing+=("${package[$program]}")
+        echo "$program is missing (Debian's package ${package[$program]}): ${purpose[$program]}." >&2
+    fi
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+if [[ $EUID -ne 0 ]] || ! command -v apt-get >/dev/null; then
+    echo "Install what is missing and run this again; on Debian: apt-get install ${missing[*]}" >&2
+    exit 1
+fi
+echo "Installing ${missing[*]} by apt-get ..." >&2
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get install -qy --no-install-recommends "${missing[@]}"

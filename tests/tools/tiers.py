@@ -1,0 +1,82 @@
+"""The two tiers of the tests: each behaviour once, and the sweeps, which `--sweep` adds.
+
+Tests with the mark `slow` run in the second only; a test with the fixture `tier` does more there.
+Whatever is random has a fixed seed in the first, and in the second one that the header shows and
+that `--seed` sets.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+
+FIXED_SEED = 7
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Tier:
+    """What a test may spend.
+
+    Attributes:
+        sweep: whether all cases are to be tried.
+        seed: of whatever the test takes at random.
+    """
+
+    sweep: bool
+    seed: int
+
+    def some(self, cases: Sequence[T]) -> Sequence[T]:
+        """Return all cases, or the first, the middle and the last."""
+        if self.sweep or len(cases) < 3:
+            return cases
+        return [cases[0], cases[len(cases) // 2], cases[-1]]
+
+    def stride(self, few: int) -> int:
+        """Return 1 to try every case, or `few` to try one in so many."""
+        return 1 if self.sweep else few
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("longmatch")
+    group.addoption("--sweep", action="store_true", help="Run the slow tests, too, and all cases.")
+    group.addoption("--seed", type=int, help="Seed of the sweeps; by default another each time.")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed once; workers get it with the options."""
+    sweep = config.getoption("--sweep")
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(2**32) if sweep else FIXED_SEED
+    if config.option.hypothesis_seed is None and sweep:
+        config.option.hypothesis_seed = config.option.seed
+    settings.register_profile("fast", derandomize=True)
+    settings.register_profile("sweep", print_blob=True)
+    settings.load_profile("sweep" if sweep else "fast")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Show what repeats this run."""
+    return f"seed: {config.option.seed}{' (--sweep)' if config.option.sweep else ''}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow tests out where no sweep is asked for."""
+    if config.getoption("--sweep"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.fixture(scope="session")
+def tier(pytestconfig: pytest.Config) -> Tier:
+    """What a test may spend in this run."""
+    return Tier(sweep=pytestconfig.getoption("--sweep"), seed=pytestconfig.option.seed)
