@@ -50,7 +50,7 @@ check-deploy: $(VENV)/testing
 
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.
 bench: $(VENV)/testing
-	for name in encoder index load; do $(BIN)/python -m benchmarks.bench_$$name || exit 1; done
+	for name in speed.encoder speed.index server.load; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # Make the checkpoint that ships again: BERT is a folder or the name of one on the hub, DATA a folder
 # with the corpora proposals and wikispeedia (docs/training.md says what is in one).

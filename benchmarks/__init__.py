@@ -1,1 +1,1 @@
-"""One script per question; see README.md."""
+"""Benchmarks, one folder per question; see README.md."""

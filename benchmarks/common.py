@@ -1,4 +1,4 @@
-"""What the benchmarks share: documents, rounds, percentiles, the record of a run."""
+"""Shared by the benchmarks: documents, rounds, percentiles, and the record of a run."""
 
 import json
 import os
@@ -27,7 +27,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results"
 SEED = 1
-# Thread pools spin for a moment after their last call, on the cores that the next one needs.
+# Thread pools spin for a moment after their last call and occupy the cores of the next variant.
 _PAUSE_SECONDS = 0.3
 _PACKAGES = (
     "longmatch", "numpy", "onnxruntime", "onnxruntime-gpu", "tokenizers", "sentencex", "faiss-cpu",
@@ -49,10 +49,10 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Summarise one value a round.
+    """Summarise the values of all rounds.
 
     Raises:
-        ValueError: there is no value.
+        ValueError: `values` is empty.
     """
     if not values:
         raise ValueError("no round was measured")
@@ -60,7 +60,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def ratios(of: Sequence[float], to: Sequence[float]) -> Spread:
-    """Summarise `of / to`, divided round by round: what slows a whole round cancels out."""
+    """Summarise `of / to`, divided round by round, so that a slow round cancels out."""
     return spread([a / b for a, b in zip(of, to, strict=True)])
 
 
@@ -68,7 +68,7 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Return p50, p95 and p99 by nearest rank, so that each is a value that occurred.
 
     Raises:
-        ValueError: there is no value.
+        ValueError: `values` is empty.
     """
     if not values:
         raise ValueError("nothing was measured")
@@ -77,41 +77,41 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def interleave(
-    contestants: Mapping[str, Callable[[int], T]],
+    variants: Mapping[str, Callable[[int], T]],
     rounds: int,
     *,
     pause: Callable[[float], object] = time.sleep,
 ) -> dict[str, list[T]]:
-    """Run the contestants in turns, A B C A B C …, and return what each gave in each round.
+    """Run the variants in turns, A B C A B C …, and return the results of each, one per round.
 
-    A shared machine is slow for minutes at a time: who runs alone in such a minute looks slow.
+    A shared machine can be slow for minutes at a time; interleaving spreads that over all variants.
     """
-    outcomes: dict[str, list[T]] = {name: [] for name in contestants}
+    outcomes: dict[str, list[T]] = {name: [] for name in variants}
     for number in range(rounds):
-        for name, run in contestants.items():
+        for name, run in variants.items():
             pause(_PAUSE_SECONDS)
             outcomes[name].append(run(number))
     return outcomes
 
 
-def deal(sizes: Sequence[int], hands: int) -> list[list[int]]:
-    """Deal items into hands of about equal number and total size; return their positions.
+def split_evenly(sizes: Sequence[int], parts: int) -> list[list[int]]:
+    """Split items into parts of about equal number and total size; return their positions.
 
     Raises:
-        ValueError: there are fewer items than hands.
+        ValueError: fewer items than parts.
     """
-    if not 1 <= hands <= len(sizes):
-        raise ValueError(f"{len(sizes)} documents cannot be dealt into {hands} rounds")
-    dealt: list[list[int]] = [[] for _ in range(hands)]
+    if not 1 <= parts <= len(sizes):
+        raise ValueError(f"{len(sizes)} documents cannot be split into {parts} rounds")
+    split: list[list[int]] = [[] for _ in range(parts)]
     largest_first = sorted(range(len(sizes)), key=lambda item: (-sizes[item], item))
     for turn, item in enumerate(largest_first):
-        lap, place = divmod(turn, hands)
-        dealt[place if lap % 2 == 0 else hands - 1 - place].append(item)
-    return dealt
+        pass_, place = divmod(turn, parts)
+        split[place if pass_ % 2 == 0 else parts - 1 - place].append(item)
+    return split
 
 
 def read_documents(corpus: Path | None, limit: int) -> list[Document]:
-    """Draw documents of a corpus, or of the standard library's documentation, always the same.
+    """Sample documents of a corpus, or of the standard library's documentation, with a fixed seed.
 
     Raises:
         CorpusError: the corpus cannot be read.
@@ -126,14 +126,14 @@ def read_documents(corpus: Path | None, limit: int) -> list[Document]:
 
 
 def corpus_name(corpus: Path | None) -> str:
-    """Name a corpus without saying where on this machine it lies."""
+    """Return the name of a corpus without the path to it."""
     if corpus is None:
         return f"standard library of Python {platform.python_version()}"
     return "/".join(corpus.resolve().parts[-2:])
 
 
 def hardware() -> dict[str, str | int | float]:
-    """Say what computes here: processor, cores that may be used, memory, system."""
+    """Describe the hardware: processor, usable cores, memory, system."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),
@@ -144,12 +144,12 @@ def hardware() -> dict[str, str | int | float]:
 
 
 def cpu_flags() -> frozenset[str]:
-    """Return the instruction sets of the processor as Linux names them; elsewhere none."""
+    """Return the instruction sets of the processor as Linux names them; empty on other systems."""
     return frozenset(_cpu_information("flags").split())
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of those packages, of interest here, that are there."""
+    """Return the versions of Python and of the relevant installed packages."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -160,7 +160,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of this source tree; with "+" after it when files differ from it."""
+    """Return the commit of this source tree, with "+" appended when there are local changes."""
     git = ["git", "-C", str(ROOT)]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     if head.returncode:
@@ -176,9 +176,9 @@ def make_record(
 
     Args:
         benchmark: its name.
-        source: `commit()` as it was when the run began.
-        settings: threads, precisions, sizes: whatever decides the results.
-        results: what was measured, as JSON can hold it.
+        source: `commit()` at the start of the run.
+        settings: everything that affects the results: threads, precisions, sizes.
+        results: the measurements, JSON-serialisable.
     """
     return {
         "benchmark": benchmark,
@@ -201,7 +201,7 @@ def write_record(record: Mapping[str, Any]) -> Path:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Lay out a table; floats are shortened, all columns but the first are right-aligned."""
+    """Format a Markdown table; floats are shortened, all but the first column right-aligned."""
     cells = [list(header), *([_short(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -213,7 +213,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
 
 
 def _short(value: object) -> str:
-    """Show a number with the three digits that such a measurement is good for."""
+    """Format a number with three significant digits."""
     if not isinstance(value, float):
         return str(value)
     return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 100 else f"{value:.3g}"

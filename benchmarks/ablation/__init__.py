@@ -1,1 +1,1 @@
-"""What of SMITH earns its place: parts taken away and put back."""
+"""Ablations of SMITH: what each part contributes."""

@@ -1,4 +1,4 @@
-"""The cells of an ablation: each one model, trained and judged once, and kept on the disk."""
+"""The cells of an ablation: one model each, trained and evaluated once, results kept on disk."""
 
 import hashlib
 import json
@@ -15,8 +15,8 @@ from benchmarks.ablation.data import (
     NDCG,
     PAIR_MEASURES,
     AblationData,
-    Judgement,
-    judge_vectors,
+    ValidationScores,
+    evaluate_vectors,
     pair_figures,
 )
 from encoder.arrays import Float32, Float64
@@ -32,10 +32,10 @@ class Cell:
     """One model of an ablation.
 
     Attributes:
-        part: of the ablations; has a table of its own.
+        part: ablation that the cell belongs to; each has a table.
         row: of that table.
-        seed: of weights and draws.
-        settings: all that decides the outcome beside the data, as JSON can hold it.
+        seed: of weights and sampling.
+        settings: everything that affects the outcome besides the data, JSON-serialisable.
         encode: makes and trains the model, with a directory for the state of its runs, and
             returns the document vectors of each corpus.
     """
@@ -49,19 +49,19 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cell gave.
+    """The result of a cell.
 
     Attributes:
         seed: of the cell.
         settings: of the cell.
         cpu_seconds: of training it and encoding the corpora.
-        judgements: one for each corpus.
+        validation: scores, one for each corpus.
     """
 
     seed: int
     settings: Mapping[str, Any]
     cpu_seconds: float
-    judgements: tuple[Judgement, ...]
+    validation: tuple[ValidationScores, ...]
 
 
 Outcomes = dict[str, dict[str, list[Outcome]]]  # part, row
@@ -72,16 +72,16 @@ def run_cells(
     data: AblationData,
     work: Path,
     seconds: float | None,
-    say: Callable[[str], object],
+    report: Callable[[str], object],
 ) -> Outcomes:
     """Run the cells that are not kept yet, in order; return all that are.
 
     Args:
         cells: of any parts.
-        data: that they train on and are judged by.
+        data: training and validation data.
         work: the directory that keeps outcomes and unfinished runs.
         seconds: after which no cell is begun; no limit when not given.
-        say: hears of each cell.
+        report: called with a line about each cell.
     """
     end = np.inf if seconds is None else time.monotonic() + seconds
     known = f"{data.checkpoint.fingerprint} {data_fingerprint(data.corpora)}"
@@ -90,19 +90,19 @@ def run_cells(
         path = work / f"{_name_of(cell, known)}.json"
         if not path.exists():
             if time.monotonic() >= end:
-                say(f"{cell.part}, {cell.row}, seed {cell.seed}: left for another call")
+                report(f"{cell.part}, {cell.row}, seed {cell.seed}: left for the next call")
                 continue
             _keep(path, _run(cell, data, path.with_suffix("")))
         outcome = _read(path, cell)
         outcomes.setdefault(cell.part, {}).setdefault(cell.row, []).append(outcome)
-        say(f"{cell.part}, {cell.row}, seed {cell.seed}: {outcome.cpu_seconds:.0f} s")
+        report(f"{cell.part}, {cell.row}, seed {cell.seed}: {outcome.cpu_seconds:.0f} s")
     return outcomes
 
 
 def summarise(rows: Mapping[str, Sequence[Outcome]], data: AblationData) -> dict[str, Any]:
     """Lay the outcomes of one part together: means over seeds, rows against the first row.
 
-    A query counts with its mean over the seeds, so that intervals and p say what other queries
+    A query counts with its mean over the seeds, so that intervals and p report what other queries
     would give; `by_seed` says what other seeds do.
     """
     reference = next(iter(rows))
@@ -128,10 +128,8 @@ def mean_over_corpora(row: Mapping[str, Any], measure: str) -> float:
 
 def _corpora_of(outcome: Outcome, data: AblationData) -> dict[str, dict[str, float]]:
     return {
-        name: {NDCG: float(judgement.ndcg.mean()), **pair_figures(corpus, judgement.scores)}
-        for name, corpus, judgement in zip(
-            data.names, data.corpora, outcome.judgements, strict=True
-        )
+        name: {NDCG: float(scores.ndcg.mean()), **pair_figures(corpus, scores.scores)}
+        for name, corpus, scores in zip(data.names, data.corpora, outcome.validation, strict=True)
     }
 
 
@@ -153,7 +151,7 @@ def _queries(outcomes: Sequence[Outcome]) -> list[Float64]:
     """Return nDCG@10 of the queries of each corpus, the mean over the seeds."""
     return [
         np.mean([one.ndcg for one in of_corpus], axis=0)
-        for of_corpus in zip(*(outcome.judgements for outcome in outcomes), strict=True)
+        for of_corpus in zip(*(outcome.validation for outcome in outcomes), strict=True)
     ]
 
 
@@ -161,12 +159,12 @@ def _run(cell: Cell, data: AblationData, directory: Path) -> dict[str, Any]:
     start = time.process_time()
     vectors = cell.encode(directory)
     seconds = time.process_time() - start
-    judgements = [judge_vectors(*pair) for pair in zip(data.corpora, vectors, strict=True)]
+    scores = [evaluate_vectors(*pair) for pair in zip(data.corpora, vectors, strict=True)]
     shutil.rmtree(directory, ignore_errors=True)  # gigabytes of optimiser states otherwise
     return {
         "cpu_seconds": seconds,
-        "ndcg": [one.ndcg.tolist() for one in judgements],
-        "scores": [one.scores.astype(float).tolist() for one in judgements],
+        "ndcg": [one.ndcg.tolist() for one in scores],
+        "scores": [one.scores.astype(float).tolist() for one in scores],
     }
 
 
@@ -179,11 +177,11 @@ def _keep(path: Path, outcome: Mapping[str, Any]) -> None:
 
 def _read(path: Path, cell: Cell) -> Outcome:
     kept = json.loads(path.read_text(encoding="utf-8"))
-    judgements = tuple(
-        Judgement(np.array(ndcg), np.array(scores, dtype=np.float32))
+    scores = tuple(
+        ValidationScores(np.array(ndcg), np.array(scores, dtype=np.float32))
         for ndcg, scores in zip(kept["ndcg"], kept["scores"], strict=True)
     )
-    return Outcome(cell.seed, cell.settings, kept["cpu_seconds"], judgements)
+    return Outcome(cell.seed, cell.settings, kept["cpu_seconds"], scores)
 
 
 def _name_of(cell: Cell, data: str) -> str:

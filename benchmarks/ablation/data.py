@@ -1,4 +1,4 @@
-"""The data of the ablations: corpora with pairs and queries, encoded once, and how to judge."""
+"""The data of the ablations: corpora with pairs and queries, encoded once, and their evaluation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from training.data.sampling import Source
 
 NDCG = "nDCG@10"
 PAIR_MEASURES = ("accuracy", "F1", AUC)
-LONGEST = 64  # blocks: the longest that any ablation reads
+LONGEST = 64  # blocks: the most that any ablation reads
 _HALVES_SEED = 1
 NEEDED = (
     "corpus.jsonl.gz",
@@ -34,12 +34,12 @@ NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class AblationData:
-    """What every ablation trains on and is judged by; nothing of test documents but their blocks.
+    """Training and validation data of the ablations; of test documents, only the blocks.
 
     Attributes:
         checkpoint: whose sentence level made the block vectors.
         corpora: blocks, and what is known of training and validation documents.
-        sources: what training draws from.
+        sources: sampled by training.
         names: of the corpora.
     """
 
@@ -50,7 +50,7 @@ class AblationData:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class ValidationScores:
     """How document vectors answer the validation queries and pairs of one corpus.
 
     Attributes:
@@ -63,10 +63,10 @@ class Judgement:
 
 
 def find_folders(data: Path, names: Sequence[str]) -> list[Path]:
-    """Find the corpora of a folder that have pairs, judgements and splits; or those named.
+    """Find the corpora of a folder that have pairs, judgements and splits, or the named ones.
 
     Raises:
-        CorpusError: there is none, or a named one lacks something.
+        CorpusError: none is found, or a named one is incomplete.
     """
     known = {
         folder.name: folder
@@ -83,17 +83,17 @@ def find_folders(data: Path, names: Sequence[str]) -> list[Path]:
 def read_data(
     folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, progress: Progress
 ) -> AblationData:
-    """Encode corpora, or open what was encoded before; read what is known of their documents.
+    """Encode corpora, or open their kept encodings, and read their labels.
 
     Args:
         folders: of the corpora.
         encoder: whose sentence level is used.
         blocks: the folder that keeps block vectors and neighbours, by name of the corpus.
-        progress: hears of it.
+        progress: is notified.
 
     Raises:
         CorpusError: a corpus cannot be read.
-        ArchiveError: what is kept is damaged, or another encoder made it.
+        ArchiveError: the kept encoding is damaged or belongs to another encoder.
     """
     encoded = []
     for folder in folders:
@@ -108,8 +108,8 @@ def read_data(
     return AblationData(encoder.checkpoint, corpora, tuple(sources), names)
 
 
-def judge_vectors(corpus: TrainingCorpus, vectors: Float32) -> Judgement:
-    """Ask the validation queries, against all documents, and the validation pairs.
+def evaluate_vectors(corpus: TrainingCorpus, vectors: Float32) -> ValidationScores:
+    """Evaluate vectors on the validation queries, over all documents, and on the validation pairs.
 
     Args:
         corpus: of N documents.
@@ -122,14 +122,14 @@ def judge_vectors(corpus: TrainingCorpus, vectors: Float32) -> Judgement:
     system = vector_system("vectors", "", vectors)
     judged = evaluate_per_query(rank(system, ids, queries, rows), ids, corpus.judgements)
     pairs = corpus.valid_pairs
-    return Judgement(judged.ndcg, system.score_pairs(pairs.sources, pairs.targets))
+    return ValidationScores(judged.ndcg, system.score_pairs(pairs.sources, pairs.targets))
 
 
 def pair_figures(corpus: TrainingCorpus, scores: Float32) -> dict[str, float]:
     """Return `PAIR_MEASURES` of the validation pairs of a corpus.
 
-    The threshold of each half of the pairs is chosen on the other half: there are no third pairs
-    that neither training nor the figure knows.
+    The threshold of each half of the pairs is chosen on the other half: there is no third
+    set of pairs that neither training nor the measurement uses.
     """
     labels = corpus.valid_pairs.labels
     order = np.random.default_rng(_HALVES_SEED).permutation(len(labels))

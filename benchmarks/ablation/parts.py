@@ -46,7 +46,7 @@ class Size:
         tuning_steps: of fine-tuning after it, or without it.
         tuning_documents: of such a step, two a pair.
         text_blocks: blocks of a document that pretraining and its fine-tuning read.
-        hidden_size: of the model that is pretrained.
+        hidden_size: of the pretrained model.
         sentence_layers: of that model; it has one document layer.
         steps: of fine-tuning over cached block vectors.
         documents: of such a step.
@@ -101,7 +101,7 @@ def combination_cells(data: AblationData, seed: int, size: Size, loss: str) -> l
 
     Args:
         data: to train on.
-        seed: of weights and draws.
+        seed: of weights and sampling.
         size: of the ablation.
         loss: "pairs", which is the paper's, or "links".
     """

@@ -1,11 +1,11 @@
-"""What pretraining, the combination of the levels and the length read are worth, on one budget.
+"""What pretraining, the combination of levels and the length read contribute, on equal budgets.
 
 The ablations of the SMITH paper (Tables 5 and 7, Figure 4) with the repository's own training, at
-a size that two cores carry in half an hour: every model of a part takes the same steps over the
-same draws. They train on the training part of each corpus and are judged on its validation part;
-nothing is known of test documents but their texts, among which queries search too.
+a size that two cores handle in half an hour. All models of an ablation take the same steps over the
+same batches. They train on the training part of each corpus and are evaluated on its validation
+part; test documents contribute only their texts, which queries also search.
 
-Finished models are kept in a work directory: the same command goes on where it was stopped.
+Finished models are kept in a work directory: rerun the command to resume.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ from benchmarks.ablation.parts import (
     length_row,
     pretraining_cells,
 )
-from benchmarks.ablation.table import draw, table
+from benchmarks.ablation.table import plot, table
 from benchmarks.ablation.training import tokens_read
 from benchmarks.common import commit, make_record, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
@@ -34,29 +34,31 @@ from index.progress import SilentProgress
 
 Part = Literal["pretraining", "combinations", "length"]
 PARTS: tuple[Part, ...] = ("combinations", "length", "pretraining")  # the slowest last
-LOSSES = ("pairs", "links")  # the paper's, and the one that the checkpoint that ships is made with
+LOSSES = ("pairs", "links")  # the paper's, and that of the shipped checkpoint
 LENGTH_LOSS = "links"
 KEPT = Path(tempfile.gettempdir(), "longmatch-ablation")
 
 
 def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
-    corpus: Annotated[list[str] | None, typer.Option(help="Only those of this name.")] = None,
+    corpus: Annotated[list[str] | None, typer.Option(help="Only corpora of this name.")] = None,
     part: Annotated[Part | None, typer.Option(help="Only this ablation.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Begin no model after these.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Start no model after this many minutes.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Models of each kind.")] = 2,
     checkpoint: Annotated[Path, typer.Option(help="Its sentence level.")] = DEFAULT_CHECKPOINT,
     work: Annotated[Path, typer.Option(help="Keeps blocks and finished models' figures.")] = KEPT,
 ) -> None:
-    """Train the models of the ablations that are not kept yet, and judge all on validation."""
+    """Train the models that are not kept yet, and evaluate all on the validation part."""
     source = commit()
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     folders = find_folders(data, corpus or ())
     read = read_data(folders, encoder, work / "blocks", SilentProgress())
     seconds = None if minutes is None else 60 * minutes
-    wanted = plan([part] if part else PARTS, read, seeds, Size())
-    run_cells(wanted, read, work / "models", seconds, lambda text: typer.echo(text, err=True))
-    # The record has what former calls kept, too.
+    cells = plan([part] if part else PARTS, read, seeds, Size())
+    run_cells(cells, read, work / "models", seconds, lambda text: typer.echo(text, err=True))
+    # The record includes results kept by earlier calls.
     kept = run_cells(plan(PARTS, read, seeds, Size()), read, work / "models", 0, lambda _: None)
     record = make_record(
         "ablation",
@@ -71,13 +73,13 @@ def main(
     )
     typer.echo(table(record))
     path = write_record(record)
-    draw(record, path.with_suffix(".svg"))
+    plot(record, path.with_suffix(".svg"))
 
 
 def plan(parts: Sequence[Part], data: AblationData, seeds: int, size: Size) -> list[Cell]:
     """Plan the models of ablations: all of one seed, then all of the next.
 
-    What is not trained comes with one seed only.
+    Untrained models are planned for one seed only.
     """
     cells: dict[tuple[str, str, int], Cell] = {}
     for seed in range(seeds):

@@ -23,14 +23,14 @@ PAPER = {
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run: a table for each ablation, models by figures."""
+    """Format the record as Markdown: a table for each ablation, models by figures."""
     return "\n\n".join(
         f"{part} (validation; p against {one['reference']})\n\n{_table(one, record['settings'])}"
         for part, one in record["results"].items()
     )
 
 
-def draw(record: dict[str, Any], path: Path) -> None:
+def plot(record: dict[str, Any], path: Path) -> None:
     """Draw quality by tokens read, where the lengths were measured (the paper's Figure 4)."""
     read = record["settings"]["tokens_read"]
     curves = {

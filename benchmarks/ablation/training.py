@@ -1,4 +1,4 @@
-"""One run of an ablation: the repository's own loop, over the same draws, for a set of steps."""
+"""One run of an ablation: the product's training loop, same batches, fixed number of steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Run:
     Attributes:
         data: of the ablation.
         reader: of its documents.
-        recipe: steps, rates and objectives; its seed seeds all draws.
+        recipe: steps, rates and objectives; its seed determines all sampling.
     """
 
     data: AblationData
@@ -75,14 +75,14 @@ def new_reader(data: AblationData, max_blocks: int, *, width: int = 0) -> Reader
 def fit(model: EncoderModel, run: Run, directory: Path) -> None:
     """Train a model for the steps of a recipe; the last weights count.
 
-    There is no choice among weights by validation, which the figures would be too good by. What
-    is looked at is the loss of one batch that no step draws: a run that does not lower it has
-    failed, and leaves the model as it was.
+    Weights are not selected by validation, which would bias the results. Instead the loss of one
+    batch that no step uses is monitored: a run that does not lower it has failed and leaves the
+    model unchanged.
 
     Args:
         model: is trained.
         run: on what, and how.
-        directory: of the run, which goes on where it was killed.
+        directory: state of the run, which can be resumed.
     """
     objectives = _objectives(model, run)
     plan = TrainingPlan(

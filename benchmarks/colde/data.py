@@ -1,4 +1,4 @@
-"""What the CoLDE benchmark asks: test pairs and queries, and documents in another order."""
+"""Data of the CoLDE benchmark: test pairs and queries, and documents in shuffled order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ _ORDER_SEED = 3
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is known of the validation and test documents of one corpus.
+    """Labels of the validation and test documents of one corpus.
 
     Attributes:
         ids: of its N documents.
         valid: pairs that thresholds are chosen on.
-        test: pairs that are judged.
+        test: pairs that are classified.
         queries: judgements of the queries of the test part.
     """
 
@@ -56,7 +56,7 @@ class Answers:
     """How document vectors answer the test questions of one corpus.
 
     Attributes:
-        right: for each reading Float64[P], 1 where a test pair is judged rightly.
+        right: for each reading Float64[P], 1 where a test pair is classified correctly.
         measures: for each reading, of the test pairs.
         ndcg: Float64[Q], nDCG@10 of each query, documents as written.
     """
@@ -69,15 +69,15 @@ class Answers:
 def read_corpora(
     folders: Sequence[Path], encoder: OnnxEncoder, blocks: Path, progress: Progress
 ) -> AblationData:
-    """Read what the benchmark trains on; encode what is not encoded.
+    """Read the training data, and encode what is not encoded yet.
 
-    Nothing here draws lexical neighbours, so that none are looked for.
+    No objective here samples lexical neighbours, so none are computed.
 
     Args:
         folders: of the corpora.
         encoder: whose sentence level is used.
         blocks: the folder that keeps block vectors, by name of the corpus.
-        progress: hears of encoding.
+        progress: is notified while encoding.
 
     Raises:
         CorpusError: a corpus cannot be read.
@@ -115,7 +115,7 @@ def read_truths(folders: Sequence[Path], data: AblationData) -> list[Truth]:
         ids = corpus.encoded.ids
         splits = read_splits(folder / "splits.tsv")
         qrels = read_qrels(folder / "qrels.tsv")
-        queries = {q: judged for q, judged in qrels.items() if splits.get(q) == "test"}
+        queries = {q: relevant for q, relevant in qrels.items() if splits.get(q) == "test"}
         pairs = find_pairs(read_pairs(folder / "pairs.test.jsonl.gz"), ids)
         truths.append(Truth(ids, corpus.valid_pairs, pairs, queries))
     return truths
@@ -159,8 +159,7 @@ def shuffled(blocks: int, sections: int, seed: int) -> Int64:
 
 
 def answer(truth: Truth, readings: Mapping[str, Float32]) -> Answers:
-    """ScoreCalibrator pairs by the threshold that is best on validation pairs as written, and rank
-    queries.
+    """Classify pairs by the best threshold of the validation pairs, and rank the queries.
 
     Args:
         truth: of the corpus.

@@ -28,7 +28,7 @@ class Planned:
 
     Attributes:
         row: of the tables.
-        seed: of weights and draws.
+        seed: of weights and sampling.
         model: architecture, whether it begins as the mean, and fields of its configuration.
         tuning: fields of a training recipe; of no steps, the model stays as it begins.
     """
@@ -40,7 +40,7 @@ class Planned:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that decides the outcome beside data and seed, as JSON can hold it."""
+        """All that decides the outcome beside data and seed, JSON-serialisable."""
         return {"model": dict(self.model), "tuning": dict(self.tuning)}
 
 

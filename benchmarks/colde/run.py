@@ -3,9 +3,9 @@
 Beside them SMITH with CoLDE's augmentation (sections of a document attract, of others repel), the
 paper's ablations (Table 2), its test with shuffled sections (figure 8) and its lengths (figure 7).
 The models train on the training pairs of each corpus, thresholds are chosen on validation pairs,
-figures are of test pairs and test queries.
+results are on test pairs and test queries.
 
-Trained models' vectors are kept in a work directory: the same command goes on where it was stopped.
+Vectors of trained models are kept in a work directory: rerun the command to resume.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ from benchmarks.colde.data import WHOLE, Answers, read_corpora, read_truths
 from benchmarks.colde.models import Planned
 from benchmarks.colde.plan import BOTH, REFERENCE, Size, plan_lengths, plan_table
 from benchmarks.colde.runs import Bench, answers_of, cpu_seconds, is_kept, new_bench, train_all
-from benchmarks.colde.table import draw, table
+from benchmarks.colde.table import plot, table
 from benchmarks.common import commit, make_record, write_record
 from encoder.arrays import Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
@@ -36,13 +36,15 @@ KEPT = Path(tempfile.gettempdir(), "longmatch-ablation")
 
 def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
-    corpus: Annotated[list[str] | None, typer.Option(help="Only those of this name.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Begin no model after these.")] = None,
+    corpus: Annotated[list[str] | None, typer.Option(help="Only corpora of this name.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Start no model after this many minutes.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Models of each kind.")] = 2,
     checkpoint: Annotated[Path, typer.Option(help="Its sentence level.")] = DEFAULT_CHECKPOINT,
     work: Annotated[Path, typer.Option(help="Keeps blocks and trained models' vectors.")] = KEPT,
 ) -> None:
-    """Train the models that are not kept yet, and judge all on test pairs and queries."""
+    """Train the models that are not kept yet, and evaluate all on test pairs and queries."""
     source, size = commit(), Size()
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     folders = find_folders(data, corpus or ())
@@ -80,11 +82,11 @@ def main(
     )
     typer.echo(table(record))
     path = write_record(record)
-    draw(record, path.with_suffix(".svg"))
+    plot(record, path.with_suffix(".svg"))
 
 
 def quality(bench: Bench, seeds: int, size: Size) -> dict[str, Any]:
-    """ScoreCalibrator the models that are kept: means over seeds, rows against the reference."""
+    """Evaluate the models that are kept: means over seeds, rows against the reference."""
     by_row: dict[str, list[tuple[Planned, ...]]] = {}
     for seed in range(seeds):
         plans = {one.row: one for one in plan_table(seed, size) if is_kept(bench, one)}

@@ -18,50 +18,50 @@ from encoder.atomic_files import replace_durably
 from training.data.corpus import data_fingerprint
 
 Readings = Mapping[str, Sequence[Float32]]  # of each reading the vectors of each corpus
-_RUN_FORMAT = 1  # of what is kept; another one is trained anew
+_RUN_FORMAT = 1  # of kept results; results in another format are trained again
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all models share.
+    """Shared by all models.
 
     Attributes:
-        data: that they train on.
-        truths: of each corpus, that they are judged by.
+        data: training data.
+        truths: labels of each corpus.
         work: the directory that keeps vectors and unfinished runs.
-        say: hears of each model.
+        report: called with a line about each model.
         fingerprint: of data and checkpoint.
     """
 
     data: AblationData
     truths: list[Truth]
     work: Path
-    say: Callable[[str], object]
+    report: Callable[[str], object]
     fingerprint: str
 
 
 def new_bench(
-    data: AblationData, truths: list[Truth], work: Path, say: Callable[[str], object]
+    data: AblationData, truths: list[Truth], work: Path, report: Callable[[str], object]
 ) -> Bench:
-    """Make a bench of what all models share."""
-    return Bench(data, truths, work, say, _fingerprint(data))
+    """Make the shared state of a run."""
+    return Bench(data, truths, work, report, _fingerprint(data))
 
 
 def train_all(bench: Bench, plan: Sequence[Planned], seconds: float | None) -> None:
-    """Train the models of a plan that are not kept yet, in order; begin none after the time."""
+    """Train the models that are not kept yet, in order; start none after the time limit."""
     end = np.inf if seconds is None else time.monotonic() + seconds
     for planned in plan:
         path = _path(bench, planned)
         if path.exists():
             continue
         if time.monotonic() >= end:
-            bench.say(f"{planned.row}, seed {planned.seed}: left for another call")
+            bench.report(f"{planned.row}, seed {planned.seed}: left for the next call")
             continue
         start = time.process_time()
         readings = train_and_read(planned, bench.data, bench.truths, path.with_suffix(""))
         _keep(path, readings, time.process_time() - start)
         shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-        bench.say(f"{planned.row}, seed {planned.seed}: {time.process_time() - start:.0f} s")
+        bench.report(f"{planned.row}, seed {planned.seed}: {time.process_time() - start:.0f} s")
 
 
 def is_kept(bench: Bench, planned: Planned) -> bool:

@@ -11,7 +11,7 @@ _MEASURE = "accuracy, test pairs"
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run: quality, shuffled sections (figure 8), lengths (figure 7)."""
+    """Format the record as Markdown: quality, shuffled sections (figure 8), lengths (figure 7)."""
     results, corpora = record["results"], record["settings"]["corpora"]
     return "\n\n".join(
         [
@@ -25,7 +25,7 @@ def table(record: dict[str, Any]) -> str:
     )
 
 
-def draw(record: dict[str, Any], path: Path) -> None:
+def plot(record: dict[str, Any], path: Path) -> None:
     """Draw the paper's figure 7, and beside it its figure 8 under the name with `-shuffled`.
 
     Raises:

@@ -1,1 +1,1 @@
-"""The pictures of the README."""
+"""Pictures for the README."""

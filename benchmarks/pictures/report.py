@@ -1,8 +1,8 @@
-"""Pictures of the page of a comparison, for the README: `python -m benchmarks.pictures.report`.
+"""Screenshots of the comparison page, for the README: `python -m benchmarks.pictures.report`.
 
-The page is the one that `longmatch compare --html` writes, of two modules of Python's standard
-library that are documented alike. Needs Chromium. The fonts are those of the machine: the pictures
-in the repository were taken with P052 and Inter (Debian: fonts-urw-base35, fonts-inter).
+The page is the one that `longmatch compare --html` writes, for two modules of Python's standard
+library with similar documentation. Needs Chromium. It uses the installed fonts: the
+pictures in the repository were taken with P052 and Inter (Debian: fonts-urw-base35, fonts-inter).
 """
 
 import inspect

@@ -1,1 +1,1 @@
-"""How good the matches, the probabilities and the explanations are."""
+"""Quality of matches, probabilities, explanations and reranking."""

@@ -1,9 +1,8 @@
-"""How well a probability and a threshold keep what they say, on pairs that nothing was fitted on.
+"""Are probabilities and thresholds accurate on pairs that nothing was fitted on?
 
 The test pairs of the corpora with judgements (`pairs.test.jsonl.gz`) are scored in each mode by a
 checkpoint that has a calibration; the threshold for 1 % false positives comes from random pairs of
-each corpus and is tried on others: on pairs drawn anew, and on those of documents that it never
-saw.
+each corpus and is tested on other pairs: newly sampled ones, and pairs of held-out documents.
 """
 
 from collections.abc import Mapping
@@ -65,7 +64,7 @@ def main(
         Path | None, typer.Option(help="A folder of <corpus>.npz, as `longmatch embed` wrote them.")
     ] = None,
     checkpoint: Annotated[Path, typer.Option(help="One with a calibration.")] = DEFAULT_CHECKPOINT,
-    plot: Annotated[bool, typer.Option(help="Draw the reliability diagram, too.")] = True,
+    plot: Annotated[bool, typer.Option(help="Also plot the reliability diagram.")] = True,
 ) -> None:
     """Measure calibration error on test pairs, and false positives at the threshold for 1 %."""
     source = commit()
@@ -139,7 +138,7 @@ def try_thresholds(
 
     Args:
         channels: of N documents.
-        measured: how their random pairs score, drawn with `SEED`.
+        measured: score distribution of their random pairs, sampled with `SEED`.
     """
     progress = SilentProgress()
     documents = len(channels.vectors)
@@ -164,7 +163,7 @@ def try_thresholds(
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     results: dict[str, dict[str, Any]] = record["results"]
     errors = markdown_table(
         [

@@ -1,4 +1,4 @@
-"""What explanations are measured by: aligned characters, coverage and relations of pairs."""
+"""Measures of explanations: aligned characters, coverage and relations of pairs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class ReadPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """How right one explanation is; characters of words, both sides together.
+class PairOutcome:
+    """Correctness of one explanation; counts are characters of words on both sides.
 
     Attributes:
         pair: what was compared.
@@ -39,7 +39,7 @@ class Judged:
         aligned: characters aligned.
         shared: characters shared.
         coverage_errors: of the left and of the right text, absolute.
-        relation: the one that was named.
+        relation: predicted relation.
     """
 
     pair: PlantedPair
@@ -66,24 +66,25 @@ def read_pairs(
     return [ReadPair(pair, known[pair.left], known[pair.right]) for pair in pairs]
 
 
-def judge_pairs(pairs: Iterable[ReadPair], rule: AlignmentThresholds) -> list[Judged]:
-    """Compare each pair and say how right that is."""
-    return [_judge(one, compare_texts(one.left, one.right, rule=rule)) for one in pairs]
+def compare_pairs(pairs: Iterable[ReadPair], rule: AlignmentThresholds) -> list[PairOutcome]:
+    """Compare each pair and measure how correct the explanation is."""
+    return [_outcome(one, compare_texts(one.left, one.right, rule=rule)) for one in pairs]
 
 
-def where_truth_is_known(judged: Iterable[Judged]) -> list[Judged]:
-    """Leave out halves of one document: what it repeats is in both, and nobody planted it."""
-    return [one for one in judged if one.pair.kind != "halves"]
+def where_truth_is_known(outcomes: Iterable[PairOutcome]) -> list[PairOutcome]:
+    """Leave out halves of one document: they repeat text that was not planted."""
+    return [one for one in outcomes if one.pair.kind != "halves"]
 
 
-def precision_recall(judged: Sequence[Judged]) -> tuple[float, float]:
+def precision_recall(outcomes: Sequence[PairOutcome]) -> tuple[float, float]:
     """Return precision and recall of the aligned characters of some pairs, all taken together."""
-    hits = sum(one.hits for one in judged)
-    aligned, shared = (sum(getattr(one, name) for one in judged) for name in ("aligned", "shared"))
+    hits = sum(one.hits for one in outcomes)
+    aligned = sum(one.aligned for one in outcomes)
+    shared = sum(one.shared for one in outcomes)
     return hits / aligned if aligned else 1.0, hits / shared if shared else 1.0
 
 
-def _judge(one: ReadPair, found: Comparison) -> Judged:
+def _outcome(one: ReadPair, found: Comparison) -> PairOutcome:
     pair = one.pair
     counted = [passage for passage in found.passages if passage.kind != "similar"]
     sides = (
@@ -91,7 +92,7 @@ def _judge(one: ReadPair, found: Comparison) -> Judged:
         _counts(one.right.words, [passage.right for passage in counted], pair.right_spans),
     )
     hits, aligned, shared, _ = (left + right for left, right in zip(*sides, strict=True))
-    return Judged(
+    return PairOutcome(
         pair=pair,
         hits=hits,
         aligned=aligned,

@@ -1,10 +1,10 @@
-"""Are explanations right, and what do they cost.
+"""Are explanations correct, and what do they cost?
 
     python -m benchmarks.quality.explanations [--corpus CORPUS …]
 
-Pairs of which it is known what they share (`planted_pairs`) are compared: precision and recall of
-the aligned characters of both sides, error of the coverage, confusion table of the relations. The
-documents and the seed are others than those that the thresholds were fitted on (`fit_alignment`).
+Pairs with known shared text (`planted_pairs`) are compared: precision and recall of the
+aligned characters of both sides, error of the coverage, confusion table of the relations. Documents
+and seed differ from those that the thresholds were fitted on (`fit_alignment`).
 """
 
 import time
@@ -21,9 +21,9 @@ import typer
 from benchmarks.common import commit, corpus_name, make_record, markdown_table, write_record
 from benchmarks.quality.explanation_pairs import (
     RELATIONS,
-    Judged,
+    PairOutcome,
     ReadPair,
-    judge_pairs,
+    compare_pairs,
     precision_recall,
     where_truth_is_known,
 )
@@ -33,18 +33,18 @@ from encoder.comparison.compare import compare_texts
 from encoder.comparison.text import read_text
 from index.sqlite.block_vectors import BlockVectors
 
-JUDGED_SEED = SEED + 1
+TEST_SEED = SEED + 1
 _TIMED_BLOCKS = 100
 _REPETITIONS = 20
 
 
-def measure(judged: Sequence[Judged]) -> dict[str, Any]:
-    """Return the figures of some judged pairs, as the record holds them."""
-    kinds: dict[tuple[str, float], list[Judged]] = defaultdict(list)
-    for one in judged:
+def measure(outcomes: Sequence[PairOutcome]) -> dict[str, Any]:
+    """Return the measurements of some pairs, as stored in the record."""
+    kinds: dict[tuple[str, float], list[PairOutcome]] = defaultdict(list)
+    for one in outcomes:
         kinds[one.pair.kind, one.pair.share].append(one)
-    confusion = Counter((one.pair.relation, one.relation) for one in judged)
-    known = where_truth_is_known(judged)
+    confusion = Counter((one.pair.relation, one.relation) for one in outcomes)
+    known = where_truth_is_known(outcomes)
     shuffled = [one for one in known if one.pair.shuffled]
     return {
         "all": _row(known),
@@ -86,7 +86,7 @@ def measure_time(pairs: Sequence[ReadPair]) -> dict[str, float]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out a record: characters and coverage by kind of pair, relations, time."""
+    """Format a record: characters and coverage by kind of pair, relations, time."""
     results = record["results"]
     parts = []
     for name, found in results["corpora"].items():
@@ -113,15 +113,15 @@ def table(record: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _row(judged: Sequence[Judged]) -> dict[str, Any]:
-    precision, recall = precision_recall(judged)
-    errors = [error for one in judged for error in one.coverage_errors]
+def _row(outcomes: Sequence[PairOutcome]) -> dict[str, Any]:
+    precision, recall = precision_recall(outcomes)
+    errors = [error for one in outcomes for error in one.coverage_errors]
     return {
-        "pairs": len(judged),
+        "pairs": len(outcomes),
         "precision": precision,
         "recall": recall,
-        "aligned": sum(one.aligned for one in judged),
-        "shared": sum(one.shared for one in judged),
+        "aligned": sum(one.aligned for one in outcomes),
+        "shared": sum(one.shared for one in outcomes),
         "coverage_error": mean(errors) if errors else 0.0,
     }
 
@@ -138,21 +138,21 @@ def _shown(row: dict[str, Any], figure: str) -> str:
 
 def main(
     corpus: Annotated[
-        list[Path] | None, typer.Option(help="Beside Python's documentation; may be given again.")
+        list[Path] | None, typer.Option(help="Beside Python's documentation; may be repeated.")
     ] = None,
     documents: Annotated[int, typer.Option(help="Documents of each corpus.")] = 60,
     pairs: Annotated[int, typer.Option(help="Pairs of each corpus.")] = 192,
 ) -> None:
-    """ScoreCalibrator explanations and write the record."""
+    """Measure explanations and write the record."""
     source = commit()
     corpora: list[Path | None] = [None, *(corpus or [])]
     read = {
-        corpus_name(one): read_all([one], documents, pairs, JUDGED_SEED, fitted=False)
+        corpus_name(one): read_all([one], documents, pairs, TEST_SEED, fitted=False)
         for one in corpora
     }
     results = {
         "corpora": {
-            name.replace("/", " "): measure(judge_pairs(some, ALIGNMENT_RULE))
+            name.replace("/", " "): measure(compare_pairs(some, ALIGNMENT_RULE))
             for name, some in read.items()
         },
         "time": measure_time(next(iter(read.values()))),
@@ -160,7 +160,7 @@ def main(
     settings = {
         "documents": documents,
         "pairs": pairs,
-        "seed": JUDGED_SEED,
+        "seed": TEST_SEED,
         "rule": asdict(ALIGNMENT_RULE),
         "timed_blocks": _TIMED_BLOCKS,
     }

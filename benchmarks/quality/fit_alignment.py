@@ -2,10 +2,10 @@
 
     python -m benchmarks.quality.fit_alignment [--corpus CORPUS …]
 
-Documents whose id has an even SHA-256 digest are fitted on; `bench_explanations` judges on the
-others, with pairs of another seed. What blocks of texts reach that have nothing to do with each
-other is measured. Of the other thresholds one after the other takes the value that is best with all
-others as they are, twice over.
+Documents whose id has an even SHA-256 digest are used for fitting;
+`benchmarks.quality.explanations` evaluates on the others, with another seed. The background
+similarity of unrelated texts is measured. The other thresholds are fitted by coordinate descent, in
+two passes.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ import typer
 from benchmarks.common import read_documents
 from benchmarks.quality.explanation_pairs import (
     RELATIONS,
-    Judged,
+    PairOutcome,
     ReadPair,
-    judge_pairs,
+    compare_pairs,
     precision_recall,
     read_pairs,
     where_truth_is_known,
@@ -51,12 +51,12 @@ GRID: dict[str, tuple[float, ...]] = {
 }
 WHOLE_NUMBERS = ("shingle", "least_words", "gap", "sentence_shared")
 _NONE = Background(0.0, 0.0)
-_NEIGHBOURS = 5  # how many texts each is held against
-TIE = 1e-4  # what a value must gain to replace the one in use
+_NEIGHBOURS = 5  # how many other texts each text is compared with
+TIE = 1e-4  # minimum gain for a value to replace the current one
 
 
 def of_half(documents: Iterable[Document], *, fitted: bool, limit: int) -> list[Document]:
-    """Return the first long enough documents of the half that is fitted or judged on."""
+    """Return the first long enough documents of the half used for fitting, or of the other half."""
     kept = (
         document
         for document in documents
@@ -66,27 +66,27 @@ def of_half(documents: Iterable[Document], *, fitted: bool, limit: int) -> list[
     return [document for _, document in zip(range(limit), kept, strict=False)]
 
 
-def goodness(judged: Sequence[Judged]) -> float:
+def fit_score(outcomes: Sequence[PairOutcome]) -> float:
     """Return F1 of aligned characters, mean over kinds of pairs, plus mean recall of relations."""
-    kinds: dict[tuple[str, float], list[Judged]] = defaultdict(list)
+    kinds: dict[tuple[str, float], list[PairOutcome]] = defaultdict(list)
     relations: dict[str, list[bool]] = defaultdict(list)
-    for one in where_truth_is_known(judged):
+    for one in where_truth_is_known(outcomes):
         kinds[one.pair.kind, one.pair.share].append(one)
-    for one in judged:
+    for one in outcomes:
         relations[one.pair.relation].append(one.relation == one.pair.relation)
     return mean(map(_f1, kinds.values())) + mean(mean(right) for right in relations.values())
 
 
 def fit(pairs: Sequence[ReadPair], rule: AlignmentThresholds, rounds: int) -> AlignmentThresholds:
-    """Return the rule that one threshold after the other leads to."""
-    best = goodness(judge_pairs(pairs, rule))
+    """Return the rule found by optimising one threshold after another."""
+    best = fit_score(compare_pairs(pairs, rule))
     for _ in range(rounds):
         for name, values in GRID.items():
             for value in values:
                 other = _changed(rule, name, value)
                 if other == rule:
                     continue
-                found = goodness(judge_pairs(pairs, other))
+                found = fit_score(compare_pairs(pairs, other))
                 if found > best + TIE:
                     best, rule = found, other
             typer.echo(f"{name} = {getattr(rule, name)}: {best:.4f}")
@@ -139,18 +139,18 @@ def read_all(
     return read_pairs(made, tokenizer, encoder)
 
 
-def _f1(judged: Sequence[Judged]) -> float:
-    precision, recall = precision_recall(judged)
+def _f1(outcomes: Sequence[PairOutcome]) -> float:
+    precision, recall = precision_recall(outcomes)
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def main(
     corpus: Annotated[
-        list[Path] | None, typer.Option(help="Beside Python's documentation; may be given again.")
+        list[Path] | None, typer.Option(help="Beside Python's documentation; may be repeated.")
     ] = None,
     documents: Annotated[int, typer.Option(help="Documents of each corpus.")] = 60,
     pairs: Annotated[int, typer.Option(help="Pairs of each corpus.")] = 96,
-    rounds: Annotated[int, typer.Option(help="Times that all thresholds are gone through.")] = 2,
+    rounds: Annotated[int, typer.Option(help="Passes over all thresholds.")] = 2,
 ) -> None:
     """Fit the thresholds and print them."""
     read = read_all([None, *(corpus or [])], documents, pairs, SEED, fitted=True)

@@ -1,9 +1,9 @@
-"""What do the two noise filters give? The questions of the paper's Tables 5, 6 and 7.
+"""What do the two noise filters contribute? Tables 5, 6 and 7 of the paper.
 
-One fine-tuned reranker answers all of them: filters are switched and changed where it is used, and
-nothing is trained anew for a cell. So a cell says how well this reranker gets along without a
-filter that it was trained with, not what one trained without it would reach. Labelled pairs of the
-test part; thresholds are not needed for the AUC. Cells that were measured are kept in `--work`.
+All cells use one fine-tuned reranker; filters are switched at inference time and nothing is
+retrained. A cell therefore measures this reranker without a filter that it was trained with, not a
+reranker trained without it. Labelled pairs of the test part; the AUC needs no threshold. Measured
+cells are kept in `--work`.
 """
 
 import json
@@ -18,7 +18,8 @@ import torch
 import typer
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.common import commit, make_record, markdown_table, write_record
+from benchmarks.common import commit, make_record, write_record
+from benchmarks.quality.match_ignition_table import table
 from encoder.export.create import load_reranker_model
 from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
@@ -33,31 +34,6 @@ from evaluation.judgements import read_pairs
 from index.corpus.reader import read_corpus
 from index.document import Document
 
-
-def table(record: dict[str, Any]) -> str:
-    """Lay out the three tables."""
-    corpora = record["results"]
-    names = {
-        "5": "Both filters, each alone, neither",
-        "6": "Share of words dropped in each layer",
-        "7": "What says which words matter (20 % dropped)",
-    }
-    laid_out = []
-    for number, title in names.items():
-        cells = [cell for cell in next(iter(corpora.values())) if cell.startswith(number)]
-        rows = [
-            [cell[2:], *(value for one in corpora.values() for value in _values(one[cell]))]
-            for cell in cells
-        ]
-        header = ["", *(f"{name} {what}" for name in corpora for what in ("AUC", "ms a batch"))]
-        laid_out.append(f"{title}\n\n{markdown_table(header, rows)}")
-    return "\n\n".join(laid_out)
-
-
-def _values(cell: dict[str, float]) -> tuple[str, str]:
-    return f"{cell['AUC']:.3f}", f"{cell['ms_per_batch']:.0f}"
-
-
 BATCH = 16
 REDUCTIONS = (0.0, 0.05, 0.1, 0.2)
 IMPORTANCES = ("pagerank", "attention", "norm", "random")
@@ -67,8 +43,8 @@ def main(
     reranker: Annotated[Path, typer.Option(help="A reranker with its weights.")],
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
     work: Annotated[Path, typer.Option(help="Keeps cells.")],
-    corpora: Annotated[str, typer.Option(help="Names, by commas.")] = "proposals,wikispeedia",
-    pairs: Annotated[int, typer.Option(help="Test pairs of each corpus, drawn.")] = 200,
+    corpora: Annotated[str, typer.Option(help="Names, comma-separated.")] = "proposals,wikispeedia",
+    pairs: Annotated[int, typer.Option(help="Test pairs sampled from each corpus.")] = 200,
 ) -> None:
     """Measure every cell of the three tables on the pairs of every corpus."""
     source, checkpoint = commit(), load_reranker_checkpoint(reranker)
@@ -92,7 +68,7 @@ def main(
 def measure(
     checkpoint: RerankerCheckpoint, folder: Path, number: int, kept: Path
 ) -> dict[str, dict[str, float]]:
-    """Measure each cell on one corpus; those that are kept already are not measured again."""
+    """Measure each cell on one corpus; kept cells are not measured again."""
     cells: dict[str, dict[str, float]] = (
         json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     )
@@ -101,7 +77,7 @@ def measure(
     for cell, change in plan(checkpoint).items():
         if cell not in cells:
             pairs = _tokens(change.checkpoint, labelled)
-            cells[cell] = judge(change.model(), pairs, labels, checkpoint.padding_token)
+            cells[cell] = measure_cell(change.model(), pairs, labels, checkpoint.padding_token)
             kept.write_text(json.dumps(cells), encoding="utf-8")
     return cells
 
@@ -132,7 +108,7 @@ def plan(checkpoint: RerankerCheckpoint) -> Mapping[str, Change]:
     }
 
 
-def judge(
+def measure_cell(
     model: MatchIgnition, pairs: Sequence[PairTokens], labels: np.ndarray, padding_token: int
 ) -> dict[str, float]:
     """Return the AUC of pairs and the processor time of a batch."""

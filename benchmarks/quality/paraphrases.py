@@ -1,8 +1,8 @@
-"""Paraphrases by rule, at three strengths: what a person does who rewords a passage by hand.
+"""Paraphrases by rule, at three strengths: what a person does when rewording a passage.
 
-Words are exchanged by a small table of our own, short forms and numbers are written in another way,
-filler words are dropped, halves of a sentence and neighbouring sentences change places. No rule
-knows what the aligner looks for.
+Words are replaced from a small table of synonyms, short forms and numbers are rewritten,
+filler words are dropped, halves of a sentence and neighbouring sentences change places. The
+rules do not use what the aligner looks for.
 """
 
 import random
@@ -13,7 +13,7 @@ from typing import Literal
 
 Strength = Literal["light", "medium", "strong"]
 
-# Both ways: whichever of the two a text has, the other replaces it.
+# In both directions: each word of a pair is replaced by the other.
 _PAIRS = (
     "use employ", "return yield", "function routine", "object entity", "list sequence",
     "create make", "begin start", "end finish", "big large", "small little", "show display",
@@ -92,7 +92,7 @@ def paraphrase(sentences: Sequence[str], strength: Strength, chance: random.Rand
 
 
 def edit_lightly(text: str, chance: random.Random, share: float = 0.02) -> str:
-    """Return a text with some of its words dropped or doubled: a copy with slips of the pen."""
+    """Return a text with some of its words dropped or doubled: a copy with typing errors."""
 
     def slip(match: re.Match[str]) -> str:
         if chance.random() >= share:

@@ -1,12 +1,12 @@
-"""Pairs of texts of which it is known what they share: planted passages, copied or reworded.
+"""Pairs of texts with known shared passages: planted, copied or reworded.
 
     python -m benchmarks.quality.planted_pairs --pairs 40 --output pairs.jsonl
 
-A pair is made of two documents of a corpus that share no row of eight words and are not of the same
+A pair is made of two documents of a corpus that share no run of eight words and are not of the same
 package (`email.charset` and `email.header` are). Passages of the left
 one, whole sentences, are put between sentences of the right one, as they are or reworded by rule,
-until they are 1, 5, 20 or 50 per cent of it. The other pairs: a text with itself, with slips of the
-pen, wholly reworded; two halves of one document; two documents as they are.
+until they are 1, 5, 20 or 50 per cent of it. The other pairs: a text with itself, with typing
+errors, completely reworded; two halves of one document; two documents as they are.
 """
 
 import json
@@ -36,7 +36,7 @@ _SHINGLE = 8
 
 @dataclass(frozen=True, slots=True)
 class PlantedPair:
-    """Two texts and what is true of them.
+    """Two texts and their known relation.
 
     Attributes:
         kind: "copied", "light", "medium" or "strong" for planted passages, else one of `WHOLE`.
@@ -132,8 +132,8 @@ def _planted(
     """Put passages of one document into another until they are `share` of its words."""
     lengths = [len(sentence.split()) for sentence in left.sentences]
     host = _cut(right.sentences, sum(lengths))
-    wanted = share / (1 - share) * sum(len(sentence.split()) for sentence in host)
-    source = _passages(lengths, wanted, chance)
+    word_count = share / (1 - share) * sum(len(sentence.split()) for sentence in host)
+    source = _passages(lengths, word_count, chance)
     passages = [list(left.sentences[first:last]) for first, last in source]
     reworded = [paraphrase(one, strength, chance) if strength else one for one in passages]
     if shuffled:
@@ -156,7 +156,7 @@ def _planted(
 def _put_in(
     host: Sequence[str], passages: Sequence[Sequence[str]], chance: random.Random
 ) -> list[tuple[str, bool]]:
-    """Return all sentences, and of each whether it was put between those of the host."""
+    """Return all sentences, and for each whether it was inserted into the host."""
     places = sorted(chance.sample(range(len(host) + 1), min(len(passages), len(host) + 1)))
     pieces: list[tuple[str, bool]] = []
     for number in range(len(host) + 1):
@@ -201,18 +201,20 @@ def _planted_relation(share: float, strength: Strength | None) -> Relation:
     return "paraphrase" if strength else "near-copy"
 
 
-def _passages(words: Sequence[int], wanted: float, chance: random.Random) -> list[tuple[int, int]]:
-    """Choose up to four passages of whole sentences, apart from each other, of `wanted` words."""
-    count = min(4, max(1, int(wanted // 150)))
+def _passages(
+    words: Sequence[int], word_count: float, chance: random.Random
+) -> list[tuple[int, int]]:
+    """Choose up to four passages of whole sentences, apart from each other, of so many words."""
+    count = min(4, max(1, int(word_count // 150)))
     step = len(words) // count
     found = []
     for number in range(count):
         end = (number + 1) * step - (number + 1 < count)
         last = first = number * step + (
-            chance.randrange(max(1, step // 4)) if wanted < sum(words) / 2 else 0
+            chance.randrange(max(1, step // 4)) if word_count < sum(words) / 2 else 0
         )
         size = 0
-        while last == first or (last < end and size < wanted / count):
+        while last == first or (last < end and size < word_count / count):
             size += words[last]
             last += 1
         found.append((first, last))
@@ -221,14 +223,15 @@ def _passages(words: Sequence[int], wanted: float, chance: random.Random) -> lis
 
 def _whole(kind: str, left: _Host, right: _Host, chance: random.Random) -> PlantedPair:
     text = left.text
+    for strength in STRENGTHS:
+        if strength and kind == strength:
+            sentences = paraphrase(left.sentences, strength, chance)
+            return _all_shared(kind, text, _joined(sentences)[0], "paraphrase")
     match kind:
         case "identical":
             return _all_shared(kind, text, text, "identical")
         case "slips":
             return _all_shared(kind, text, edit_lightly(text, chance), "near-copy")
-        case "light" | "medium" | "strong":
-            sentences = paraphrase(left.sentences, kind, chance)  # type: ignore[arg-type]
-            return _all_shared(kind, text, _joined(sentences)[0], "paraphrase")
         case "halves":
             middle = len(left.sentences) // 2
             halves = (_joined(left.sentences[:middle])[0], _joined(left.sentences[middle:])[0])
@@ -257,12 +260,12 @@ def _joined(sentences: Sequence[str]) -> tuple[str, list[Span]]:
 
 def main(
     output: Annotated[Path, typer.Option(help="The JSON Lines file to write.")],
-    corpus: Annotated[Path | None, typer.Option(help="By default Python's documentation.")] = None,
-    documents: Annotated[int, typer.Option(help="Documents drawn from the corpus.")] = 60,
+    corpus: Annotated[Path | None, typer.Option(help="Python's documentation by default.")] = None,
+    documents: Annotated[int, typer.Option(help="Documents sampled from the corpus.")] = 60,
     pairs: Annotated[int, typer.Option(help="Pairs to make.")] = 40,
     seed: int = 1,
 ) -> None:
-    """Write pairs with what is true of them, a JSON object a line."""
+    """Write labelled pairs as JSON Lines."""
     made = make_pairs(read_documents(corpus, documents), pairs, seed)
     with output.open("w", encoding="utf-8") as stream:
         for pair in made:

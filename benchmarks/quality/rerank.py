@@ -1,14 +1,14 @@
 """Does reranking the first candidates find more, and what does it cost?
 
-For each judged corpus, part and mode: nDCG@10 of the first stage and of its first candidates
-reranked, on the same queries, with the gain, its bootstrap interval and the p of a paired test.
-The rule of the reranker was fitted on the valid parts (`evaluation/fitting/reranking.py`): what
-test gains was not chosen on test. A corpus is a folder of `--data` with `corpus.jsonl.gz`,
+For each corpus, part and mode: nDCG@10 of the first stage and after reranking its first candidates,
+on the same queries, with the gain, its bootstrap interval and the p-value of a paired test.
+The rule of the reranker was fitted on the validation parts (`evaluation/fitting/reranking.py`), so
+the gain on the test part is unbiased. A corpus is a folder of `--data` with `corpus.jsonl.gz`,
 `qrels.tsv` and `splits.tsv`, and NAME.npz of `--vectors` as `longmatch embed` wrote it. `--work`
 keeps logits.
 
-The cost is processor time of one thread, which neighbours on the machine do not change as much as
-they change time on the clock.
+The cost is processor time of one thread, which other load on the machine affects less than
+wall-clock time.
 """
 
 import itertools
@@ -39,13 +39,17 @@ def main(  # noqa: PLR0913  its parameters are its options
     reranker: Annotated[Path, typer.Option(help="A reranker, or the name of one that ships.")],
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
     vectors: Annotated[Path, typer.Option(help="A folder of their vectors, NAME.npz.")],
-    work: Annotated[Path, typer.Option(help="Keeps logits.")],
-    corpora: Annotated[str, typer.Option(help="Names, by commas.")] = "proposals,wikispeedia",
-    parts: Annotated[str, typer.Option(help="valid, test, or both by a comma.")] = "valid,test",
-    candidates: Annotated[int, typer.Option(help="That are reranked.")] = 50,
-    queries: Annotated[int | None, typer.Option(help="Of a part, drawn; all by default.")] = None,
+    work: Annotated[Path, typer.Option(help="Directory that keeps logits.")],
+    corpora: Annotated[str, typer.Option(help="Names, comma-separated.")] = "proposals,wikispeedia",
+    parts: Annotated[
+        str, typer.Option(help="valid, test, or both, comma-separated.")
+    ] = "valid,test",
+    candidates: Annotated[int, typer.Option(help="Candidates that are reranked.")] = 50,
+    queries: Annotated[
+        int | None, typer.Option(help="Queries sampled from each part; all by default.")
+    ] = None,
     checkpoint: Annotated[Path, typer.Option(help="The encoder.")] = DEFAULT_CHECKPOINT,
-    threads: Annotated[int, typer.Option(help="That read pairs.")] = 2,
+    threads: Annotated[int, typer.Option(help="Threads that score pairs.")] = 2,
 ) -> None:
     """Measure both stages on every corpus, part and mode."""
     source = commit()
@@ -139,7 +143,7 @@ def measure_filter(corpus: JudgedCorpus) -> Any:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     rows = [
         [name, part, mode, *_cells(of_part[mode])]
         for name, parts in record["results"]["corpora"].items()

@@ -1,10 +1,10 @@
-"""How good are the matches, beside what a user has for nothing?
+"""How good are the matches, compared with freely available baselines?
 
-Every system answers the same queries of the same part of each corpus, and is asked about the same
-pairs, with thresholds chosen on the validation pairs. A corpus is a folder of `--data` with
+Every system answers the same queries of one part of each corpus and classifies the same pairs,
+with thresholds chosen on the validation pairs. A corpus is a folder of `--data` with
 `corpus.jsonl.gz`, `qrels.tsv` and `splits.tsv`, and `pairs.<part>.jsonl.gz` where there are pairs.
 
-Block vectors are the slow part, and are kept in a folder of their own for the next run.
+Encoding block vectors is slow, so they are kept in a folder for the next run.
 """
 
 import tempfile
@@ -39,8 +39,8 @@ _RETRIEVAL, _PAIRS = ("nDCG@10", "MAP@100", "recall@10"), ("accuracy", "F1", "AU
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A corpus with judgements: its folder, and which part of it is asked."""
+class CorpusPart:
+    """A corpus with judgements: its folder, and the part to evaluate."""
 
     folder: Path
     part: str
@@ -59,15 +59,16 @@ def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
     split: Annotated[str, typer.Option(help="valid or test: the queries and pairs.")] = "test",
     checkpoint: Annotated[Path, typer.Option(help="A checkpoint.")] = DEFAULT_CHECKPOINT,
-    blocks: Annotated[Path, typer.Option(help="Keeps block vectors.")] = KEPT_BLOCKS,
+    blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")] = KEPT_BLOCKS,
 ) -> None:
     """Measure retrieval and pairs of every system on every corpus that has judgements."""
     source = commit()
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     results = {}
-    for judged in find_corpora(data, split):
-        typer.echo(judged.folder.name, err=True)
-        results[judged.folder.name] = measure(judged, encoder, blocks / judged.folder.name)
+    for corpus_part in find_corpora(data, split):
+        typer.echo(corpus_part.folder.name, err=True)
+        name = corpus_part.folder.name
+        results[name] = measure(corpus_part, encoder, blocks / name)
     settings = {
         "split": split,
         "checkpoint": encoder.checkpoint.name,
@@ -79,7 +80,7 @@ def main(
     write_record(record)
 
 
-def find_corpora(data: Path, part: str) -> list[Judged]:
+def find_corpora(data: Path, part: str) -> list[CorpusPart]:
     """Find the corpora of a folder that have judgements, by name.
 
     Raises:
@@ -87,40 +88,42 @@ def find_corpora(data: Path, part: str) -> list[Judged]:
     """
     if part not in PARTS:
         raise CorpusError(f"--split: {part!r} is none of {', '.join(PARTS)}")
-    found = [Judged(qrels.parent, part) for qrels in sorted(data.glob("*/qrels.tsv"))]
+    found = [CorpusPart(qrels.parent, part) for qrels in sorted(data.glob("*/qrels.tsv"))]
     if not found:
         raise CorpusError(f"{data}: no folder in it has a qrels.tsv")
     return found
 
 
-def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any]:
+def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any]:
     """Measure all systems on one corpus."""
-    encoded = keep_blocks(judged.corpus, blocks, encoder, SilentProgress())
+    encoded = keep_blocks(corpus_part.corpus, blocks, encoder, SilentProgress())
     embedded = embed_encoded_corpus(encoded, encoder)
     vectors = Vectors(embedded, embedded)
     systems: list[System] = [
         *longmatch_systems(
-            vectors, encoder.checkpoint, "hybrid", [judged.corpus], SilentProgress()
+            vectors, encoder.checkpoint, "hybrid", [corpus_part.corpus], SilentProgress()
         ),
-        *baseline_systems(BASELINES, vectors, [judged.corpus], find_blocks(encoded, embedded.ids)),
+        *baseline_systems(
+            BASELINES, vectors, [corpus_part.corpus], find_blocks(encoded, embedded.ids)
+        ),
     ]
     reference = choose_reference([system.name for system in systems], None)
-    splits = read_splits(judged.folder / "splits.tsv")
-    wanted = {name for name, part in splits.items() if part == judged.part}
-    qrels = read_qrels(judged.folder / "qrels.tsv")
-    task = retrieval_task(vectors, qrels, wanted)
+    splits = read_splits(corpus_part.folder / "splits.tsv")
+    query_ids = {name for name, part in splits.items() if part == corpus_part.part}
+    qrels = read_qrels(corpus_part.folder / "qrels.tsv")
+    task = retrieval_task(vectors, qrels, query_ids)
     report = {
         "documents": len(embedded.ids),
         "tokens": int(embedded.tokens.sum()),
         "tokens_read": int(embedded.tokens_read.sum()),
         "retrieval": report_retrieval(systems, task, reference),
     }
-    if judged.pairs(judged.part).exists():
-        chosen_on = judged.pairs("valid")
-        use_valid = judged.part != "valid" and chosen_on.exists()
+    if corpus_part.pairs(corpus_part.part).exists():
+        chosen_on = corpus_part.pairs("valid")
+        use_valid = corpus_part.part != "valid" and chosen_on.exists()
         pairs = pair_task(
             embedded,
-            read_pairs(judged.pairs(judged.part)),
+            read_pairs(corpus_part.pairs(corpus_part.part)),
             read_pairs(chosen_on) if use_valid else [],
         )
         report["pairs"] = report_pairs(systems, pairs, reference)
@@ -128,7 +131,7 @@ def measure(judged: Judged, encoder: OnnxEncoder, blocks: Path) -> dict[str, Any
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run: a table for each measure, systems by corpora."""
+    """Format the record as Markdown: a table for each measure, systems by corpora."""
     results: dict[str, Any] = record["results"]
     part = record["settings"]["split"]
     return "\n\n".join(
@@ -140,18 +143,18 @@ def table(record: dict[str, Any]) -> str:
 
 
 def _tables(results: dict[str, Any], question: str, measure: str) -> Iterator[tuple[str, str]]:
-    """Lay out one measure, if any corpus has it."""
-    asked = {name: one[question] for name, one in results.items() if question in one}
-    if not asked:
+    """Format one measure, if any corpus has it."""
+    measured = {name: one[question] for name, one in results.items() if question in one}
+    if not measured:
         return
-    first = next(iter(asked.values()))
+    first = next(iter(measured.values()))
     rows = []
     for system in first["systems"]:
-        figures = [_figure(one["systems"][system], measure) for one in asked.values()]
+        figures = [_figure(one["systems"][system], measure) for one in measured.values()]
         values = [figure["value"] for figure, _ in figures if figure]
         mean = f"{sum(values) / len(values):.3f}" if values else ""
         rows.append([system, *(_cell(*pair) for pair in figures), mean])
-    yield first["reference"], markdown_table(["system", *asked, "mean"], rows)
+    yield first["reference"], markdown_table(["system", *measured, "mean"], rows)
 
 
 def _figure(one: dict[str, Any], measure: str) -> tuple[dict[str, float], dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Documents of the reliability checks: a name and a version decide text and vector."""
+"""Documents of the reliability checks: a name and a version determine text and vector."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -25,14 +25,14 @@ def vector_of(name: str, version: int) -> Float32:
 
 
 def random_unit_vector(random: np.random.Generator) -> Float32:
-    """Draw a unit vector Float32[DIMENSION]."""
-    drawn = random.normal(size=DIMENSION)
-    unit: Float32 = (drawn / np.linalg.norm(drawn)).astype(np.float32)
+    """Sample a unit vector Float32[DIMENSION]."""
+    sample = random.normal(size=DIMENSION)
+    unit: Float32 = (sample / np.linalg.norm(sample)).astype(np.float32)
     return unit
 
 
 def entry_of(name: str, version: int) -> EncodedDocument:
-    """Return what is put for a version of a document; its metadata says which it is."""
+    """Return the encoded document for a version of a document; its metadata has the version."""
     words = f"{name} {version} {_WORDS[version % len(_WORDS)]} {_WORDS[version // 8 % len(_WORDS)]}"
     return EncodedDocument(
         Document(name, words, "", {"version": version}), vector_of(name, version), _RECEIPT
@@ -53,7 +53,7 @@ def open_numbered(path: Path) -> DataDirectory:
 
 
 def contents(data: DataDirectory) -> tuple[dict[str, int], int]:
-    """Return the version of each document in the store, and how many of them there are twice."""
+    """Return the version of each document in the store, and the number of duplicates."""
     ids = data.store.changes_since(0).added.tolist()
     found = [data.store.get(some) for some in _parts(ids)]
     versions: dict[str, int] = {}
@@ -70,7 +70,7 @@ def index_problems(
     """Compare the index with the store, and search it for these documents.
 
     Returns:
-        What is wrong, in words; empty where all is right.
+        Descriptions of the problems; empty if there are none.
     """
     index, store = data.index, data.store
     problems = []

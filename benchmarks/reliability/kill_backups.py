@@ -1,4 +1,4 @@
-"""Backups in the kill programme: written until the process is killed, and examined afterwards."""
+"""Backups in the kill check: written until the process is killed, and examined afterwards."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Versions = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class BackupsFound:
-    """What a killed process left: whole backups, unfinished ones, and what is wrong, in words."""
+    """What a killed process left: complete and unfinished backups, and descriptions of problems."""
 
     whole: int
     cut: int
@@ -32,23 +32,23 @@ def numbered_checkpoint() -> Checkpoint:
 
 
 def backup_path(data: Path, number: int) -> Path:
-    """Return where to write a backup of a data directory; every other one is one file."""
+    """Return where to write a backup of a data directory; every other one is a single file."""
     return data.with_name("backups") / (f"b{number}.tar" if number % 2 else f"b{number}")
 
 
 def examine_backups(
     data: Path, states: Sequence[Versions], checkpoint: Checkpoint, some: Sequence[str]
 ) -> BackupsFound:
-    """Look at what lies where backups are written, after a kill, and remove it.
+    """Examine the folder of backups after a kill, and remove it.
 
-    A backup that has its name must be whole, and hold what was there at one moment; where one was
-    cut, another must succeed in its place and hold what there is now.
+    A backup under its final name must be complete and hold the state of one moment; where one was
+    interrupted, another must succeed in its place and hold the present state.
 
     Args:
         data: the data directory.
         states: versions by name at every moment of the process that was killed, the present last.
         checkpoint: of the data.
-        some: names to search for in what is restored.
+        some: names to search for in the restored directory.
     """
     folder = data.with_name("backups")
     folder.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def examine_backups(
     for path in cut - set(whole):
         write_backup(data, path, checkpoint)
         wrong += _problems(path, states[-1:], checkpoint, some)
-    wrong += [f"{path.name} is left" for path in folder.glob(".*")]
+    wrong += [f"{path.name} was left behind" for path in folder.glob(".*")]
     shutil.rmtree(folder)
     return BackupsFound(len(whole), len(cut), tuple(wrong))
 
@@ -74,13 +74,13 @@ def _target_name(path: Path) -> str:
 def _problems(
     backup: Path, states: Sequence[Versions], checkpoint: Checkpoint, some: Sequence[str]
 ) -> list[str]:
-    """Restore a backup and compare; return what is wrong with it."""
+    """Restore a backup and compare; return its problems."""
     restored = backup.with_name("restored")
     try:
         verify_backup(backup)
         restore_backup(backup, restored, checkpoint)
     except BackupError as error:
-        return [f"{backup.name} has its name and is not whole: {error}"]
+        return [f"{backup.name} has its final name but is incomplete: {error}"]
     try:
         with closing(open_numbered(restored)) as data:
             held, twice = contents(data)
@@ -88,5 +88,5 @@ def _problems(
     finally:
         shutil.rmtree(restored)
     if twice or held not in states:
-        problems.append(f"{backup.name} holds what never was there")
+        problems.append(f"{backup.name} holds a state that never existed")
     return problems

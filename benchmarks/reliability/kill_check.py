@@ -1,8 +1,8 @@
 """R1: `kill -9` at random moments of upserts, deletes, trainings, publishing and backups.
 
-The worker tells of each change before it begins and after it is acknowledged. After a kill every
-acknowledged change must be there, and the one that had begun either whole or not at all. A backup
-that has its name must be whole, and one that was cut must not hinder the next.
+The worker reports each change before it starts and after it is acknowledged. After a kill every
+acknowledged change must be present, and the one in flight either completely or not at all. A backup
+under its final name must be complete, and an interrupted one must not prevent the next.
 """
 
 import multiprocessing
@@ -26,9 +26,9 @@ from index.vectors.lists import ONE_LIST_BELOW
 
 _CHECKED_BY_SEARCH = 40
 _KILLED_WHILE_OPENING = 0.15
-_KILLED_LATE = 0.25  # when a backup of many documents may have come to its end
+_KILLED_LATE = 0.25  # when a backup of many documents may be complete
 _PATIENCE = 60.0
-_FORKING = multiprocessing.get_context("forkserver")  # starts processes that have imported all
+_FORKING = multiprocessing.get_context("forkserver")  # processes start with the modules imported
 _FORKING.set_forkserver_preload(["benchmarks.reliability.kill_worker"])
 
 Versions = dict[str, int]
@@ -36,7 +36,7 @@ Versions = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class KillReport:
-    """What was done and what was lost, `lost`, `back`, `twice` and `wrong` all being zero."""
+    """Counts of a run; `lost`, `back`, `twice` and `wrong` must all be zero or empty."""
 
     seed: int
     kills: int
@@ -54,7 +54,7 @@ class KillReport:
     generations: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return a JSON-serialisable dict."""
         return asdict(self)
 
 
@@ -72,7 +72,7 @@ class _Tally:
 
 
 class KillCheck:
-    """A data directory, what was acknowledged of it, and what went wrong."""
+    """A data directory, its acknowledged changes, and the problems found."""
 
     def __init__(self, path: Path, seed: int, documents: int) -> None:
         """Fill a new data directory; with the default number of documents it has lists."""
@@ -94,25 +94,25 @@ class KillCheck:
 
     def kill_once(self, number: int) -> None:
         """Let a worker change the directory, kill it, and compare."""
-        heard, told = _FORKING.Pipe(duplex=False)
-        given = (self._path, self._seed * 10_000 + number, self._names, told)
+        receiver, sender = _FORKING.Pipe(duplex=False)
+        given = (self._path, self._seed * 10_000 + number, self._names, sender)
         worker = _FORKING.Process(target=change_until_killed, args=given, daemon=True)
         worker.start()
-        told.close()
+        sender.close()
         if self._random.random() < _KILLED_WHILE_OPENING:
             time.sleep(self._random.uniform(0.0, 0.2))
         else:
-            heard.poll(_PATIENCE)  # until it is ready
+            receiver.poll(_PATIENCE)  # until it is ready
             late = self._random.random() < _KILLED_LATE
             time.sleep(self._random.uniform(0.5, 3.0) if late else self._random.uniform(0.01, 0.5))
         worker.kill()
         worker.join()
-        begun = self._follow(heard)
-        heard.close()
+        begun = self._follow(receiver)
+        receiver.close()
         self._compare(begun)
 
     def report(self, kills: int) -> KillReport:
-        """Return what was found."""
+        """Return the report."""
         return KillReport(
             seed=self._seed,
             kills=kills,
@@ -122,13 +122,13 @@ class KillCheck:
             **asdict(self._tally),
         )
 
-    def _follow(self, heard: Connection) -> dict[str, int | None]:
-        """Take over what was acknowledged, and return the change that had only begun."""
+    def _follow(self, receiver: Connection) -> dict[str, int | None]:
+        """Apply the acknowledged changes, and return the change in flight."""
         begun: dict[str, int | None] = {}
         self._states = [self._versions]
         try:
             while True:
-                kind, change = heard.recv()
+                kind, change = receiver.recv()
                 if kind == READY:
                     self._opened_in(change)
                 elif kind == BEGUN:
@@ -179,11 +179,11 @@ class KillCheck:
 def run_kills(
     path: Path, kills: int, seed: int, documents: int = ONE_LIST_BELOW + 1_500
 ) -> KillReport:
-    """Run the programme in a new data directory."""
-    programme = KillCheck(path, seed, documents)
+    """Run the check in a new data directory."""
+    check = KillCheck(path, seed, documents)
     for number in range(kills):
-        programme.kill_once(number)
-    return programme.report(kills)
+        check.kill_once(number)
+    return check.report(kills)
 
 
 def _changed(versions: Versions, change: dict[str, int | None]) -> Versions:

@@ -1,4 +1,4 @@
-"""The process that the kill programme kills: it changes a data directory until it is gone."""
+"""The process that the kill check kills: it changes a data directory until then."""
 
 import random
 import threading
@@ -15,13 +15,13 @@ READY, BEGUN, DONE = "ready", "begun", "done"
 
 
 def change_until_killed(path: Path, seed: int, names: list[str], parent: Connection) -> None:
-    """Change a data directory without end and tell the parent of each change, before and after.
+    """Change a data directory until killed, reporting each change before and after.
 
     Args:
         path: the data directory.
         seed: of the changes.
         names: documents that may be put and deleted.
-        parent: hears (READY, seconds of opening and of the processor), (BEGUN, versions by name,
+        parent: receives (READY, wall-clock and CPU seconds of opening), (BEGUN, versions by name,
             None for a deletion) and (DONE, None).
     """
     data, seconds = open_and_measure(path)
@@ -43,7 +43,7 @@ def change_until_killed(path: Path, seed: int, names: list[str], parent: Connect
 
 
 def open_and_measure(path: Path) -> tuple[DataDirectory, tuple[float, float]]:
-    """Open a data directory; return it with the seconds that passed, and the processor's."""
+    """Open a data directory; return it with the wall-clock and CPU seconds."""
     started, computed = time.perf_counter(), time.process_time()
     data = open_numbered(path)
     return data, (time.perf_counter() - started, time.process_time() - computed)

@@ -30,12 +30,12 @@ _CHECKED_BY_SEARCH = 100
 
 
 class WrongAnswerError(AssertionError):
-    """An operation did not do what the dict says; the message names seed and operation."""
+    """An operation did not do what the dict says; the message has seed and operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """How many operations of each kind were done, all of them right."""
+    """Number of operations of each kind; all were correct."""
 
     seed: int
     operations: int
@@ -44,15 +44,15 @@ class ModelReport:
     generations: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return a JSON-serialisable dict."""
         return asdict(self)
 
 
 class ModelCheck:
-    """A data directory beside a dict of what must be in it."""
+    """A data directory and a dict with its expected contents."""
 
     def __init__(self, path: Path, seed: int) -> None:
-        """Fill a new data directory, with so many documents that it has lists."""
+        """Fill a new data directory with enough documents for inverted lists."""
         self._path = path
         self._random = random.Random(seed)
         self._numbers = np.random.default_rng(seed)
@@ -65,11 +65,11 @@ class ModelCheck:
         filled = self._names[: ONE_LIST_BELOW + 100]
         fill(self._data, filled)
         for name in filled:
-            self._remember(name, 0)
+            self._record(name, 0)
 
     @property
     def size(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return len(self._versions)
 
     @property
@@ -82,7 +82,7 @@ class ModelCheck:
         self._data.close()
 
     def step(self) -> str:
-        """Do one random operation, compare what it gives, and return its kind."""
+        """Run one random operation, check its result, and return its kind."""
         [kind] = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
         operations: dict[str, Callable[[], None]] = {
             "match": self._match,
@@ -104,7 +104,7 @@ class ModelCheck:
         """Compare everything that the data directory holds with the dict."""
         versions, twice = contents(self._data)
         _equal(versions, self._versions, "documents of the store")
-        _equal(twice, 0, "documents that are there twice")
+        _equal(twice, 0, "duplicate documents")
         some = self._random.sample(sorted(versions), min(_CHECKED_BY_SEARCH, len(versions)))
         _equal(index_problems(self._data, some, versions), [], "problems of the index")
 
@@ -121,7 +121,7 @@ class ModelCheck:
         ids, scores = found.ids[0].tolist(), found.scores[0]
         documents = self._data.store.get([one for one in ids if one != NO_VECTOR])
         names = [documents[one].id for one in ids if one in documents]
-        _equal(len(names), k, "matches, each of a document that lives")
+        _equal(len(names), k, "matches, each of a live document")
         best = np.sort(self._rows[self._alive] @ query)[: -k - 1 : -1]
         own = np.array([self._rows[int(name[1:])] @ query for name in names])
         _equal(bool(np.allclose(scores, own, atol=1e-5)), True, "scores are those of the documents")
@@ -138,7 +138,7 @@ class ModelCheck:
         _equal(len(change.removed), len(set(names) & set(self._versions)), "replaced")
         self._data.index.apply(change)
         for name in names:
-            self._remember(name, version)
+            self._record(name, version)
 
     def _put_again(self) -> None:
         names = self._present()
@@ -160,41 +160,41 @@ class ModelCheck:
         self._data = open_numbered(self._path)
         self.check()
 
-    def _remember(self, name: str, version: int) -> None:
+    def _record(self, name: str, version: int) -> None:
         self._versions[name] = version
         self._rows[int(name[1:])] = vector_of(name, version)
         self._alive[int(name[1:])] = True
 
     def _present(self) -> list[str]:
-        return self._draw(np.flatnonzero(self._alive).tolist())
+        return self._sample(np.flatnonzero(self._alive).tolist())
 
     def _absent(self) -> list[str]:
-        return self._draw(np.flatnonzero(~self._alive).tolist())
+        return self._sample(np.flatnonzero(~self._alive).tolist())
 
-    def _draw(self, rows: list[int]) -> list[str]:
+    def _sample(self, rows: list[int]) -> list[str]:
         chosen = self._random.sample(rows, min(len(rows), self._random.randint(1, 4)))
         return [self._names[row] for row in chosen]
 
 
 def run_model(path: Path, operations: int, seed: int) -> ModelReport:
-    """Run the programme in a new data directory.
+    """Run the check in a new data directory.
 
     Raises:
-        WrongAnswerError: an answer was not that of the dict.
+        WrongAnswerError: a result differed from the dict.
     """
-    programme = ModelCheck(path, seed)
+    check = ModelCheck(path, seed)
     kinds: Counter[str] = Counter()
     try:
         for _ in range(operations):
-            kinds[programme.step()] += 1
-        programme.check()
-        return ModelReport(seed, operations, programme.size, dict(kinds), programme.generation)
+            kinds[check.step()] += 1
+        check.check()
+        return ModelReport(seed, operations, check.size, dict(kinds), check.generation)
     except Exception as error:
         raise WrongAnswerError(
             f"seed {seed}, operation {kinds.total()} after {dict(kinds)}: {error}"
         ) from error
     finally:
-        programme.close()
+        check.close()
 
 
 def _equal(found: object, expected: object, what: str) -> None:
@@ -203,4 +203,4 @@ def _equal(found: object, expected: object, what: str) -> None:
 
 
 def _use(_: object) -> None:
-    """Take a result that nobody asks for."""
+    """Discard a result."""

@@ -1,11 +1,11 @@
-"""Does the index stay right whatever happens to it? Three checks, each with a seed.
+"""Does the index stay correct under random operations, swaps and kills? Each check has a seed.
 
     python -m benchmarks.reliability.run model --operations 20000
     python -m benchmarks.reliability.run swaps --seconds 300
     python -m benchmarks.reliability.run kills --kills 200 --documents 20000
 
-Each ends with status 1 when anything was wrong; the same seed draws the same operations again.
-docs/index-life.md says what they show.
+Each exits with status 1 if anything was wrong; the same seed repeats the same operations.
+See docs/index-life.md.
 """
 
 import tempfile
@@ -21,7 +21,7 @@ from benchmarks.reliability.swap_check import SwapPlan, run_swaps
 
 MODEL, SWAPS, KILLS = "reliability-model", "reliability-swaps", "reliability-kills"
 
-Seed = Annotated[int, typer.Option(help="Draws everything.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
 Write = Annotated[bool, typer.Option(help="Write the result to benchmarks/results.")]
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -34,7 +34,7 @@ def model(operations: int = 20_000, seed: Seed = SEED, write: Write = True) -> N
     typer.echo(f"seed {seed}")
     with tempfile.TemporaryDirectory() as folder:
         report = run_model(Path(folder, "data"), operations, seed)
-    _tell(MODEL, source, {"operations": operations, "seed": seed}, report.as_json(), write=write)
+    _report(MODEL, source, {"operations": operations, "seed": seed}, report.as_json(), write=write)
 
 
 @app.command()
@@ -45,14 +45,14 @@ def swaps(
     seed: Seed = SEED,
     write: Write = True,
 ) -> None:
-    """R5: searchers and writers at once while generations are swapped without end."""
+    """R5: searchers and writers at once while generations are swapped continuously."""
     source = commit()
     typer.echo(f"seed {seed}")
     plan = SwapPlan(seconds, searchers, writers, seed)
     with tempfile.TemporaryDirectory() as folder:
         report = run_swaps(Path(folder, "data"), plan)
     settings = {"seconds": seconds, "searchers": searchers, "writers": writers, "seed": seed}
-    _tell(SWAPS, source, settings, report.as_json(), write=write)
+    _report(SWAPS, source, settings, report.as_json(), write=write)
 
 
 @app.command()
@@ -65,11 +65,11 @@ def kills(
     with tempfile.TemporaryDirectory() as folder:
         report = run_kills(Path(folder, "data"), kills, seed, documents)
     settings = {"kills": kills, "documents": documents, "seed": seed}
-    _tell(KILLS, source, settings, report.as_json(), write=write)
+    _report(KILLS, source, settings, report.as_json(), write=write)
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the result of one programme."""
+    """Format the result of one check."""
     rows = {MODEL: _model_rows, SWAPS: _swap_rows, KILLS: _kill_rows}[record["benchmark"]]
     return markdown_table(["what", "number"], rows(record["results"]))
 
@@ -118,7 +118,7 @@ def _kill_rows(results: dict[str, Any]) -> list[list[object]]:
     ]
 
 
-def _tell(
+def _report(
     benchmark: str, source: str, settings: dict[str, Any], results: dict[str, Any], *, write: bool
 ) -> None:
     record = make_record(benchmark, source, settings, results)

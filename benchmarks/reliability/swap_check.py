@@ -1,7 +1,7 @@
-"""R5: searchers and writers at once while generations are swapped without end.
+"""R5: searchers and writers at once while generations are swapped continuously.
 
 Every answer names the generation and the sequence that it was searched in. The writers keep a
-history, from which brute force over the state at that sequence gives what the answer had to be.
+history, from which brute force over the state at that sequence gives the expected answer.
 """
 
 import random
@@ -38,7 +38,7 @@ _PAUSE = 0.002  # between two requests of a client
 
 @dataclass(frozen=True, slots=True)
 class SwapPlan:
-    """How long, and how many threads of each kind."""
+    """Duration, and number of threads of each kind."""
 
     seconds: float
     searchers: int
@@ -48,7 +48,7 @@ class SwapPlan:
 
 @dataclass(frozen=True, slots=True)
 class SwapReport:
-    """What was done, and what was wrong, in words."""
+    """Counts of a run, and descriptions of the problems found."""
 
     plan: SwapPlan
     answers: int
@@ -61,12 +61,12 @@ class SwapReport:
     wrong: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return a JSON-serialisable dict."""
         return asdict(self)
 
 
 class History:
-    """Every vector there ever was, with the sequence that added it and the one that removed it."""
+    """Every vector ever added, with the sequences that added and removed it."""
 
     def __init__(self) -> None:
         self._vectors = np.zeros((_ROWS, DIMENSION), dtype=np.float32)
@@ -91,9 +91,9 @@ class History:
             self._grown.notify_all()
 
     def cosines(self, query: Float32, sequence: int) -> Float32:
-        """Return the cosine of every vector id Float32[M] as of a sequence, -inf where it was not.
+        """Return cosines Float32[M] by vector id as of a sequence, -inf for absent vectors.
 
-        Waits until all changes up to there are recorded.
+        Waits until all changes up to that sequence are recorded.
         """
         with self._grown:
             if not self._grown.wait_for(lambda: self._complete_to >= sequence, timeout=60):
@@ -106,7 +106,7 @@ class History:
 
 
 class SwapCheck:
-    """A data directory that many threads use, and what they found wrong."""
+    """A data directory used by many threads, and the problems they found."""
 
     def __init__(self, data: DataDirectory, plan: SwapPlan) -> None:
         self._data = data
@@ -155,7 +155,7 @@ class SwapCheck:
         try:
             while not self._ended.is_set():
                 work()
-        except Exception as error:  # whatever it is, it must not be
+        except Exception as error:  # any exception is a failure
             self._wrong.append(f"{type(error).__name__}: {error}")
             self._ended.set()
 
@@ -199,7 +199,7 @@ class SwapCheck:
                 self._recalls.append(share_found(scores[None], best[None]))
 
     def _writer(self, number: int) -> Callable[[], None]:
-        """Make a writer of documents of its own."""
+        """Make a writer with its own documents."""
         chance = random.Random(f"{self._plan.seed} {number}")
         mine = [f"d{one}" for one in range(number, ONE_LIST_BELOW, self._plan.writers)]
         version = 0
@@ -240,7 +240,7 @@ class SwapCheck:
         self._published.add(index.generation)
 
     def _record_all(self, change: Change) -> None:
-        """Record what the directory was filled with; it took several transactions."""
+        """Record the initial contents, which took several transactions."""
         ids, vectors = self._data.store.vectors(change.added)
         nothing = ids[:0]
         for sequence in range(1, change.sequence):
@@ -249,7 +249,7 @@ class SwapCheck:
 
 
 def run_swaps(path: Path, plan: SwapPlan) -> SwapReport:
-    """Run the programme in a new data directory."""
+    """Run the check in a new data directory."""
     data = open_numbered(path)
     try:
         return SwapCheck(data, plan).run()

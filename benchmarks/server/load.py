@@ -1,11 +1,11 @@
-"""Does the service stay up, answer and keep its memory under more clients than it can serve?
+"""Does the service stay up, answer, and keep its memory flat under more clients than it can serve?
 
-The real server runs as a process over a small index, and clients match documents of 50 to 20,000
-words against it, more of them than it can encode, so that it has to refuse. Without `--patient` a
-refused client comes back at once; with it, after the time that Retry-After says. Clients and
-server share the cores.
+The real server runs as a process over a small index, and clients send documents of 50 to 20,000
+words to match, more than it can encode, so it has to reject some. Without `--patient` a rejected
+client retries at once; with it, after the time given by Retry-After. Clients and server share the
+cores.
 
-Exit status 1 when an answer is neither 200 nor 503, or memory grows, or the server ends badly.
+Exit status 1 when an answer is neither 200 nor 503, or memory grows, or the server stops badly.
 """
 
 import http.client
@@ -36,28 +36,28 @@ from benchmarks.common import (
     read_documents,
     write_record,
 )
-from benchmarks.server.memory_curve import FLAT, draw, growth, sampled_memory
+from benchmarks.server.memory_curve import FLAT, growth, plot, sampled_memory
 from benchmarks.server.server import serving
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from encoder.onnx_encoder import usable_cores
 from index.document import Document
 
 INDEXED_DOCUMENTS = 300
-SIZE_CLASSES = (50, 200, 1_000, 5_000, 20_000)  # words; the borders between the classes
+SIZE_CLASSES = (50, 200, 1_000, 5_000, 20_000)  # words; boundaries between the classes
 NO_ANSWER = 0  # the "status" of a request whose connection broke
 TIMEOUT_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One request: the words sent, and what came of it.
+    """The response to one request.
 
     Attributes:
         words: of the document.
         status: or `NO_ANSWER`.
         seconds: until the answer was read.
-        tokens: that the server says it read.
-        retry_after: seconds that a refusal asks to wait.
+        tokens: number of tokens read, as reported by the server.
+        retry_after: seconds to wait, from a rejection.
     """
 
     words: int
@@ -75,21 +75,21 @@ class TextSource:
         while len(self.words) < SIZE_CLASSES[-1]:
             self.words *= 2
 
-    def draw(self, chance: random.Random) -> tuple[int, str]:
-        """Draw a number of words, log-uniform, and a text of so many."""
-        count = self.draw_length(chance)
+    def sample(self, chance: random.Random) -> tuple[int, str]:
+        """Sample a log-uniform number of words, and a text of that length."""
+        count = self.sample_length(chance)
         start = chance.randrange(len(self.words) - count + 1)
         return count, "".join(self.words[start : start + count])
 
     @staticmethod
-    def draw_length(chance: random.Random) -> int:
-        """Draw a number of words, log-uniform."""
+    def sample_length(chance: random.Random) -> int:
+        """Sample a log-uniform number of words."""
         exponent = chance.uniform(math.log(SIZE_CLASSES[0]), math.log(SIZE_CLASSES[-1]))
         return round(math.exp(exponent))
 
 
 class Client:
-    """One client: a connection that is kept, and a sequence of documents of its own."""
+    """One client: a persistent connection, and its own sequence of documents."""
 
     def __init__(self, port: int, texts: TextSource, number: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
@@ -97,13 +97,13 @@ class Client:
         self._chance = random.Random(f"{SEED} {number}")
 
     def work(self, deadline: float, patient: bool) -> list[Answer]:
-        """Send documents one after another until `deadline`; the last answer is waited for."""
+        """Send documents one after another until `deadline`; wait for the last response."""
         answers = []
         while time.monotonic() < deadline:
-            answer = self._match(*self._texts.draw(self._chance))
+            answer = self._match(*self._texts.sample(self._chance))
             answers.append(answer)
             if patient and answer.retry_after:
-                # The server drops a connection on which nothing happens.
+                # The server closes idle connections.
                 self._connection.close()
                 time.sleep(max(0.0, min(answer.retry_after, deadline - time.monotonic())))
         self._connection.close()
@@ -128,7 +128,9 @@ class Client:
 
 
 def main(
-    corpus: Annotated[Path | None, typer.Argument(help="As `longmatch index` takes it.")] = None,
+    corpus: Annotated[
+        Path | None, typer.Argument(help="A corpus as `longmatch index` reads it.")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=10, help="How long clients send.")] = 60,
     clients: Annotated[int, typer.Option(min=1, help="How many at a time.")] = 64,
     checkpoint: Annotated[Path, typer.Option(help="Another one.")] = DEFAULT_CHECKPOINT,
@@ -165,12 +167,12 @@ def main(
     }
     record = make_record("load-patient" if patient else "load", source, settings, results)
     typer.echo(table(record))
-    typer.echo(draw(memory, write_record(record).with_suffix(".png")))
+    typer.echo(plot(memory, write_record(record).with_suffix(".png")))
     raise typer.Exit(0 if all(results["checks"].values()) else 1)
 
 
 def load(port: int, texts: TextSource, clients: int, seconds: float, patient: bool) -> list[Answer]:
-    """Have so many clients send for so many seconds; return all that they were answered."""
+    """Run the clients for the given time and return all responses."""
     deadline = time.monotonic() + seconds
     with ThreadPoolExecutor(clients) as pool:
         working = [
@@ -181,7 +183,7 @@ def load(port: int, texts: TextSource, clients: int, seconds: float, patient: bo
 
 
 def summarise(answers: Sequence[Answer], lasted: float) -> dict[str, Any]:
-    """Count answers by status; latencies by size of the document, and of the refusals."""
+    """Count responses by status; latencies by document size, and of rejections."""
     statuses = Counter(str(answer.status or "no answer") for answer in answers)
     by_size: dict[str, list[float]] = {_size_class(words): [] for words in SIZE_CLASSES}
     for answer in answers:
@@ -201,7 +203,7 @@ def summarise(answers: Sequence[Answer], lasted: float) -> dict[str, Any]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     settings, results = record["settings"], record["results"]
     rows = [
         [name, *(one.get(key, "") for key in ("answers", "p50", "p95", "p99"))]
@@ -215,7 +217,7 @@ def table(record: dict[str, Any]) -> str:
     )
     behaviour = "after Retry-After" if settings["patient"] else "at once"
     return (
-        f"{settings['clients']} clients for {settings['seconds']:.0f} s, refused ones come back "
+        f"{settings['clients']} clients for {settings['seconds']:.0f} s, rejected ones retry "
         f"{behaviour}; {settings['threads']} cores. Statuses: {statuses}. "
         f"{results['tokens_per_second']:,} tokens/s. Memory {min(memory):,.0f} to "
         f"{max(memory):,.0f} MB, growth {results['memory_growth']:.3f}.\n\n"

@@ -1,4 +1,4 @@
-"""The memory of another process over time: sampled, judged, drawn."""
+"""The memory of another process over time: sampled, judged, picture."""
 
 import subprocess
 import threading
@@ -21,7 +21,7 @@ _COLUMNS, _ROWS = 72, 12
 
 @contextmanager
 def sampled_memory(pid: int, every: float = 1.0) -> Iterator[Curve]:
-    """Sample the resident memory of a process for as long as the block runs."""
+    """Sample the resident memory of a process for as long as the context is open."""
     curve: Curve = []
     ended = threading.Event()
 
@@ -44,7 +44,7 @@ def resident_megabytes(pid: int) -> float:
     """Return the resident memory of a process.
 
     Raises:
-        RuntimeError: there is no such process.
+        RuntimeError: no such process.
     """
     status = Path(f"/proc/{pid}/status")
     if status.exists():
@@ -62,7 +62,7 @@ def growth(sizes: Sequence[float]) -> float:
     """Return the median of the last third over the median of the second third; see `FLAT`.
 
     Raises:
-        ValueError: there are fewer than three samples.
+        ValueError: fewer than three samples.
     """
     third = len(sizes) // 3
     if not third:
@@ -70,8 +70,8 @@ def growth(sizes: Sequence[float]) -> float:
     return median(sizes[-third:]) / median(sizes[-2 * third : -third])
 
 
-def draw(curve: Curve, path: Path) -> str:
-    """Draw a curve as a picture at `path` if matplotlib is there, else as text that is returned."""
+def plot(curve: Curve, path: Path) -> str:
+    """Plot a curve to `path` if matplotlib is installed; otherwise return a text plot."""
     if find_spec("matplotlib") is None:
         return as_text(curve)
     figure = import_module("matplotlib.figure").Figure(figsize=(8, 3), layout="constrained")
@@ -84,11 +84,11 @@ def draw(curve: Curve, path: Path) -> str:
 
 
 def as_text(curve: Curve) -> str:
-    """Draw a curve with characters, from nothing to its highest value."""
+    """Plot a curve with characters, from zero to its maximum."""
     last, highest = curve[-1][0], max(size for _, size in curve)
     rows = [[" "] * _COLUMNS for _ in range(_ROWS)]
     for moment, size in curve:
         column = round(moment / last * (_COLUMNS - 1)) if last else 0
         rows[round((1 - size / highest) * (_ROWS - 1))][column] = "*"
-    drawn = "\n".join("|" + "".join(row).rstrip() for row in rows)
-    return f"{highest:,.0f} MB at the top, {last:.0f} s at the right\n{drawn}\n+{'-' * _COLUMNS}"
+    picture = "\n".join("|" + "".join(row).rstrip() for row in rows)
+    return f"{highest:,.0f} MB at the top, {last:.0f} s at the right\n{picture}\n+{'-' * _COLUMNS}"

@@ -1,8 +1,8 @@
-"""Clients that do not wait for one another: requests at given moments, over plain sockets.
+"""An open-loop client: requests at scheduled times, over plain sockets.
 
-An HTTP library would take more of the cores than the server's refusals do, and what is measured is
-the server. So bodies are made before the clock runs, an answer is read by a few string operations,
-and what clients cost and how late they were is told beside the results.
+An HTTP library would use more CPU than the server's rejections do, and the server is what is
+measured. Bodies are therefore prepared before the clock starts, responses are parsed with a few
+string operations, and the CPU time and delays of the clients are recorded with the results.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ PIECE_WORDS = (8, 25)  # less than a sentence block holds
 class DistinctTexts(TextSource):
     """Texts pieced together out of a corpus, in pieces shorter than a sentence block.
 
-    A server remembers the vectors of sentence blocks. Texts that are cut out of one small corpus
-    again and again would soon be remembered whole, and cost next to nothing: their server could
-    not be drowned by anything like real documents, which differ.
+    The server caches the vectors of sentence blocks. Texts cut from one small corpus again and
+    again would soon be served from the cache and cost almost nothing, unlike real documents,
+    which differ.
     """
 
-    def draw(self, chance: random.Random) -> tuple[int, str]:
-        """Draw a number of words, log-uniform, and a text of so many."""
-        count = self.draw_length(chance)
+    def sample(self, chance: random.Random) -> tuple[int, str]:
+        """Sample a log-uniform number of words, and a text of that length."""
+        count = self.sample_length(chance)
         pieces: list[str] = []
         while len(pieces) < count:
             length = min(chance.randint(*PIECE_WORDS), count - len(pieces))
@@ -43,8 +43,8 @@ _SLOW_BODY_BYTES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request: when it is sent, in seconds from the start, its words and its body."""
+class PlannedRequest:
+    """A request: time of sending in seconds from the start, number of words, and body."""
 
     moment: float
     words: int
@@ -53,16 +53,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a request.
+    """The response to a request.
 
     Attributes:
         words: of the document.
         status: or `NO_ANSWER`.
-        seconds: from the first byte sent until the head of a refusal, or the whole of an answer,
+        seconds: from the first byte sent until the head of a rejection, or the whole of a response,
             was read.
-        tokens: that the server says it read.
-        retry_after: seconds that a refusal asks to wait.
-        stages: milliseconds of each stage, as the server says.
+        tokens: number of tokens read, as reported by the server.
+        retry_after: seconds to wait, from a rejection.
+        stages: milliseconds of each stage, as reported by the server.
     """
 
     words: int
@@ -75,13 +75,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came of a plan.
+    """The outcome of a plan.
 
     Attributes:
         answers: in the order of the plan.
-        late: for each request, the seconds between its moment and its sending: the delay that is
-            the clients' own.
-        processor_seconds: that the clients took.
+        late: for each request, seconds between its scheduled and actual sending: the delay caused
+            by the clients.
+        processor_seconds: CPU time of the clients.
     """
 
     answers: list[Answer]
@@ -94,28 +94,28 @@ def match_body(text: str) -> bytes:
     return json.dumps({"text": text}).encode()
 
 
-async def send_all(port: int, plan: Sequence[Asked]) -> Sent:
-    """Send each request at its moment, whatever came of those before it."""
+async def send_all(port: int, plan: Sequence[PlannedRequest]) -> Sent:
+    """Send each request at its scheduled time, independent of earlier responses."""
     used = _processor_seconds()
     began = time.perf_counter()
     tasks, late = [], []
-    for asked in plan:
-        await asyncio.sleep(max(0.0, began + asked.moment - time.perf_counter()))
-        late.append(time.perf_counter() - began - asked.moment)
-        tasks.append(asyncio.create_task(_send(port, asked)))
+    for request in plan:
+        await asyncio.sleep(max(0.0, began + request.moment - time.perf_counter()))
+        late.append(time.perf_counter() - began - request.moment)
+        tasks.append(asyncio.create_task(_send(port, request)))
     answers = list(await asyncio.gather(*tasks))
     return Sent(answers, late, _processor_seconds() - used)
 
 
 async def hold_open(port: int, slow: int, half_open: int, seconds: float) -> int:
-    """Keep slow and half-open connections for so many seconds; return how many were closed."""
+    """Keep slow and half-open connections open for the given time; return how many were closed."""
     tasks = [_trickle(port, seconds) for _ in range(slow)]
     tasks += [_stay_silent(port, seconds) for _ in range(half_open)]
     return sum(await asyncio.gather(*tasks))
 
 
 class _Exchange(asyncio.Protocol):
-    """One request and its answer on a connection of their own."""
+    """One request and its response on a separate connection."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -166,24 +166,24 @@ class _Exchange(asyncio.Protocol):
             self._transport.close()
 
 
-async def _send(port: int, asked: Asked) -> Answer:
+async def _send(port: int, request: PlannedRequest) -> Answer:
     started = time.perf_counter()
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             _, exchange = await asyncio.get_running_loop().create_connection(
-                lambda: _Exchange(asked.body), "127.0.0.1", port
+                lambda: _Exchange(request.body), "127.0.0.1", port
             )
             await exchange.ended
     except (OSError, TimeoutError):
-        return Answer(asked.words, NO_ANSWER, time.perf_counter() - started)
+        return Answer(request.words, NO_ANSWER, time.perf_counter() - started)
     if exchange.status == 200:
         seconds = time.perf_counter() - started
-        told = json.loads(exchange.content)
-        tokens = told["receipt"]["tokens_read"]
-        return Answer(asked.words, 200, seconds, tokens, stages=told["timings"])
+        content = json.loads(exchange.content)
+        tokens = content["receipt"]["tokens_read"]
+        return Answer(request.words, 200, seconds, tokens, stages=content["timings"])
     retry_after = int(exchange.headers.get("retry-after", "0"))
     seconds = (exchange.head_came or time.perf_counter()) - started
-    return Answer(asked.words, exchange.status, seconds, retry_after=retry_after)
+    return Answer(request.words, exchange.status, seconds, retry_after=retry_after)
 
 
 def _processor_seconds() -> float:
@@ -192,7 +192,7 @@ def _processor_seconds() -> float:
 
 
 async def _trickle(port: int, seconds: float) -> bool:
-    """Announce a book and send a byte a second; return whether the server ended it."""
+    """Announce a long body and send a byte per second; return whether the server closed it."""
     end = time.monotonic() + seconds
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -209,7 +209,7 @@ async def _trickle(port: int, seconds: float) -> bool:
 
 
 async def _stay_silent(port: int, seconds: float) -> bool:
-    """Open a connection and send nothing; return whether the server ended it."""
+    """Open a connection and send nothing; return whether the server closed it."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await _wait_for_end(reader, seconds)

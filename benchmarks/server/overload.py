@@ -1,15 +1,15 @@
-"""Does the server keep its word when ten times as much is asked of it as it can do (R6)?
+"""Does the server meet its limits under ten times the load that it can handle (R6)?
 
 The real server runs as a process over a small index. First one client at a time measures what is
 normal: latency, memory, and the capacity in tokens a second. Then requests come at a fixed rate,
-whether answers come or not (an open loop), of ten times that capacity, short documents and books
-mixed, beside slow clients, that send a few bytes a second, and half-open connections, that send
-nothing. Then one client at a time again, until it is normal. No text is like another, so that the
-server remembers nothing of it (see `benchmarks.server.open_loop`).
+independent of the responses (an open loop), at ten times that capacity, short documents and books
+mixed, together with slow clients that send a few bytes a second and half-open connections that send
+nothing. Then one client at a time again, until latency is normal. All texts differ, so the block
+cache does not help (see `benchmarks.server.open_loop`).
 
-Clients and server share the cores, and clients run in one process of their own. What is checked is
-what clients see, their own delays counted; the record also says how late the clients were, and how
-long the server says that its refusals took.
+Clients and server share the cores, and the clients run in a separate process. Checks use the
+latencies that clients see, including their own delays; the record also has the delays of the
+clients and the time of rejections by the clock of the server.
 
 Exit status 1 when a check fails.
 """
@@ -42,8 +42,8 @@ from benchmarks.server.load import TextSource
 from benchmarks.server.memory_curve import sampled_memory
 from benchmarks.server.open_loop import (
     Answer,
-    Asked,
     DistinctTexts,
+    PlannedRequest,
     Sent,
     hold_open,
     match_body,
@@ -65,13 +65,17 @@ STOP_SECONDS = 60
 
 
 def main(
-    corpus: Annotated[Path | None, typer.Argument(help="As `longmatch index` takes it.")] = None,
-    seconds: Annotated[float, typer.Option(min=2, help="How long the overload lasts.")] = 120,
-    unloaded: Annotated[int, typer.Option(min=10, help="Requests that say what is normal.")] = 100,
+    corpus: Annotated[
+        Path | None, typer.Argument(help="A corpus as `longmatch index` reads it.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=2, help="Duration of the overload.")] = 120,
+    unloaded: Annotated[
+        int, typer.Option(min=10, help="Requests that measure the normal latency.")
+    ] = 100,
     indexed: Annotated[int, typer.Option(min=2, help="Documents to match against.")] = 200,
-    checkpoint: Annotated[Path, typer.Option(help="Another one.")] = DEFAULT_CHECKPOINT,
+    checkpoint: Annotated[Path, typer.Option(help="The checkpoint to serve.")] = DEFAULT_CHECKPOINT,
 ) -> None:
-    """Drown a real server, and check what it answers, how fast, and in how much memory."""
+    """Overload a real server, and check its responses, latency and memory."""
     source, documents = commit(), read_documents(corpus, indexed)
     texts = DistinctTexts(documents)
     with (
@@ -107,12 +111,12 @@ def main(
 def measure(
     server: Server, texts: TextSource, seconds: float, unloaded: int, clients: ProcessPoolExecutor
 ) -> dict[str, Any]:
-    """Measure normal, overloaded and normal again; see the module."""
+    """Measure before, during and after the overload; see the module docstring."""
     port, began = server.port, time.monotonic()
     chance = random.Random(SEED)
-    draw = [texts.draw(chance) for _ in range(unloaded)]
-    one_by_one(port, clients, [texts.draw(chance) for _ in range(5)])  # warm
-    before = one_by_one(port, clients, draw)
+    samples = [texts.sample(chance) for _ in range(unloaded)]
+    one_by_one(port, clients, [texts.sample(chance) for _ in range(5)])  # warm
+    before = one_by_one(port, clients, samples)
     # One document at a time uses every core: its sentence blocks are encoded side by side.
     capacity = sum(answer.tokens for answer in before) / sum(answer.seconds for answer in before)
     plan = arrivals(texts, seconds, capacity * TIMES_CAPACITY)
@@ -121,7 +125,7 @@ def measure(
     sent, let_go = clients.submit(overloaded, port, plan, seconds).result()
     overload_ended = time.monotonic() - began
     usual = percentiles([answer.seconds for answer in before])
-    recovery = time_to_normal(port, clients, draw)
+    recovery = time_to_normal(port, clients, samples)
     return summarise(before, sent.answers) | {
         "overload_began": round(overload_began, 1),
         "overload_ended": round(overload_ended, 1),
@@ -137,38 +141,38 @@ def measure(
     }
 
 
-def arrivals(texts: TextSource, seconds: float, tokens_per_second: float) -> list[Asked]:
-    """Return the requests of an open loop: exponential pauses, documents of every length."""
+def arrivals(texts: TextSource, seconds: float, tokens_per_second: float) -> list[PlannedRequest]:
+    """Return the requests of an open loop: exponential intervals, documents of all lengths."""
     chance = random.Random(f"{SEED} overload")
-    prepared = [texts.draw(chance) for _ in range(200)]
+    prepared = [texts.sample(chance) for _ in range(200)]
     mean = sum(words for words, _ in prepared) / len(prepared) * TOKENS_PER_WORD
     plan, moment = [], 0.0
     while (moment := moment + chance.expovariate(tokens_per_second / mean)) < seconds:
-        words, text = texts.draw(chance)
-        plan.append(Asked(moment, words, match_body(text)))
+        words, text = texts.sample(chance)
+        plan.append(PlannedRequest(moment, words, match_body(text)))
     return plan
 
 
 def one_by_one(
-    port: int, clients: ProcessPoolExecutor, draw: Sequence[tuple[int, str]]
+    port: int, clients: ProcessPoolExecutor, samples: Sequence[tuple[int, str]]
 ) -> list[Answer]:
-    """Send documents, each when the one before is answered."""
-    return clients.submit(_one_by_one, port, list(draw)).result()
+    """Send documents one at a time, each after the response to the previous one."""
+    return clients.submit(_one_by_one, port, list(samples)).result()
 
 
-def _one_by_one(port: int, draw: list[tuple[int, str]]) -> list[Answer]:
+def _one_by_one(port: int, samples: list[tuple[int, str]]) -> list[Answer]:
     async def run() -> list[Answer]:
         answers = []
-        for words, text in draw:
-            sent = await send_all(port, [Asked(0.0, words, match_body(text))])
+        for words, text in samples:
+            sent = await send_all(port, [PlannedRequest(0.0, words, match_body(text))])
             answers += sent.answers
         return answers
 
     return asyncio.run(run())
 
 
-def overloaded(port: int, plan: list[Asked], seconds: float) -> tuple[Sent, int]:
-    """Send a plan beside slow and half-open clients; return what came of it, and who was let go."""
+def overloaded(port: int, plan: list[PlannedRequest], seconds: float) -> tuple[Sent, int]:
+    """Send a plan beside slow and half-open clients; return the outcome and closed connections."""
 
     async def run() -> tuple[Sent, int]:
         holding = asyncio.create_task(hold_open(port, SLOW_CLIENTS, HALF_OPEN, seconds))
@@ -178,10 +182,10 @@ def overloaded(port: int, plan: list[Asked], seconds: float) -> tuple[Sent, int]
 
 
 def time_to_normal(
-    port: int, clients: ProcessPoolExecutor, draw: Sequence[tuple[int, str]]
+    port: int, clients: ProcessPoolExecutor, samples: Sequence[tuple[int, str]]
 ) -> float:
-    """Return the seconds until a short document is answered as fast as ever, three times."""
-    short = min(draw, key=lambda one: one[0])
+    """Return the seconds until a short document has normal latency three times in a row."""
+    short = min(samples, key=lambda one: one[0])
     began, good = time.monotonic(), 0
     while good < 3 and time.monotonic() - began < 2 * MAX_RECOVERY_SECONDS:
         (answer,) = one_by_one(port, clients, [short])
@@ -192,25 +196,25 @@ def time_to_normal(
 def checks(
     before: Sequence[Answer], answers: Sequence[Answer], usual: float, recovery: float
 ) -> dict[str, bool]:
-    """Say what held."""
+    """Return which requirements hold."""
     good = [answer.seconds for answer in answers if answer.status == 200]
     refused = [answer.seconds for answer in answers if answer.status == 503]
     return {
-        "before it, all is answered": {answer.status for answer in before} == {200},
+        "before the overload, all requests succeed": {answer.status for answer in before} == {200},
         "only 200 and 503": {answer.status for answer in answers} <= {200, 503},
-        f"99 of 100 refusals within {MAX_REFUSAL_SECONDS * 1000:.0f} ms": bool(refused)
+        f"99 of 100 rejections within {MAX_REFUSAL_SECONDS * 1000:.0f} ms": bool(refused)
         and percentiles(refused)["p99"] <= MAX_REFUSAL_SECONDS,
         f"p99 of the accepted at most {MAX_SLOWDOWN:.0f} times the usual": bool(good)
         and percentiles(good)["p99"] <= MAX_SLOWDOWN * usual,
         f"normal within {MAX_RECOVERY_SECONDS:.0f} s": recovery <= MAX_RECOVERY_SECONDS,
-        "every refusal says when to come back": all(
+        "every rejection has Retry-After": all(
             answer.retry_after >= 1 for answer in answers if answer.status == 503
         ),
     }
 
 
 def summarise(before: Sequence[Answer], answers: Sequence[Answer]) -> dict[str, Any]:
-    """Count answers, and lay out latencies by kind of request, before and during."""
+    """Count responses, and tabulate latencies by kind of request, before and during."""
     rows: dict[str, dict[str, Any]] = {}
     for name, some in {"before": before, "during": answers}.items():
         good = [answer for answer in some if answer.status == 200]
@@ -254,7 +258,7 @@ def memory_of(curve: Sequence[tuple[float, float]], began: float, ended: float) 
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     settings, results = record["settings"], record["results"]
     rows = [
         [name, *(one.get(key, "") for key in ("answers", "p50", "p95", "p99"))]
@@ -278,7 +282,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def _beside(results: Mapping[str, Any]) -> str:
-    """Say what the clients and the server say of themselves."""
+    """Describe the load of the clients and the server's own measurements."""
     clients, server = results["clients"], results["server"]
     shares = ", ".join(
         f"{share:.2%} within {bound} ms"
@@ -287,8 +291,7 @@ def _beside(results: Mapping[str, Any]) -> str:
     return (
         f" The clients took {clients['processor_share']:.0%} of a core and were late by "
         f"{1000 * clients['seconds_late']['p99']:.0f} ms (p99). By its own clock the server "
-        f"refused {shares}. It remembered {server['blocks_remembered_share']:.1%} of the sentence "
-        "blocks."
+        f"refused {shares}. Block cache hits: {server['blocks_remembered_share']:.1%}."
     )
 
 

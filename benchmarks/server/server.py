@@ -20,15 +20,15 @@ _BOUNDS = (0.005, 0.01, 0.025, 0.05)  # seconds; buckets of the histogram
 
 
 def counted_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
-    """Return the refusals at the door, how long they took, and the share of remembered blocks.
+    """Return the rejections by admission control, their durations, and the block cache hit share.
 
-    Who is refused at the door never comes to a route, and is counted as "unmatched": from the
-    head of the request, as the server has read it, to the last byte of the answer. Slow uploads
-    that are given up are counted there, too, but after many seconds, in no bucket that is read.
+    Requests rejected by admission control reach no route and are counted as "unmatched": from
+    reading the head of the request to the last byte of the response. Aborted slow uploads are
+    counted there as well, but after many seconds, in none of the buckets read here.
 
     Args:
         before: samples of the first scrape, by name with labels.
-        after: of the second one.
+        after: samples of the second scrape.
     """
 
     def since(name: str) -> float:
@@ -42,7 +42,7 @@ def counted_between(before: Mapping[str, float], after: Mapping[str, float]) -> 
     }
     hits, misses = (since(f"longmatch_block_cache_{one}_total") for one in ("hits", "misses"))
     return {
-        "refused_at_the_door": round(refused),
+        "refused_before_routing": round(refused),
         "share_within_milliseconds": {
             bound: round(count / max(1.0, refused), 5) for bound, count in within.items()
         },
@@ -65,7 +65,7 @@ class Server:
         """Return the JSON at a path.
 
         Raises:
-            OSError: there is none, or no answer.
+            OSError: not found, or no response.
         """
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
             return json.load(answer)
@@ -74,7 +74,7 @@ class Server:
         """Return every sample of /metrics, by its name with labels.
 
         Raises:
-            OSError: no answer.
+            OSError: no response.
         """
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
@@ -87,7 +87,7 @@ def serving(documents: Sequence[Document], checkpoint: Path, folder: Path) -> It
     """Index documents under `folder` and serve them; the server is killed at the end.
 
     Raises:
-        RuntimeError: it does not start; with its log.
+        RuntimeError: the server does not start; the message has its log.
     """
     corpus, data = folder / "corpus.jsonl", folder / "data"
     with corpus.open("w", encoding="utf-8") as file:
@@ -100,10 +100,10 @@ def serving(documents: Sequence[Document], checkpoint: Path, folder: Path) -> It
 
 @contextmanager
 def started(data: Path, checkpoint: Path) -> Iterator[Server]:
-    """Serve a data directory that is there; the server is killed at the end.
+    """Serve an existing data directory; the server is killed at the end.
 
     Raises:
-        RuntimeError: it does not start; with its log.
+        RuntimeError: the server does not start; the message has its log.
     """
     log, port = data.with_name("server.log"), _free_port()
     with log.open("wb") as output:
@@ -125,7 +125,7 @@ def started(data: Path, checkpoint: Path) -> Iterator[Server]:
 
 
 def _environment(checkpoint: Path) -> dict[str, str]:
-    # No setting of whoever runs this may change what is measured.
+    # The environment of the user must not change the measurement.
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
     return kept | {"LONGMATCH_CHECKPOINT": str(checkpoint.resolve())}
 

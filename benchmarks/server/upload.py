@@ -1,10 +1,10 @@
-"""How fast does the server take a bulk upload, and how fast are its lines read, beside encoding?
+"""How fast does the server accept a bulk upload, and how fast are its lines read?
 
     python -m benchmarks.server.upload
 
-Real uploads to the real server, plain and compressed: the time is that from the first byte to the
-answer, which comes when all is on the disk. The job is cancelled then, since what follows is
-encoding. Reading is that of the same lines into documents, as the job does it.
+Real uploads to the real server, plain and compressed, timed from the first byte to the response,
+which is sent once everything is on disk. The job is then cancelled, since the rest is encoding.
+Reading parses the same lines into documents as the job does.
 """
 
 import gzip
@@ -56,8 +56,8 @@ def main(
 
 
 def measure(folder: Path, checkpoint: Path, documents: int) -> dict[str, Any]:
-    """Return the bytes of an upload, plain and compressed, and the seconds of each way."""
-    plain = draw_lines(documents)
+    """Return the bytes of an upload, plain and compressed, and the seconds of each variant."""
+    plain = random_lines(documents)
     small = gzip.compress(plain, 6)
     path = folder / "lines.ndjson"
     path.write_bytes(plain)
@@ -77,8 +77,8 @@ def measure(folder: Path, checkpoint: Path, documents: int) -> dict[str, Any]:
     }
 
 
-def draw_lines(documents: int) -> bytes:
-    """Draw documents whose words are as rare and as frequent as those of a language."""
+def random_lines(documents: int) -> bytes:
+    """Generate documents whose word frequencies follow a Zipf distribution."""
     random = np.random.default_rng(SEED)
     lines = []
     for number in range(documents):
@@ -89,7 +89,7 @@ def draw_lines(documents: int) -> bytes:
 
 
 def upload(server: Server, body: bytes, *, compressed: bool) -> float:
-    """Send an upload; return the seconds until it was accepted, and let its job do nothing."""
+    """Send an upload; return the seconds until it was accepted, and cancel its job."""
     headers = {"Content-Type": "application/x-ndjson"}
     if compressed:
         headers["Content-Encoding"] = "gzip"
@@ -112,7 +112,7 @@ def read(path: Path) -> float:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     settings, results = record["settings"], record["results"]
     rows = []
     for name, figures in results["seconds"].items():

@@ -1,1 +1,1 @@
-"""How fast the encoder, the index and the offline jobs are."""
+"""Speed of the encoder, the index and the offline jobs."""

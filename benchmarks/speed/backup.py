@@ -1,9 +1,8 @@
-"""What safety costs: backup, restore, doctor, the store digest, and the checksums on the way of a
-read.
+"""What do backup, restore, doctor, the store digest and row checksums cost?
 
     python -m benchmarks.speed.backup --documents 10000
 
-Texts and vectors are drawn at random; a document has the words and sentence blocks of an article.
+Texts and vectors are random; a document has as many words and sentence blocks as an article.
 """
 
 import sqlite3
@@ -39,8 +38,10 @@ READ, REPEATS = 100, 50
 
 
 def main(
-    documents: Annotated[int, typer.Option(min=1_000, help="How many to store.")] = 10_000,
-    folder: Annotated[Path | None, typer.Option(help="On the disk to measure.")] = None,
+    documents: Annotated[
+        int, typer.Option(min=1_000, help="Number of documents to store.")
+    ] = 10_000,
+    folder: Annotated[Path | None, typer.Option(help="Folder on the disk to measure.")] = None,
 ) -> None:
     """Fill a data directory, measure, and write the result."""
     source = commit()
@@ -54,7 +55,7 @@ def main(
 
 
 def measure(folder: Path, checkpoint: Checkpoint, documents: int) -> dict[str, float]:
-    """Return seconds, megabytes and microseconds by what they are of."""
+    """Return seconds, megabytes and microseconds by name."""
     data = folder / "data"
     with closing(opened(data, checkpoint)) as directory:
         fill(directory, documents)
@@ -76,7 +77,7 @@ def measure(folder: Path, checkpoint: Checkpoint, documents: int) -> dict[str, f
 
 
 def measure_reads(directory: DataDirectory) -> dict[str, float]:
-    """Return the time of reading what 100 matches show, with and without the checksums."""
+    """Return the time to read 100 summaries, with and without checksums."""
     ids = np.random.default_rng(1).choice(directory.store.changes_since(0).added, READ).tolist()
     with closing(sqlite3.connect(directory.path / STORE_FILE)) as connection:
 
@@ -90,14 +91,14 @@ def measure_reads(directory: DataDirectory) -> dict[str, float]:
 
 
 def opened(data: Path, checkpoint: Checkpoint) -> DataDirectory:
-    """Open the directory as a server does."""
+    """Open the directory as the server does."""
     return open_data_directory(
         data, fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
     )
 
 
 def fill(directory: DataDirectory, documents: int) -> None:
-    """Put documents of random words, as rare and as frequent as those of a language."""
+    """Put documents of random words with Zipf-distributed frequencies."""
     random = np.random.default_rng(1)
     dimension = directory.store.dimension
     for start in range(0, documents, BATCH):
@@ -119,7 +120,7 @@ def fill(directory: DataDirectory, documents: int) -> None:
 
 
 def unit(random: np.random.Generator, count: int, width: int) -> np.ndarray:
-    """Draw vectors [count, width] of unit norm."""
+    """Sample unit vectors [count, width]."""
     vectors = random.normal(size=(count, width)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -142,7 +143,7 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out a record as Markdown."""
+    """Format a record as Markdown."""
     results = record["results"]
     reads = [[name, f"{results[name]} µs"] for name in results if name.startswith("read of")]
     others = [

@@ -1,7 +1,7 @@
 """How fast are documents encoded, in which precision, and beside sentence-transformers?
 
-Every contestant reads the same documents whole, on the same number of threads. A comparison is
-wrong when thread budgets differ, and they differ unless each library is told in its own way:
+Every encoder reads the same documents in full, on the same number of threads. A comparison is
+wrong when thread budgets differ, and they differ unless each library is configured separately:
 
 * tokenizers spreads a batch over Rayon threads: RAYON_NUM_THREADS, and TOKENIZERS_PARALLELISM,
   which the library may turn off on its own;
@@ -10,18 +10,18 @@ wrong when thread budgets differ, and they differ unless each library is told in
   each session say otherwise: intra_op_num_threads. Longmatch's sessions have one thread each and
   are called from `threads` threads; those of sentence-transformers have `threads` each.
 
-All are set before the first library that reads them works. Thread pools also spin for a moment
-after their last call: `interleave` pauses before each turn, or the next contestant would pay.
+All of them are set before the first library reads them. Thread pools also spin for a moment after
+their last call, so `interleave` pauses before each turn; otherwise the next would be slowed.
 
-Tokens are WordPiece tokens of the text, special tokens not counted, the same number for everybody,
-so that tokens/s compare although Longmatch reads blocks of 64 and the others chunks of 256.
+Tokens are WordPiece tokens of the text without special tokens, the same number for every encoder.
+Tokens/s are therefore comparable although Longmatch reads blocks of 64 tokens and the others chunks
+of 256.
 """
 
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,19 +32,18 @@ from benchmarks.common import (
     Spread,
     commit,
     corpus_name,
-    deal,
     interleave,
     make_record,
     markdown_table,
     ratios,
     read_documents,
+    split_evenly,
     write_record,
 )
-from benchmarks.speed.contestant import Contestant
+from benchmarks.speed.timed_encoder import TimedEncoder, open_longmatch
 from encoder.arrays import Float32
-from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, file_digest, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder, usable_cores
+from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
+from encoder.onnx_encoder import usable_cores
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import Qrels, read_ids, read_qrels
 from evaluation.metrics import evaluate_run, rank_exactly
@@ -55,22 +54,22 @@ WARM_UP_DOCUMENTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The documents that everybody encodes.
+    """The documents that every encoder reads.
 
     Attributes:
-        documents: D documents that Longmatch reads whole.
-        tokens: of each.
-        hands: their positions, round by round.
+        documents: D documents that Longmatch reads in full.
+        tokens: number of tokens of each document.
+        rounds: positions of the documents of each round.
     """
 
     documents: list[Document]
     tokens: list[int]
-    hands: list[list[int]]
+    rounds: list[list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Lap:
-    """One contestant in one round: seconds of both steps, and vectors Float32[D, dimension]."""
+class RoundResult:
+    """One encoder in one round: seconds of both steps, and vectors Float32[D, dimension]."""
 
     tokenise_seconds: float
     encode_seconds: float
@@ -83,16 +82,20 @@ class Lap:
 
 
 def main(
-    corpus: Annotated[Path | None, typer.Argument(help="As `longmatch index` takes it.")] = None,
-    documents: Annotated[int, typer.Option(min=1, help="How many, drawn from the corpus.")] = 60,
-    rounds: Annotated[int, typer.Option(min=1, help="Parts that they are dealt into.")] = 6,
+    corpus: Annotated[
+        Path | None, typer.Argument(help="A corpus as `longmatch index` reads it.")
+    ] = None,
+    documents: Annotated[
+        int, typer.Option(min=1, help="Number of documents, sampled from the corpus.")
+    ] = 60,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds they are split into.")] = 6,
     checkpoint: Annotated[
-        list[Path] | None, typer.Option(help="May be given again; the one that ships if not.")
+        list[Path] | None, typer.Option(help="May be repeated; the shipped one by default.")
     ] = None,
     sentence_transformers: Annotated[
         Path | None, typer.Option(help="Folder of a model to compare with.")
     ] = None,
-    qrels: Annotated[Path | None, typer.Option(help="Judgements: measures nDCG@10, too.")] = None,
+    qrels: Annotated[Path | None, typer.Option(help="Judgements; also measures nDCG@10.")] = None,
     ids: Annotated[Path | None, typer.Option(help="Only the queries of these ids.")] = None,
 ) -> None:
     """Measure documents/s and tokens/s, and nDCG@10 where there are judgements."""
@@ -102,17 +105,17 @@ def main(
     task = prepare(read_documents(corpus, documents), BlockTokenizer(checkpoints[0]), rounds)
     texts = [document.text for document in task.documents]
     own = open_longmatch(checkpoints, threads)
-    rivals = open_rivals(sentence_transformers, threads, texts[:WARM_UP_DOCUMENTS])
-    laps = race([*own, *rivals], texts, task.hands)
-    reference = fastest(rivals or own[-1:], laps)
-    results = summarise([*own, *rivals], laps, task, reference)
+    others = open_sentence_transformers(sentence_transformers, threads, texts[:WARM_UP_DOCUMENTS])
+    measured = measure([*own, *others], texts, task.rounds)
+    reference = fastest(others or own[-1:], measured)
+    results = summarise([*own, *others], measured, task, reference)
     if qrels:
-        measure_quality(results, laps, task, read_qrels(qrels), read_ids(ids) if ids else None)
+        measure_quality(results, measured, task, read_qrels(qrels), read_ids(ids) if ids else None)
     settings = {
         "corpus": corpus_name(corpus),
         "documents": len(task.documents),
         "tokens": sum(task.tokens),
-        "rounds": len(task.hands),
+        "rounds": len(task.rounds),
         "threads": threads,
         "checkpoints": {c.name: c.fingerprint[:12] for c in checkpoints},
         "sentence_transformers": _weights(sentence_transformers),
@@ -124,43 +127,26 @@ def main(
 
 
 def set_threads(threads: int) -> None:
-    """Give the tokenizers of all contestants the same threads; before any of them works."""
+    """Give all tokenizers the same number of threads; call this before any of them runs."""
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     os.environ["HF_HUB_OFFLINE"] = "1"  # a folder is given; nothing is looked up
 
 
 def prepare(documents: Sequence[Document], tokenizer: BlockTokenizer, rounds: int) -> Task:
-    """Leave out what Longmatch would not read whole, and deal the rest into rounds."""
+    """Leave out documents that Longmatch would truncate, and split the rest evenly into rounds."""
     receipts = [tokenizer(document.text).receipt for document in documents]
     whole = [number for number, r in enumerate(receipts) if r.tokens_read == r.tokens]
     tokens = [receipts[number].tokens for number in whole]
-    return Task([documents[n] for n in whole], tokens, deal(tokens, min(rounds, len(whole))))
+    return Task(
+        [documents[n] for n in whole], tokens, split_evenly(tokens, min(rounds, len(whole)))
+    )
 
 
-def open_longmatch(checkpoints: Sequence[Checkpoint], threads: int) -> list[Contestant]:
-    """Open every precision of every checkpoint."""
-    contestants: dict[str, Contestant] = {}
-    for checkpoint in checkpoints:
-        tokenizer = BlockTokenizer(checkpoint)
-        for precision in checkpoint.precisions:
-            encoder = OnnxEncoder(checkpoint, precision=precision, threads=threads)
-            encoder.warm_up()
-            name = f"{checkpoint.name} {precision}"
-            if name in contestants:
-                raise typer.BadParameter(f"{name} is there twice", param_hint="--checkpoint")
-            contestants[name] = Contestant(
-                name=name,
-                precision=precision,
-                batch_size=0 if encoder.batch_tokens else 1,
-                tokenise=partial(_sentence_blocks, tokenizer),
-                encode=partial(_document_vectors, encoder),
-            )
-    return list(contestants.values())
-
-
-def open_rivals(folder: Path | None, threads: int, texts: Sequence[str]) -> list[Contestant]:
-    """Open a sentence-transformers model in all of its ways; `texts` are to warm up with."""
+def open_sentence_transformers(
+    folder: Path | None, threads: int, texts: Sequence[str]
+) -> list[TimedEncoder]:
+    """Open a sentence-transformers model with every back end; `texts` are used to warm up."""
     if folder is None:
         return []
     from benchmarks.speed.sentence_transformers_chunks import open_chunk_encoders  # needs torch
@@ -168,44 +154,47 @@ def open_rivals(folder: Path | None, threads: int, texts: Sequence[str]) -> list
     return list(open_chunk_encoders(folder, threads, texts))
 
 
-def race(
-    contestants: Sequence[Contestant], texts: Sequence[str], hands: Sequence[Sequence[int]]
-) -> dict[str, list[Lap]]:
-    """Have everybody encode the documents of each round, in turns."""
+def measure(
+    encoders: Sequence[TimedEncoder], texts: Sequence[str], rounds: Sequence[Sequence[int]]
+) -> dict[str, list[RoundResult]]:
+    """Let every encoder read the documents of each round, in turns."""
 
-    def lap(contestant: Contestant) -> Callable[[int], Lap]:
-        def run(number: int) -> Lap:
-            some = [texts[position] for position in hands[number]]
+    def runner(encoder: TimedEncoder) -> Callable[[int], RoundResult]:
+        def run(number: int) -> RoundResult:
+            some = [texts[position] for position in rounds[number]]
             started = time.perf_counter()
-            tokens = contestant.tokenise(some)
+            tokens = encoder.tokenise(some)
             tokenised = time.perf_counter()
-            vectors = contestant.encode(tokens)
-            return Lap(tokenised - started, time.perf_counter() - tokenised, vectors)
+            vectors = encoder.encode(tokens)
+            return RoundResult(tokenised - started, time.perf_counter() - tokenised, vectors)
 
         return run
 
-    return interleave({one.name: lap(one) for one in contestants}, len(hands))
+    return interleave({one.name: runner(one) for one in encoders}, len(rounds))
 
 
-def fastest(contestants: Sequence[Contestant], laps: dict[str, list[Lap]]) -> str:
-    """Return the name of whoever took the least time."""
-    return min((one.name for one in contestants), key=lambda name: _seconds(laps[name]))
+def fastest(encoders: Sequence[TimedEncoder], measured: dict[str, list[RoundResult]]) -> str:
+    """Return the name of the encoder that took the least time."""
+    return min((one.name for one in encoders), key=lambda name: _seconds(measured[name]))
 
 
 def summarise(
-    contestants: Sequence[Contestant], laps: dict[str, list[Lap]], task: Task, reference: str
+    encoders: Sequence[TimedEncoder],
+    measured: dict[str, list[RoundResult]],
+    task: Task,
+    reference: str,
 ) -> dict[str, Any]:
-    """Return the figures of each contestant, also as a ratio to the reference."""
-    tokens = [sum(task.tokens[position] for position in hand) for hand in task.hands]
-    reference_seconds = [lap.seconds for lap in laps[reference]]
+    """Return the figures of each encoder, also as a ratio to the reference."""
+    tokens = [sum(task.tokens[position] for position in part) for part in task.rounds]
+    reference_seconds = [one.seconds for one in measured[reference]]
     results: dict[str, Any] = {}
-    for one in contestants:
-        mine = laps[one.name]
-        total = [lap.seconds for lap in mine]
-        encoding = [lap.encode_seconds for lap in mine]
-        tokenising = [lap.tokenise_seconds for lap in mine]
+    for one in encoders:
+        mine = measured[one.name]
+        total = [one.seconds for one in mine]
+        encoding = [one.encode_seconds for one in mine]
+        tokenising = [one.tokenise_seconds for one in mine]
         figures = {
-            "documents_per_second": ratios([len(hand) for hand in task.hands], total),
+            "documents_per_second": ratios([len(part) for part in task.rounds], total),
             "tokens_per_second": ratios(tokens, total),
             "tokens_per_second_encoding": ratios(tokens, encoding),
             "tokens_per_second_tokenising": ratios(tokens, tokenising),
@@ -221,28 +210,28 @@ def summarise(
 
 def measure_quality(
     results: dict[str, Any],
-    laps: dict[str, list[Lap]],
+    measured: dict[str, list[RoundResult]],
     task: Task,
     qrels: Qrels,
-    wanted: Sequence[str] | None,
+    query_ids: Sequence[str] | None,
 ) -> None:
-    """Add nDCG@10 to the figures of each contestant.
+    """Add nDCG@10 to the figures of each encoder.
 
     Judgements of documents that do not take part are left out, and so are queries that have no
     other: a perfect ranking of the documents that do scores 1.
     """
-    ids = [task.documents[position].id for hand in task.hands for position in hand]
+    ids = [task.documents[position].id for part in task.rounds for position in part]
     present = set(ids)
     judged = {
         query: {name: relevance for name, relevance in rows.items() if name in present}
         for query, rows in qrels.items()
-        if query in present and (wanted is None or query in wanted)
+        if query in present and (query_ids is None or query in query_ids)
     }
     judged = {query: rows for query, rows in judged.items() if any(rows.values())}
     rows = [row for row, name in enumerate(ids) if name in judged]
     queries = [ids[row] for row in rows]
-    for name, some in laps.items():
-        vectors = np.concatenate([lap.vectors for lap in some])
+    for name, some in measured.items():
+        vectors = np.concatenate([one.vectors for one in some])
         run = rank_exactly(ids, vectors, queries, vectors[rows])
         results[name]["queries"] = len(queries)
         results[name]["ndcg_at_10"] = evaluate_run(run, ids, judged)["nDCG@10"]
@@ -276,20 +265,12 @@ def table(record: dict[str, Any]) -> str:
     )
 
 
-def _sentence_blocks(tokenizer: BlockTokenizer, texts: Sequence[str]) -> list[SentenceBlocks]:
-    return [tokenizer(text) for text in texts]
-
-
-def _document_vectors(encoder: OnnxEncoder, documents: Sequence[SentenceBlocks]) -> Float32:
-    return encoder.encode(documents).document_vectors
-
-
-def _seconds(laps: Sequence[Lap]) -> float:
-    return sum(lap.seconds for lap in laps)
+def _seconds(measured: Sequence[RoundResult]) -> float:
+    return sum(one.seconds for one in measured)
 
 
 def _weights(folder: Path | None) -> str:
-    """Say which weights a folder holds, without saying where it lies."""
+    """Return the digest of the weights in a folder; the path is not recorded."""
     if folder is None:
         return ""
     return file_digest(folder / "model.safetensors")[:12]

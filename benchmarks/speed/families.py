@@ -1,11 +1,10 @@
-"""Are copies and versions found, is nothing else, and what does it cost ingest?
+"""Are copies and versions found, without false positives, and what does it cost ingest?
 
 A planted corpus (`planted_families`) is encoded and put into two stores, one of which finds
 families, in rounds. Recall of a kind: the share of its documents that are in one family with the
 original. Precision: of the pairs of documents in one found family, the share that belong together.
 The slowdown is processor time of encoding and putting with families, by that without, in the same
-round. What a search for candidates costs among many texts is measured with signatures drawn at
-random.
+round. The cost of a candidate search among many texts is measured with random signatures.
 """
 
 import tempfile
@@ -25,11 +24,11 @@ from benchmarks.common import (
     Spread,
     commit,
     corpus_name,
-    deal,
     make_record,
     markdown_table,
     ratios,
     read_documents,
+    split_evenly,
     spread,
     write_record,
 )
@@ -54,8 +53,8 @@ _PROBES = 40
 
 
 def main(
-    corpus: Annotated[Path | None, typer.Option(help="By default Python's documentation.")] = None,
-    documents: Annotated[int, typer.Option(help="Documents drawn from it.")] = DOCUMENTS,
+    corpus: Annotated[Path | None, typer.Option(help="Python's documentation by default.")] = None,
+    documents: Annotated[int, typer.Option(help="Documents sampled from it.")] = DOCUMENTS,
     hosts: Annotated[int, typer.Option(min=2, help="Documents with copies and versions.")] = HOSTS,
     texts: Annotated[int, typer.Option(min=0, help="Random signatures to search.")] = MANY_TEXTS,
 ) -> None:
@@ -85,8 +84,8 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
             )
             for name in ("with", "without")
         }
-        for hand in deal([len(one.document.text) for one in planted], ROUNDS):
-            some = [planted[place] for place in sorted(hand)]
+        for part in split_evenly([len(one.document.text) for one in planted], ROUNDS):
+            some = [planted[place] for place in sorted(part)]
             started = time.process_time()
             entries = _encode(some, tokenizer, encoder)
             seconds["encode"].append(time.process_time() - started)
@@ -103,7 +102,7 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
         for name in stores
     }
     return {
-        **judge(planted, found),
+        **compare_families(planted, found),
         "documents": len(planted),
         "encode_seconds": sum(seconds["encode"]),
         "put_to_without": asdict(ratios(seconds["with"], seconds["without"])),
@@ -111,7 +110,9 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
     }
 
 
-def judge(planted: Sequence[PlantedDocument], found: Mapping[str, int]) -> dict[str, Any]:
+def compare_families(
+    planted: Sequence[PlantedDocument], found: Mapping[str, int]
+) -> dict[str, Any]:
     """Compare found families, as numbers by id, with the planted ones."""
     wrong = Counter[tuple[str, str]]()
     pairs = 0
@@ -139,7 +140,7 @@ def judge(planted: Sequence[PlantedDocument], found: Mapping[str, int]) -> dict[
 
 
 def measure_candidates(texts: Sequence[str], count: int) -> dict[str, Any]:
-    """Take up texts among `count` signatures drawn at random: milliseconds for each."""
+    """Add texts to `count` random signatures; return the milliseconds for each."""
     chance = np.random.default_rng(SEED)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "store.sqlite3")
@@ -171,7 +172,7 @@ def measure_candidates(texts: Sequence[str], count: int) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     results = record["results"]
     rows: list[list[str | float | Spread]] = [
         [f"recall, {kind}", f"{value:.3f}"] for kind, value in results["recall"].items()

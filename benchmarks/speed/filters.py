@@ -1,15 +1,15 @@
 """What does a metadata filter cost, and does it find what exact search among the selected finds?
 
-Documents are one word long and their vectors synthetic, drawn as those of `bench_index`, in fewer
-dimensions. They lie in a real store with metadata, so a filter is evaluated as in the service. Two
-kinds of filter select the same shares: `scattered`, on a number drawn at random, and `clustered`,
-on the rank of the document's nearness to one direction, so that what is selected lies in few lists,
-and for most queries in others than the nearest.
+Documents are one word long and their vectors synthetic, sampled as in `benchmarks.speed.index`, in
+fewer dimensions. They are in a real store with metadata, so a filter is evaluated as in the
+service. Two kinds of filter select the same shares: `scattered`, on a random number, and
+`clustered`, on the rank of the document by similarity to one direction, so the selected documents
+are in few lists, for most queries not the nearest ones.
 
-Recall@10 is against exact search by NumPy among the selected documents. Times are of one query a
-call, in processor time of the one thread that works, which other work on the machine lengthens
-little: evaluating the filter in SQLite for the first time after a write, taking it from memory the
-next time, and searching. Ratios are to the search without a filter, in the same round.
+Recall@10 is against exact search by NumPy among the selected documents. Times are of one query per
+call, in CPU time of the working thread, which other load on the machine affects little: evaluating
+the filter in SQLite for the first time after a write, reading it from memory the next time, and
+searching. Ratios are to the search without a filter, in the same round.
 """
 
 import tempfile
@@ -23,7 +23,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import benchmarks.speed.index as bench_index
 from benchmarks.common import (
     SEED,
     Spread,
@@ -35,6 +34,7 @@ from benchmarks.common import (
     spread,
     write_record,
 )
+from benchmarks.speed import index
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
@@ -56,7 +56,7 @@ PUT_TOGETHER = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Lap:
+class RoundResult:
     """One filter in one round: seconds of the median query, share of the neighbours found.
 
     `first` and `again` are those of the filter, after a write and after a query like it.
@@ -69,7 +69,7 @@ class Lap:
 
 
 def main(
-    documents: Annotated[int, typer.Option(min=5_000, help="How many.")] = DOCUMENTS,
+    documents: Annotated[int, typer.Option(min=5_000, help="Number of documents.")] = DOCUMENTS,
 ) -> None:
     """Measure filters of falling selectivity: recall@10, and time beside no filter."""
     source = commit()
@@ -87,9 +87,9 @@ def main(
 
 
 def measure(documents: int) -> dict[str, Any]:
-    """Measure every filter over so many documents."""
-    vectors, queries = draw(documents)
-    numbers = draw_numbers(vectors)
+    """Measure every filter over this many documents."""
+    vectors, queries = sample_vectors(documents)
+    numbers = filter_numbers(vectors)
     with tempfile.TemporaryDirectory() as folder:
         data = open_data_directory(
             Path(folder, "data"), fingerprint="0" * 64, dimension=vectors.shape[1]
@@ -105,24 +105,24 @@ def measure(documents: int) -> dict[str, Any]:
 def measure_filters(
     data: DataDirectory, vectors: Float32, queries: Float32, numbers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Measure every filter over documents that `put_all` has put, and the search without one."""
-    laps: dict[str, Callable[[int], Lap]] = {
-        UNFILTERED: _lap(data, queries, None, bench_index.best_scores(vectors, queries))
+    """Measure every filter over the documents of `put_all`, and the search without one."""
+    runners: dict[str, Callable[[int], RoundResult]] = {
+        UNFILTERED: _runner(data, queries, None, index.best_scores(vectors, queries))
     }
     for kind in KINDS:
         for share in SHARES.values():
             bound = Bound(round(share * len(vectors)), inclusive=False)
             chosen = numbers[kind] < bound.value
-            exact = bench_index.best_scores(vectors[chosen], queries)
+            exact = index.best_scores(vectors[chosen], queries)
             where = Range(f"/{kind}", high=bound)
-            laps[_name(kind, share)] = _lap(data, queries, where, exact)
-    measured = interleave(laps, ROUNDS)
+            runners[_name(kind, share)] = _runner(data, queries, where, exact)
+    measured = interleave(runners, ROUNDS)
     return {name: _figures(some, measured[UNFILTERED]) for name, some in measured.items()}
 
 
-def draw(documents: int) -> tuple[Float32, Float32]:
-    """Draw vectors Float32[documents, DIMENSION] and queries Float32[Q, DIMENSION], unit norm."""
-    vectors, queries = bench_index.draw_vectors(documents)
+def sample_vectors(documents: int) -> tuple[Float32, Float32]:
+    """Sample vectors Float32[documents, DIMENSION] and queries Float32[Q, DIMENSION], unit norm."""
+    vectors, queries = index.sample_vectors(documents)
     basis = np.linalg.qr(
         np.random.default_rng(SEED).standard_normal((vectors.shape[1], DIMENSION))
     )[0].astype(np.float32)
@@ -132,7 +132,7 @@ def draw(documents: int) -> tuple[Float32, Float32]:
     return vectors, queries
 
 
-def draw_numbers(vectors: Float32) -> dict[str, Any]:
+def filter_numbers(vectors: Float32) -> dict[str, Any]:
     """Return, for each kind of filter, a number from 0 to N - 1 for each of N documents."""
     chance = np.random.default_rng(SEED)
     direction = chance.standard_normal(vectors.shape[1], dtype=np.float32)
@@ -142,12 +142,12 @@ def draw_numbers(vectors: Float32) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     return filter_table(record["results"]["filters"])
 
 
 def filter_table(filters: Mapping[str, Any]) -> str:
-    """Lay out what `measure_filters` returned."""
+    """Format what `measure_filters` returned."""
     return markdown_table(
         [
             *("selected", "recall@10", "first filter ms", "next ms", "search ms"),
@@ -193,10 +193,10 @@ def put_all(data: DataDirectory, vectors: Float32, numbers: Mapping[str, Any]) -
     return time.perf_counter() - started
 
 
-def _lap(
+def _runner(
     data: DataDirectory, queries: Float32, where: Range | None, exact: Float32
-) -> Callable[[int], Lap]:
-    def run(number: int) -> Lap:
+) -> Callable[[int], RoundResult]:
+    def run(number: int) -> RoundResult:
         again, searching, found = [], [], []
         first = [_first(data, where) for _ in range(FIRST_A_ROUND)]
         for query in range(number * QUERIES_A_ROUND, (number + 1) * QUERIES_A_ROUND):
@@ -207,7 +207,7 @@ def _lap(
             searching.append(time.thread_time() - filtered)
             again.append(filtered - started)
             found.append(share_found(result.scores, exact[query : query + 1]))
-        return Lap(median(first), median(again), median(searching), float(np.mean(found)))
+        return RoundResult(median(first), median(again), median(searching), float(np.mean(found)))
 
     return run
 
@@ -220,16 +220,20 @@ def _first(data: DataDirectory, where: Range | None) -> float:
     return time.thread_time() - started
 
 
-def _figures(laps: list[Lap], unfiltered: list[Lap]) -> dict[str, Any]:
+def _figures(measured: list[RoundResult], unfiltered: list[RoundResult]) -> dict[str, Any]:
     base = [one.searching for one in unfiltered]
     return {
-        "recall_at_10": float(np.mean([one.recall for one in laps])),
-        "first": asdict(spread([one.first for one in laps])),
-        "again": asdict(spread([one.again for one in laps])),
-        "searching": asdict(spread([one.searching for one in laps])),
-        "searching_to_unfiltered": asdict(ratios([one.searching for one in laps], base)),
-        "again_to_unfiltered": asdict(ratios([one.again + one.searching for one in laps], base)),
-        "first_to_unfiltered": asdict(ratios([one.first + one.searching for one in laps], base)),
+        "recall_at_10": float(np.mean([one.recall for one in measured])),
+        "first": asdict(spread([one.first for one in measured])),
+        "again": asdict(spread([one.again for one in measured])),
+        "searching": asdict(spread([one.searching for one in measured])),
+        "searching_to_unfiltered": asdict(ratios([one.searching for one in measured], base)),
+        "again_to_unfiltered": asdict(
+            ratios([one.again + one.searching for one in measured], base)
+        ),
+        "first_to_unfiltered": asdict(
+            ratios([one.first + one.searching for one in measured], base)
+        ),
     }
 
 

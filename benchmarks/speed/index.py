@@ -2,11 +2,11 @@
 
 Vectors are synthetic: a seeded mixture of clusters of very different sizes in a space of few
 dimensions, embedded in as many as document vectors have, with a little noise in all of them, at
-unit norm. Queries are drawn from the same mixture and are not in the index. Each size is measured
-in a process of its own, so that memory and thread pools begin afresh.
+unit norm. Queries are points from the same mixture and are not in the index. Each size is measured
+in a separate process, so memory and thread pools start fresh.
 
 Recall@10 is against exact search by NumPy: the share of the 10 found whose score is at least the
-10th best score, so that equal neighbours count whichever of them was found.
+10th best score, so any of several equal neighbours counts.
 """
 
 import multiprocessing
@@ -57,7 +57,7 @@ DELETED_TOGETHER = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Lap:
+class RoundResult:
     """One nprobe in one round: seconds of the median query, share of the neighbours found."""
 
     seconds: float
@@ -65,7 +65,7 @@ class Lap:
 
 
 def main(
-    size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be given again.")] = None,
+    size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be repeated.")] = None,
 ) -> None:
     """Measure building, searching, deleting, saving and loading, and recall@10 by nprobe."""
     source = commit()
@@ -91,7 +91,7 @@ def main(
 
 def measure(size: int) -> dict[str, Any]:
     """Measure an index of `size` vectors; in a fresh process, for its memory."""
-    vectors, queries = draw_vectors(size)
+    vectors, queries = sample_vectors(size)
     exact = best_scores(vectors, queries)
     before = resident_megabytes(os.getpid())
     index, build = _build(vectors)
@@ -108,16 +108,16 @@ def measure(size: int) -> dict[str, Any]:
     }
 
 
-def draw_vectors(size: int, dimension: int = DIMENSION) -> tuple[Float32, Float32]:
-    """Draw vectors Float32[size, dimension] and queries Float32[Q, dimension], unit norm."""
+def sample_vectors(size: int, dimension: int = DIMENSION) -> tuple[Float32, Float32]:
+    """Sample vectors Float32[size, dimension] and queries Float32[Q, dimension], unit norm."""
     chance = np.random.default_rng(SEED)
     centres = chance.standard_normal((CLUSTERS, LATENT_DIMENSION), dtype=np.float32)
     shares = chance.dirichlet(np.full(CLUSTERS, 0.5))
     basis = np.linalg.qr(chance.standard_normal((dimension, LATENT_DIMENSION)))[0].T
     count = size + ROUNDS * QUERIES_A_ROUND
-    drawn = centres[chance.choice(CLUSTERS, count, p=shares)]
-    drawn += SPREAD_IN_CLUSTER * chance.standard_normal(drawn.shape, dtype=np.float32)
-    vectors: Float32 = drawn @ basis.astype(np.float32)
+    points = centres[chance.choice(CLUSTERS, count, p=shares)]
+    points += SPREAD_IN_CLUSTER * chance.standard_normal(points.shape, dtype=np.float32)
+    vectors: Float32 = points @ basis.astype(np.float32)
     vectors += NOISE * chance.standard_normal(vectors.shape, dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors[:size].copy(), vectors[size:].copy()
@@ -129,7 +129,7 @@ def best_scores(vectors: Float32, queries: Float32) -> Float32:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     results: dict[str, Any] = record["results"]
     sizes: dict[str, Callable[[dict[str, Any]], object]] = {
         "lists": lambda one: one["nlist"],
@@ -172,8 +172,8 @@ def table(record: dict[str, Any]) -> str:
 def _build(vectors: Float32) -> tuple[FaissIndex, dict[str, float]]:
     nlist = choose_nlist(len(vectors))
     started = time.perf_counter()
-    wanted = min(len(vectors), nlist * SAMPLE_PER_LIST)
-    sample = np.random.default_rng(SEED).choice(len(vectors), wanted, replace=False)
+    sample_size = min(len(vectors), nlist * SAMPLE_PER_LIST)
+    sample = np.random.default_rng(SEED).choice(len(vectors), sample_size, replace=False)
     index = train_faiss_index(vectors[sample], nlist)
     trained = time.perf_counter()
     for start in range(0, len(vectors), ADDED_TOGETHER):
@@ -186,7 +186,7 @@ def _build(vectors: Float32) -> tuple[FaissIndex, dict[str, float]]:
 
 
 def _save_and_load(index: FaissIndex) -> dict[str, float]:
-    """Both without waiting for the disk: the file is in the cache of the system."""
+    """Measure saving and loading in the page cache, without waiting for the disk."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "index.faiss")
         started = time.perf_counter()
@@ -205,8 +205,8 @@ def _search(index: FaissIndex, queries: Float32, exact: Float32) -> dict[str, An
     powers = [1 << power for power in range(index.nlist.bit_length())]
     nprobes = sorted({*powers, default_nprobe(index.nlist), index.nlist})
 
-    def lap(nprobe: int) -> Callable[[int], Lap]:
-        def run(number: int) -> Lap:
+    def runner(nprobe: int) -> Callable[[int], RoundResult]:
+        def run(number: int) -> RoundResult:
             some = range(number * QUERIES_A_ROUND, (number + 1) * QUERIES_A_ROUND)
             seconds, found = [], []
             for query in some:
@@ -214,19 +214,19 @@ def _search(index: FaissIndex, queries: Float32, exact: Float32) -> dict[str, An
                 result = index.search(queries[query : query + 1], K, nprobe=nprobe)
                 seconds.append(time.perf_counter() - started)
                 found.append(share_found(result.scores, exact[query : query + 1]))
-            return Lap(median(seconds), float(np.mean(found)))
+            return RoundResult(median(seconds), float(np.mean(found)))
 
         return run
 
-    laps = interleave({str(nprobe): lap(nprobe) for nprobe in nprobes}, ROUNDS)
-    exhaustive = [one.seconds for one in laps[str(index.nlist)]]
+    measured = interleave({str(nprobe): runner(nprobe) for nprobe in nprobes}, ROUNDS)
+    exhaustive = [one.seconds for one in measured[str(index.nlist)]]
     return {
         nprobe: {
             "recall_at_10": float(np.mean([one.recall for one in some])),
             "seconds": asdict(spread([one.seconds for one in some])),
             "times_as_fast_as_exact": asdict(ratios(exhaustive, [one.seconds for one in some])),
         }
-        for nprobe, some in laps.items()
+        for nprobe, some in measured.items()
     }
 
 

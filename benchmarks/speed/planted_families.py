@@ -1,7 +1,7 @@
-"""A corpus with planted copies, edits and concatenations, of which the families are known.
+"""A corpus with planted copies, edits and concatenations, with known families.
 
-Documents of a corpus that share a tenth of their rows of eight words with another are left out, so
-that nothing is a near-duplicate but what is planted. Some of the rest are hosts: beside them come a
+Documents of a corpus that share a tenth of their runs of eight words with another are left out, so
+that only planted documents are near-duplicates. Some of the rest are hosts: beside them come a
 copy, edits of 1, 5 and 20 per cent of the words (dropped, replaced or doubled up with others, all
 over the text), one where a fifth of the sentences are those of other documents, and the host with
 another document behind it, which belongs to the longer one of the two. Some of the others are cut:
@@ -30,7 +30,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class PlantedDocument:
-    """A document, what was done to make it, and its family by the id of the original."""
+    """A document, how it was made, and its family by the id of the original."""
 
     document: Document
     kind: str
@@ -41,7 +41,7 @@ def plant(documents: Sequence[Document], hosts: int, seed: int) -> list[PlantedD
     """Make a corpus, in a random order; as many documents are cut in halves as are hosts.
 
     Raises:
-        ValueError: there are not enough documents that have nothing in common.
+        ValueError: not enough documents without common text.
     """
     chance = random.Random(seed)
     originals = _strangers({one.id: _sentences(one.text) for one in documents})
@@ -97,10 +97,10 @@ def _with_passages(
     sentences: Sequence[str], originals: Mapping[str, list[str]], chance: random.Random
 ) -> list[str]:
     changed = list(sentences)
-    wanted = 0.2 * len(" ".join(sentences))
-    while wanted > 0:
+    remaining = 0.2 * len(" ".join(sentences))
+    while remaining > 0:
         place = chance.randrange(len(changed))
-        wanted -= len(changed[place])
+        remaining -= len(changed[place])
         changed[place] = chance.choice(originals[chance.choice(sorted(originals))])
     return changed
 
@@ -118,7 +118,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _strangers(texts: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return those texts that have little in common with any that is returned before."""
+    """Return texts that have little in common with any earlier one."""
     kept: dict[str, list[str]] = {}
     rows: list[set[tuple[str, ...]]] = []
     for name, sentences in texts.items():

@@ -3,11 +3,11 @@
     python -m benchmarks.speed.scale
     python -m benchmarks.speed.scale --documents 20000
 
-The data directory is one that the real server opens: documents of one word with vectors of the
-dimension of the shipped checkpoint, synthetic and clustered as in `bench_index`. Searches and
-inserts go through the store and the live index by the steps of the service, without HTTP and
-without encoding, which would hide them. Restarts and memory are those of `longmatch serve`. What
-the texts, words and block vectors of an article add on the disk is measured on fewer documents.
+The real server opens the data directory: documents of one word with vectors of the
+dimension of the shipped checkpoint, synthetic, clustered as in `benchmarks.speed.index`. Searches
+and inserts go through the store and the live index by the steps of the service, without HTTP and
+without encoding, which would hide them. Restarts and memory are those of `longmatch serve`. The
+disk space of texts, words and block vectors of an article is measured on fewer documents.
 """
 
 import tempfile
@@ -20,8 +20,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import benchmarks.speed.backup as bench_backup
-import benchmarks.speed.filters as bench_filters
 from benchmarks.common import (
     SEED,
     Spread,
@@ -31,7 +29,8 @@ from benchmarks.common import (
     spread,
     write_record,
 )
-from benchmarks.speed.index import draw_vectors
+from benchmarks.speed import backup, filters
+from benchmarks.speed.index import sample_vectors
 from benchmarks.speed.scale_steps import (
     ALONE,
     BESIDE,
@@ -53,11 +52,11 @@ ARTICLES = 1_000
 STARTS = 3
 DELETED = 200
 DELETED_TOGETHER = 1_000
-REPLAYED_SHARE = 0.1  # what maintenance leaves unpublished at most
+REPLAYED_SHARE = 0.1  # largest share that maintenance leaves unpublished
 
 
 def main(
-    documents: Annotated[int, typer.Option(min=5_000, help="How many.")] = DOCUMENTS,
+    documents: Annotated[int, typer.Option(min=5_000, help="Number of documents.")] = DOCUMENTS,
     searchers: Annotated[int, typer.Option(min=1, help="Threads that search.")] = usable_cores(),
     seconds: Annotated[float, typer.Option(help="Of each round of searches.")] = 10.0,
     inserts: Annotated[float, typer.Option(help="Documents a second.")] = 500.0,
@@ -84,13 +83,13 @@ def main(
 
 
 def measure(folder: Path, checkpoint: Checkpoint, documents: int, plan: LoadPlan) -> dict[str, Any]:
-    """Measure everything over so many documents in a new folder."""
+    """Measure everything over this many documents in a new folder."""
     replayed = round(REPLAYED_SHARE * documents) - 1
-    drawn, queries = draw_vectors(documents + plan.inserts + replayed, checkpoint.dimension)
-    vectors, new, last = np.split(drawn, [documents, documents + plan.inserts])
+    points, queries = sample_vectors(documents + plan.inserts + replayed, checkpoint.dimension)
+    vectors, new, last = np.split(points, [documents, documents + plan.inserts])
     path = folder / "data"
     results: dict[str, Any] = {}
-    with closing(bench_backup.opened(path, checkpoint)) as data:
+    with closing(backup.opened(path, checkpoint)) as data:
         results |= _fill_and_filter(data, vectors, queries)
         results["load"] = measure_load(data, queries, new, plan)
         names = [f"d{row}" for row in range(DELETED + DELETED_TOGETHER)]
@@ -98,7 +97,7 @@ def measure(folder: Path, checkpoint: Checkpoint, documents: int, plan: LoadPlan
         data.index.publish()
     results["disk_bytes"] = _disk_bytes(path)
     results["starts"] = _starts(path, checkpoint.directory, "")
-    with closing(bench_backup.opened(path, checkpoint)) as data:
+    with closing(backup.opened(path, checkpoint)) as data:
         results["documents_at_start"] = len(data.store)
         _put_unpublished(data, last)
     results["starts"] |= _starts(path, checkpoint.directory, f", {replayed:,} changes to replay")
@@ -107,8 +106,8 @@ def measure(folder: Path, checkpoint: Checkpoint, documents: int, plan: LoadPlan
 
 
 def _fill_and_filter(data: DataDirectory, vectors: Float32, queries: Float32) -> dict[str, Any]:
-    numbers = bench_filters.draw_numbers(vectors)
-    put = bench_filters.put_all(data, vectors, numbers)
+    numbers = filters.filter_numbers(vectors)
+    put = filters.put_all(data, vectors, numbers)
     started = time.perf_counter()
     data.index.rebuild()
     return {
@@ -116,25 +115,25 @@ def _fill_and_filter(data: DataDirectory, vectors: Float32, queries: Float32) ->
         "train_seconds": time.perf_counter() - started,
         "nlist": data.index.nlist,
         "nprobe": data.index.nprobe,
-        "filters": bench_filters.measure_filters(data, vectors, queries, numbers),
+        "filters": filters.measure_filters(data, vectors, queries, numbers),
     }
 
 
 def _put_unpublished(data: DataDirectory, vectors: Float32) -> None:
-    """Put documents that no snapshot has: the next start replays them."""
-    for start in range(0, len(vectors), bench_filters.PUT_TOGETHER):
-        rows = range(start, min(start + bench_filters.PUT_TOGETHER, len(vectors)))
+    """Put documents after the last snapshot: the next start replays them."""
+    for start in range(0, len(vectors), filters.PUT_TOGETHER):
+        rows = range(start, min(start + filters.PUT_TOGETHER, len(vectors)))
         data.store.put([one_word_entry(f"last{row}", vectors[row]) for row in rows])
 
 
-def _starts(data: Path, checkpoint: Path, told: str) -> dict[str, Any]:
-    """Start the server on a data directory that was closed, and on one that was killed."""
+def _starts(data: Path, checkpoint: Path, suffix: str) -> dict[str, Any]:
+    """Start the server on a data directory after a clean stop, and after a kill."""
     kinds = {
-        f"without documents{told}": Kind(data.with_name("empty"), kill=False),
-        f"after a stop{told}": Kind(data, kill=True),
-        f"after a kill{told}": Kind(data, kill=False),  # the next finds it closed
+        f"without documents{suffix}": Kind(data.with_name("empty"), kill=False),
+        f"after a stop{suffix}": Kind(data, kill=True),
+        f"after a kill{suffix}": Kind(data, kill=False),  # the next finds it closed
     }
-    if told:
+    if suffix:
         kinds = {name: kind for name, kind in kinds.items() if kind.data == data}
     return {
         name: {
@@ -159,20 +158,20 @@ def _disk_bytes(data: Path) -> dict[str, int]:
 
 def _articles(data: Path, checkpoint: Checkpoint) -> dict[str, float]:
     """Return what a document of the words and sentence blocks of an article takes in the store."""
-    with closing(bench_backup.opened(data, checkpoint)) as directory:
+    with closing(backup.opened(data, checkpoint)) as directory:
         started = time.perf_counter()
-        bench_backup.fill(directory, ARTICLES)
+        backup.fill(directory, ARTICLES)
         seconds = time.perf_counter() - started
     return {
-        "words": bench_backup.WORDS,
-        "blocks": bench_backup.BLOCKS,
+        "words": backup.WORDS,
+        "blocks": backup.BLOCKS,
         "put_seconds": seconds / ARTICLES,
         "store_bytes": (data / STORE_FILE).stat().st_size / ARTICLES,
     }
 
 
 def table(record: dict[str, Any]) -> str:
-    """Lay out the record of a run."""
+    """Format the record as Markdown."""
     results = record["results"]
     parts = [
         markdown_table(["what", "number"], _rows(record["settings"], results)),
@@ -187,7 +186,7 @@ def table(record: dict[str, Any]) -> str:
                 for name, one in results["starts"].items()
             ],
         ),
-        bench_filters.filter_table(results["filters"]),
+        filters.filter_table(results["filters"]),
     ]
     return "\n\n".join(parts)
 

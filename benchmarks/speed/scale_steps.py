@@ -1,8 +1,8 @@
 """Searches beside inserts, and deletes, on an open data directory: the steps of the service.
 
-A search is that of the index and the summaries of what was found; an insert is a transaction that
-is on the disk at return, and the index that follows it. Beside the seconds of changes stand those
-of the processor in the thread that works, which other work on the machine lengthens little.
+A search is that of the index and the summaries of what was found; an insert is a durable
+transaction followed by the index update. For changes, the CPU seconds of the working thread are
+recorded as well, which other load on the machine affects little.
 """
 
 import os
@@ -32,7 +32,7 @@ _STOPS_IN = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds to ready, of all and of the processor, resident bytes, and seconds of the end."""
+    """Seconds to ready (wall clock and CPU), resident bytes, and seconds to stop."""
 
     ready: float
     processor: float
@@ -51,7 +51,7 @@ class Kind:
 def measure_starts(
     kinds: Mapping[str, Kind], checkpoint: Path, rounds: int
 ) -> dict[str, list[Start]]:
-    """Start a server of each kind in turns, `rounds` times, and end it as soon as it is ready."""
+    """Start a server of each kind in turns, `rounds` times, and stop it as soon as it is ready."""
 
     def start(kind: Kind) -> Callable[[int], Start]:
         return lambda _: _start(kind, checkpoint)
@@ -82,12 +82,12 @@ ALONE, BESIDE = "alone", "beside inserts"
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """How to search and insert.
+    """Load of a measurement.
 
     Attributes:
         searchers: threads that search one query after the other.
         seconds: of each round of each kind.
-        rounds: of both kinds, in turns.
+        rounds: number of rounds of both kinds, in turns.
         inserts_a_second: documents.
         together: documents of one insert.
     """
@@ -100,22 +100,22 @@ class LoadPlan:
 
     @property
     def inserts(self) -> int:
-        """How many documents are inserted in all."""
+        """Total number of inserted documents."""
         return int(self.rounds * self.seconds * self.inserts_a_second)
 
 
 @dataclass(frozen=True, slots=True)
-class _Timed:
-    """Seconds that passed, and those of the processor in this thread."""
+class Timing:
+    """Wall-clock seconds, and CPU seconds of this thread."""
 
     seconds: float
     processor: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Lap:
+class _RoundResult:
     searches: list[float]
-    inserts: list[_Timed]
+    inserts: list[Timing]
     inserted: int
     seconds: float
 
@@ -126,47 +126,52 @@ def measure_load(
     """Search alone and beside inserts, in turns.
 
     Args:
-        data: where.
-        queries: Float32[Q, dimension], again and again.
+        data: an open data directory.
+        queries: Float32[Q, dimension], used cyclically.
         vectors: Float32[N, dimension] to insert, N at least `plan.inserts`.
-        plan: how.
+        plan: the load.
     """
     left = iter(range(0, len(vectors), plan.together))
 
-    def lap(*, inserting: bool) -> Callable[[int], _Lap]:
-        def run(_: int) -> _Lap:
+    def runner(*, inserting: bool) -> Callable[[int], _RoundResult]:
+        def run(_: int) -> _RoundResult:
             with _searching(data, queries, plan.searchers) as searches:
                 started = time.perf_counter()
                 inserts = _insert(data, vectors, left, plan) if inserting else []
                 time.sleep(max(0.0, started + plan.seconds - time.perf_counter()))
                 seconds = time.perf_counter() - started
-            return _Lap(searches, inserts, len(inserts) * plan.together, seconds)
+            return _RoundResult(searches, inserts, len(inserts) * plan.together, seconds)
 
         return run
 
-    laps = interleave({ALONE: lap(inserting=False), BESIDE: lap(inserting=True)}, plan.rounds)
-    rates = {kind: [len(one.searches) / one.seconds for one in laps[kind]] for kind in laps}
-    slowest = {kind: [percentiles(one.searches)["p99"] for one in laps[kind]] for kind in laps}
+    measured = interleave(
+        {ALONE: runner(inserting=False), BESIDE: runner(inserting=True)}, plan.rounds
+    )
+    rates = {kind: [len(one.searches) / one.seconds for one in measured[kind]] for kind in measured}
+    slowest = {
+        kind: [percentiles(one.searches)["p99"] for one in measured[kind]] for kind in measured
+    }
     return {
         "searches_a_second": {kind: asdict(spread(some)) for kind, some in rates.items()},
         "searches_a_second_ratio": asdict(ratios(rates[BESIDE], rates[ALONE])),
         "search_seconds": {
-            kind: percentiles([s for one in laps[kind] for s in one.searches]) for kind in laps
+            kind: percentiles([s for one in measured[kind] for s in one.searches])
+            for kind in measured
         },
         "search_p99_ratio": asdict(ratios(slowest[BESIDE], slowest[ALONE])),
-        "inserts_a_second": sum(one.inserted for one in laps[BESIDE])
-        / sum(one.seconds for one in laps[BESIDE]),
-        "insert": _figures([insert for one in laps[BESIDE] for insert in one.inserts]),
+        "inserts_a_second": sum(one.inserted for one in measured[BESIDE])
+        / sum(one.seconds for one in measured[BESIDE]),
+        "insert": _figures([insert for one in measured[BESIDE] for insert in one.inserts]),
     }
 
 
 def measure_deletes(
     data: DataDirectory, document_ids: Sequence[str], together: Sequence[str]
 ) -> dict[str, object]:
-    """Delete documents one by one, and others in one call; durable and out of the index."""
+    """Delete documents one by one, and others in one call; durable and removed from the index."""
 
-    def delete(ids: Sequence[str]) -> _Timed:
-        return _timed(lambda: data.index.apply(data.store.delete(ids)))
+    def delete(ids: Sequence[str]) -> Timing:
+        return _measure(lambda: data.index.apply(data.store.delete(ids)))
 
     return {
         "one": _figures([delete([one]) for one in document_ids]),
@@ -175,13 +180,13 @@ def measure_deletes(
     }
 
 
-def _timed(work: Callable[[], object]) -> _Timed:
+def _measure(work: Callable[[], object]) -> Timing:
     started, computed = time.perf_counter(), time.thread_time()
     work()
-    return _Timed(time.perf_counter() - started, time.thread_time() - computed)
+    return Timing(time.perf_counter() - started, time.thread_time() - computed)
 
 
-def _figures(timed: Sequence[_Timed]) -> dict[str, dict[str, float]]:
+def _figures(timed: Sequence[Timing]) -> dict[str, dict[str, float]]:
     return {
         "seconds": percentiles([one.seconds for one in timed]),
         "processor": percentiles([one.processor for one in timed]),
@@ -189,7 +194,7 @@ def _figures(timed: Sequence[_Timed]) -> dict[str, dict[str, float]]:
 
 
 def one_word_entry(name: str, vector: Float32) -> EncodedDocument:
-    """Return what is put for a document whose id is its text."""
+    """Return the encoded document for a document whose id is its text."""
     return EncodedDocument(Document(name, name), vector, Receipt(1, 1, 1, 0))
 
 
@@ -222,9 +227,9 @@ def _searching(data: DataDirectory, queries: Float32, threads: int) -> Iterator[
 
 def _insert(
     data: DataDirectory, vectors: Float32, left: Iterator[int], plan: LoadPlan
-) -> list[_Timed]:
+) -> list[Timing]:
     """Insert at the times of the plan, or later; return the time of each insert."""
-    timed: list[_Timed] = []
+    timed: list[Timing] = []
     began = time.perf_counter()
     for number in range(int(plan.seconds * plan.inserts_a_second / plan.together)):
         due = began + number * plan.together / plan.inserts_a_second
@@ -234,7 +239,7 @@ def _insert(
         start = next(left)
         rows = range(start, start + plan.together)
         entries = [one_word_entry(f"new{row}", vectors[row]) for row in rows]
-        timed.append(_timed(partial(_put, data, entries)))
+        timed.append(_measure(partial(_put, data, entries)))
     return timed
 
 

@@ -1,8 +1,8 @@
-"""sentence-transformers as most people use it for long documents: chunks, and their mean.
+"""sentence-transformers as commonly used for long documents: chunks, and their mean.
 
 A document is tokenised once and cut into chunks of 256 tokens, two of them special; the vector of
 the document is the mean of the chunk vectors. That is less work than `model.encode` on texts of
-chunks, which tokenises a second time, so the comparison errs in favour of sentence-transformers.
+chunks, which tokenises a second time, so the comparison favours sentence-transformers.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ import torch
 from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model
 
 from benchmarks.common import cpu_flags, hardware, interleave
-from benchmarks.speed.contestant import Contestant
+from benchmarks.speed.timed_encoder import TimedEncoder
 from encoder.arrays import Float32, Int64
 
 CHUNK_TOKENS = 256
@@ -42,12 +42,12 @@ class Chunks:
     document: Int64
 
 
-def open_chunk_encoders(folder: Path, threads: int, texts: Sequence[str]) -> Iterator[Contestant]:
+def open_chunk_encoders(folder: Path, threads: int, texts: Sequence[str]) -> Iterator[TimedEncoder]:
     """Open the model in fp32 by PyTorch, and by ONNX Runtime in fp32 and its own int8.
 
     Args:
         folder: a sentence-transformers model.
-        threads: of every one of them.
+        threads: for each of them.
         texts: to find the best batch size with.
     """
     torch.set_num_threads(threads)
@@ -132,7 +132,7 @@ def _open_onnx(folder: Path, threads: int, file: str | None = None) -> SentenceT
 
 def _tuned(
     name: str, precision: str, model: SentenceTransformer, texts: Sequence[str]
-) -> Contestant:
+) -> TimedEncoder:
     chunks = tokenise(model, texts).chunks[:_WARM_UP_CHUNKS]
     _check(model, texts[0], chunks[0])
 
@@ -146,7 +146,7 @@ def _tuned(
 
     seconds = interleave({str(size): timed(size) for size in BATCH_SIZES}, _WARM_UP_ROUNDS)
     best = min(BATCH_SIZES, key=lambda size: median(seconds[str(size)]))
-    return Contestant(
+    return TimedEncoder(
         name=f"sentence-transformers {name}",
         precision=precision,
         batch_size=best,
@@ -156,10 +156,10 @@ def _tuned(
 
 
 def _check(model: SentenceTransformer, text: str, chunk: Sequence[int]) -> None:
-    """Make sure that the short cut computes what `encode` does, which reads the first chunk only.
+    """Check that the shortcut equals `model.encode`, which reads only the first chunk.
 
     Raises:
-        RuntimeError: it does not.
+        RuntimeError: they differ.
     """
     difference = np.abs(model.encode([text])[0] - encode_chunks(model, [chunk], 1)[0]).max()
     if difference > 1e-4:

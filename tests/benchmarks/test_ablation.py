@@ -13,14 +13,14 @@ from benchmarks.ablation.cells import Cell, Outcomes, run_cells, summarise
 from benchmarks.ablation.data import (
     NDCG,
     AblationData,
+    evaluate_vectors,
     find_folders,
-    judge_vectors,
     pair_figures,
     read_data,
 )
 from benchmarks.ablation.parts import BLOCK_PRETRAINING, FROM_MEAN, MEAN, Size, document_level
 from benchmarks.ablation.run import PARTS, plan
-from benchmarks.ablation.table import draw, table
+from benchmarks.ablation.table import plot, table
 from benchmarks.ablation.training import Run, fit, make_recipe, new_reader, tokens_read
 from encoder.arrays import Float32
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
@@ -107,9 +107,9 @@ def test_every_model_is_trained_and_judged(outcomes: Outcomes, data: AblationDat
                 part is outcomes[f"length, {MEAN}"] and len(of_seeds) == 1
             )
             for one in of_seeds:
-                assert len(one.judgements[0].ndcg) == 6  # validation queries
-                assert len(one.judgements[0].scores) == 15  # validation pairs
-    first, second = (one.judgements[0].scores for one in outcomes["pretraining"]["NP"])
+                assert len(one.validation[0].ndcg) == 6  # validation queries
+                assert len(one.validation[0].scores) == 15  # validation pairs
+    first, second = (one.validation[0].scores for one in outcomes["pretraining"]["NP"])
     assert not np.array_equal(first, second)
 
 
@@ -134,7 +134,7 @@ def test_pretraining_over_block_vectors_comes_before_the_same_tuning(outcomes: O
     assert {**before, "pretraining": None} == {**alone, "pretraining": None}
     assert before["pretraining"]["objectives"] == ["sp"]
     assert before["pretraining"]["steps"] == TINY.block_pretraining_steps
-    scores = [outcomes[BLOCK_PRETRAINING][row][0].judgements[0].scores for row in ("NP", "SP")]
+    scores = [outcomes[BLOCK_PRETRAINING][row][0].validation[0].scores for row in ("NP", "SP")]
     assert not np.array_equal(*scores)
 
 
@@ -145,10 +145,10 @@ def test_the_mean_is_the_mean_of_the_blocks_read(outcomes: Outcomes, data: Ablat
         for row in corpus.encoded.rows.tolist()
     ]
     means = np.stack([vector / np.linalg.norm(vector) for vector in vectors])
-    expected = judge_vectors(corpus, means)
-    (found,) = outcomes[f"length, {MEAN}"]["2 blocks"][0].judgements
+    expected = evaluate_vectors(corpus, means)
+    (found,) = outcomes[f"length, {MEAN}"]["2 blocks"][0].validation
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
-    (longer,) = outcomes[f"length, {MEAN}"]["4 blocks"][0].judgements
+    (longer,) = outcomes[f"length, {MEAN}"]["4 blocks"][0].validation
     assert np.abs(longer.scores - found.scores).max() > 1e-3
 
 
@@ -170,7 +170,7 @@ def test_what_is_kept_is_not_run_again(
 def test_no_model_is_begun_when_the_time_is_up(data: AblationData, tmp_path: Path) -> None:
     said: list[str] = []
     assert run_cells(plan(["length"], data, 1, TINY), data, tmp_path, 0, said.append) == {}
-    assert said[0] == f"length, {MEAN}, 2 blocks, seed 0: left for another call"
+    assert said[0] == f"length, {MEAN}, 2 blocks, seed 0: left for the next call"
 
 
 def test_the_record_is_laid_out_and_drawn(
@@ -184,9 +184,9 @@ def test_the_record_is_laid_out_and_drawn(
     assert "pretraining (validation; p against NP)" in text
     assert "| WP+SP " in text
     assert "0.959" in text  # the paper's
-    draw(record, tmp_path / "curve.svg")
+    plot(record, tmp_path / "curve.svg")
     assert "tokens read" in (tmp_path / "curve.svg").read_text()
-    draw({**record, "results": {}}, tmp_path / "nothing.svg")
+    plot({**record, "results": {}}, tmp_path / "nothing.svg")
     assert not (tmp_path / "nothing.svg").exists()
 
 
@@ -196,10 +196,10 @@ def test_seeds_are_averaged_and_compared(outcomes: Outcomes, data: AblationData)
     assert summary["reference"] == "normal"
     assert summary["rows"]["normal"]["against"] == {}
     row = summary["rows"]["attention"]
-    by_seed = [one.judgements[0].ndcg.mean() for one in rows["attention"]]
+    by_seed = [one.validation[0].ndcg.mean() for one in rows["attention"]]
     assert row["by_seed"] == pytest.approx(by_seed)
     assert row["corpora"]["small"][NDCG] == pytest.approx(np.mean(by_seed))
-    reference = np.mean([one.judgements[0].ndcg.mean() for one in rows["normal"]])
+    reference = np.mean([one.validation[0].ndcg.mean() for one in rows["normal"]])
     assert row["against"][NDCG]["difference"] == pytest.approx(np.mean(by_seed) - reference)
 
 

@@ -24,7 +24,7 @@ from benchmarks.colde.data import (
 from benchmarks.colde.plan import BOTH, COLDE, MEAN, SMITH, Size, plan_lengths, plan_table
 from benchmarks.colde.run import KEPT, quality
 from benchmarks.colde.runs import Bench, answers_of, cpu_seconds, is_kept, new_bench, train_all
-from benchmarks.colde.table import draw, table
+from benchmarks.colde.table import plot, table
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.judgements import PairRows
@@ -135,7 +135,7 @@ def test_what_is_kept_is_not_trained_again(bench: Bench) -> None:
     assert not said
     train_all(again, plan_table(1, TINY), 0)
     assert len(said) == len(plan_table(1, TINY))
-    assert all(text.endswith("left for another call") for text in said)
+    assert all(text.endswith("left for the next call") for text in said)
 
 
 def test_a_record_prints_and_draws(bench: Bench, tmp_path: Path) -> None:
@@ -154,12 +154,12 @@ def test_a_record_prints_and_draws(bench: Bench, tmp_path: Path) -> None:
     text = table(record)
     assert "| 28 (2 blocks) |" in text
     assert text.count("0.750") >= 1
-    draw(record, tmp_path / "figure.svg")
+    plot(record, tmp_path / "figure.svg")
     for name in ("figure.svg", "figure-shuffled.svg"):
         assert "<svg" in (tmp_path / name).read_text()
 
 
 def test_what_is_kept_lies_beside_the_ablations() -> None:
-    from benchmarks.ablation import run as bench_ablation
+    from benchmarks.ablation import run
 
-    assert bench_ablation.KEPT == KEPT
+    assert run.KEPT == KEPT

@@ -45,7 +45,7 @@ def test_ratios_are_taken_round_by_round() -> None:
 def test_contestants_run_in_turns_with_a_pause_before_each() -> None:
     happened: list[str] = []
 
-    def contestant(name: str) -> Callable[[int], str]:
+    def variant(name: str) -> Callable[[int], str]:
         def run(number: int) -> str:
             happened.append(f"{name}{number}")
             return happened[-1]
@@ -53,7 +53,7 @@ def test_contestants_run_in_turns_with_a_pause_before_each() -> None:
         return run
 
     outcomes = common.interleave(
-        {"a": contestant("a"), "b": contestant("b")}, 2, pause=lambda _: happened.append("-")
+        {"a": variant("a"), "b": variant("b")}, 2, pause=lambda _: happened.append("-")
     )
     assert happened == ["-", "a0", "-", "b0", "-", "a1", "-", "b1"]
     assert outcomes == {"a": ["a0", "a1"], "b": ["b0", "b1"]}
@@ -61,20 +61,20 @@ def test_contestants_run_in_turns_with_a_pause_before_each() -> None:
 
 @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=80), st.data())
 def test_documents_are_dealt_evenly(sizes: list[int], data: st.DataObject) -> None:
-    hands = data.draw(st.integers(1, len(sizes)))
-    dealt = common.deal(sizes, hands)
-    assert sorted(item for hand in dealt for item in hand) == list(range(len(sizes)))
-    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
+    parts = data.draw(st.integers(1, len(sizes)))
+    split = common.split_evenly(sizes, parts)
+    assert sorted(item for part in split for item in part) == list(range(len(sizes)))
+    assert max(map(len, split)) - min(map(len, split)) <= 1
 
 
 def test_long_documents_are_not_dealt_into_one_hand() -> None:
-    assert common.deal([900, 10, 800, 20, 700, 30], 3) == [[0, 1], [2, 3], [4, 5]]
+    assert common.split_evenly([900, 10, 800, 20, 700, 30], 3) == [[0, 1], [2, 3], [4, 5]]
 
 
-@pytest.mark.parametrize(("documents", "hands"), [(3, 0), (2, 3), (0, 1)])
-def test_hands_without_a_document_are_refused(documents: int, hands: int) -> None:
-    with pytest.raises(ValueError, match="cannot be dealt"):
-        common.deal([10] * documents, hands)
+@pytest.mark.parametrize(("documents", "parts"), [(3, 0), (2, 3), (0, 1)])
+def test_hands_without_a_document_are_refused(documents: int, parts: int) -> None:
+    with pytest.raises(ValueError, match="cannot be split"):
+        common.split_evenly([10] * documents, parts)
 
 
 def test_documents_are_drawn_the_same_every_time(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.common import RESULTS
+from benchmarks.common import RESULTS, ROOT
 from benchmarks.table import TABLES
 
 KEPT = sorted(RESULTS.glob("*.json"))
@@ -20,3 +22,8 @@ def test_a_result_can_be_printed_and_names_no_path(path: Path) -> None:
     record = json.loads(text)
     assert "| --" in TABLES[record["benchmark"]](record)
     assert not any(place in text for place in ('"/', "/tmp", "/home", "site-packages"))
+
+
+def test_printing_results_loads_no_torch() -> None:
+    code = "import sys, benchmarks.table; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -9,7 +9,7 @@ from index.search.fusion import LinearFusion
 from index.search.score_distribution import Channels, measure_modes
 
 
-def drawn(count: int, *, shift: float, seed: int) -> Stated:
+def stated_at_random(count: int, *, shift: float, seed: int) -> Stated:
     """Draw labels of known probability; the first map states it, the second one that is off."""
     random = np.random.default_rng(seed)
     truth = random.uniform(0.2, 0.7, count)
@@ -18,7 +18,12 @@ def drawn(count: int, *, shift: float, seed: int) -> Stated:
 
 
 def test_errors_are_measured_for_all_pairs_and_for_each_corpus() -> None:
-    found = measure({"a": drawn(4_000, shift=0.3, seed=1), "b": drawn(400, shift=0.0, seed=2)})
+    found = measure(
+        {
+            "a": stated_at_random(4_000, shift=0.3, seed=1),
+            "b": stated_at_random(400, shift=0.0, seed=2),
+        }
+    )
     right, wrong = found[MAPS[0]], found[MAPS[1]]
     assert right["pooled"]["pairs"] == 4_400
     assert right["pooled"]["equal_mass"] < 0.04
@@ -30,7 +35,11 @@ def test_errors_are_measured_for_all_pairs_and_for_each_corpus() -> None:
 
 def test_the_diagram_has_all_pairs() -> None:
     bins = diagram(
-        {"a": drawn(300, shift=0.0, seed=1), "b": drawn(200, shift=0.0, seed=2)}, "score"
+        {
+            "a": stated_at_random(300, shift=0.0, seed=1),
+            "b": stated_at_random(200, shift=0.0, seed=2),
+        },
+        "score",
     )
     assert sum(one.pairs for one in bins) == 500
     stated = [one.probability for one in bins]
@@ -52,7 +61,7 @@ def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
         assert 0.005 < one["fresh_pairs"] < 0.02
         assert 0.005 < one["unseen_documents"] < 0.02
         assert one["fresh_pairs"] != 0.01
-    errors = measure({"papers": drawn(300, shift=0.0, seed=1)})
+    errors = measure({"papers": stated_at_random(300, shift=0.0, seed=1)})
     results = {
         mode: {"calibration_error": errors, "false_positives": {"papers": one}}
         for mode, one in tried.items()

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.quality.explanation_pairs import RELATIONS, Judged, precision_recall
+from benchmarks.quality.explanation_pairs import RELATIONS, PairOutcome, precision_recall
 from benchmarks.quality.explanations import measure, table
 from benchmarks.quality.paraphrases import edit_lightly, paraphrase
 from benchmarks.quality.planted_pairs import PlantedPair, make_pairs
@@ -65,15 +65,15 @@ def test_paraphrases_change_more_with_their_strength() -> None:
     assert edit_lightly(" ".join(sentences), random.Random(1)) != " ".join(sentences)
 
 
-def test_figures_of_judged_pairs(pairs: list[PlantedPair]) -> None:
+def test_figures_of_pair_outcomes(pairs: list[PlantedPair]) -> None:
     planted = next(one for one in pairs if one.kind == "copied" and one.share == 0.5)
     halves = next(one for one in pairs if one.kind == "halves")
-    judged = [
-        Judged(planted, 80, 100, 160, (0.1, 0.3), "near-copy"),
-        Judged(halves, 0, 50, 0, (0.0, 0.0), "unrelated"),
+    outcomes = [
+        PairOutcome(planted, 80, 100, 160, (0.1, 0.3), "near-copy"),
+        PairOutcome(halves, 0, 50, 0, (0.0, 0.0), "unrelated"),
     ]
-    assert precision_recall(judged[:1]) == (0.8, 0.5)
-    results = measure(judged)
+    assert precision_recall(outcomes[:1]) == (0.8, 0.5)
+    results = measure(outcomes)
     assert (results["all"]["precision"], results["all"]["coverage_error"]) == (0.8, 0.2)
     assert results["confusion"][1][1] == results["confusion"][3][4] == 1
     record = {

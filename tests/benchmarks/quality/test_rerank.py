@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.quality import match_ignition as bench_match_ignition
-from benchmarks.quality import match_ignition as match_ignition_table
-from benchmarks.quality import rerank as bench_rerank
+from benchmarks.quality import match_ignition, match_ignition_table
+from benchmarks.quality import rerank as rerank_benchmark
 from encoder.checkpoint import load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
@@ -52,21 +51,21 @@ def test_both_stages_are_measured_on_the_same_queries(
     scorer = open_pair_scorer(corpus, reranker, folder / "work", 1)
     task = corpus.task("valid", 4)
     assert len(task.query_ids) == 4
-    parts = {"valid": bench_rerank.measure(corpus, scorer, reranker, task, 5)}
+    parts = {"valid": rerank_benchmark.measure(corpus, scorer, reranker, task, 5)}
     assert parts["valid"]["queries"] == 4
-    for mode in bench_rerank.MODES:
+    for mode in rerank_benchmark.MODES:
         one = parts["valid"][mode]
         gain = one["reranked"]["value"] - one["first_stage"]["value"]
         assert one["gain"]["difference"] == pytest.approx(gain)
     assert list((folder / "work").glob("small-*-int8.npz"))
-    cost = bench_rerank.measure_cost(corpus, reranker, task, 3)
+    cost = rerank_benchmark.measure_cost(corpus, reranker, task, 3)
     assert set(cost["ms_per_candidate"]) == {"read", "filter", "judge"}
     record = {
         "settings": {"candidates": 5, "reranker": "tiny-reranker"},
         "results": {"corpora": {"small": parts}, "cost": cost, "filter_ms": {"median": 1.0}},
     }
     json.dumps(record, allow_nan=False)
-    text = bench_rerank.table(record)
+    text = rerank_benchmark.table(record)
     assert "nDCG@10, the first 5 reranked by tiny-reranker" in text
     assert text.count("| small") == 3
 
@@ -74,9 +73,9 @@ def test_both_stages_are_measured_on_the_same_queries(
 def test_each_cell_of_the_filters_is_measured_once(folder: Path, tiny_reranker: Path) -> None:
     checkpoint = load_reranker_checkpoint(tiny_reranker)
     kept = folder / "cells.json"
-    cells = bench_match_ignition.measure(checkpoint, folder, 10, kept)
+    cells = match_ignition.measure(checkpoint, folder, 10, kept)
     assert len(cells) == 12
-    assert bench_match_ignition.measure(checkpoint, folder, 10, kept) == cells
+    assert match_ignition.measure(checkpoint, folder, 10, kept) == cells
     assert cells["5 sentence filter"]["AUC"] == cells["6 0%"]["AUC"]
     record = {"results": {"small": cells}}
     assert match_ignition_table.table(record).count("\n\n| ") == 3

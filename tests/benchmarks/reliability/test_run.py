@@ -34,13 +34,13 @@ def test_three_thousand_operations_give_what_a_dict_gives(tmp_path: Path) -> Non
 
 
 def test_the_model_finds_what_is_wrong(tmp_path: Path) -> None:
-    programme = ModelCheck(tmp_path / "data", 1)
-    programme.check()
-    change = programme._data.store.delete(["d17"])  # behind the model's back
-    programme._data.index.apply(change)
+    check = ModelCheck(tmp_path / "data", 1)
+    check.check()
+    change = check._data.store.delete(["d17"])  # behind the model's back
+    check._data.index.apply(change)
     with pytest.raises(WrongAnswerError, match="documents of the store"):
-        programme.check()
-    programme.close()
+        check.check()
+    check.close()
 
 
 def test_answers_are_right_for_the_generation_they_name(tmp_path: Path) -> None:
@@ -56,13 +56,13 @@ def test_answers_are_right_for_the_generation_they_name(tmp_path: Path) -> None:
     assert report.recall_at_10 > 0.85  # of random vectors, with a target of 0: nprobe is the least
 
 
-def test_the_swap_programme_finds_what_is_wrong(tmp_path: Path) -> None:
+def test_the_swap_check_finds_what_is_wrong(tmp_path: Path) -> None:
     data = open_numbered(tmp_path / "data")
-    programme = SwapCheck(data, SwapPlan(0.5, searchers=1, writers=0, seed=1))
+    check = SwapCheck(data, SwapPlan(0.5, searchers=1, writers=0, seed=1))
     # A vector that is gone from the index, and in the history is not.
     gone = data.store.changes_since(0).added[:2_000]
     data.index._live.index.change(*data.store.vectors([]), removed=gone)
-    report = programme.run()
+    report = check.run()
     data.close()
     assert any("a document is missing" in one for one in report.wrong)
 
@@ -80,7 +80,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path, kills: int, docu
     assert report.worst_ready_processor_seconds <= report.worst_ready_seconds < 5
 
 
-def test_the_kill_programme_finds_a_half_backup(tmp_path: Path) -> None:
+def test_the_kill_check_finds_a_half_backup(tmp_path: Path) -> None:
     data, checkpoint = tmp_path / "data", numbered_checkpoint()
     with closing(open_numbered(data)) as opened:
         fill(opened, ["a", "b"])
@@ -94,11 +94,11 @@ def test_the_kill_programme_finds_a_half_backup(tmp_path: Path) -> None:
     assert examine(now) == BackupsFound(1, 0, ())
     write_backup(data, whole, checkpoint)
     (whole / "store.sqlite3").write_bytes((whole / "store.sqlite3").read_bytes()[:4096])
-    assert "has its name and is not whole" in examine(now).wrong[0]
+    assert "has its final name but is incomplete" in examine(now).wrong[0]
     (whole.parent / ".b1.tar.unfinished").mkdir(parents=True)
     assert examine(now) == BackupsFound(0, 1, ())
     write_backup(data, whole, checkpoint)
-    assert examine({"a": 0}).wrong == ("b0 holds what never was there",)
+    assert examine({"a": 0}).wrong == ("b0 holds a state that never existed",)
 
 
 def test_results_are_laid_out() -> None:

@@ -8,7 +8,7 @@ def test_texts_have_the_words_asked_for_log_uniform() -> None:
     source = TextSource([Document(id="a", text="one two  three\n\nfour five")])
     counts = []
     for seed in range(200):
-        count, text = source.draw(random.Random(seed))
+        count, text = source.sample(random.Random(seed))
         assert len(text.split()) == count
         counts.append(count)
     assert min(counts) >= SIZE_CLASSES[0]

@@ -1,4 +1,4 @@
-"""The overload programme, short, on a real server: what holds on any machine."""
+"""The overload benchmark, short, on a real server: what holds on any machine."""
 
 import json
 import random
@@ -20,7 +20,7 @@ DOCUMENTS = [
 ]
 
 
-def test_a_drowned_server_refuses_in_order_and_comes_back(
+def test_an_overloaded_server_rejects_in_order_and_recovers(
     tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     with (
@@ -30,22 +30,22 @@ def test_a_drowned_server_refuses_in_order_and_comes_back(
         results = measure(server, DistinctTexts(DOCUMENTS), 3.0, 10, clients)
         assert server.get("/readyz")["status"] == "ready"
     counted = results["server"]
-    assert 0 < counted["refused_at_the_door"] <= results["statuses"]["503"] + SLOW_CLIENTS
+    assert 0 < counted["refused_before_routing"] <= results["statuses"]["503"] + SLOW_CLIENTS
     assert 0 < counted["share_within_milliseconds"]["50"] <= 1
     assert results["clients"]["seconds_late"]["p99"] >= 0
     held = results["checks"]
-    assert held["before it, all is answered"]
+    assert held["before the overload, all requests succeed"]
     assert held["only 200 and 503"], results["statuses"]
-    assert held["every refusal says when to come back"]
+    assert held["every rejection has Retry-After"]
     assert held["normal within 5 s"]
 
 
-def test_requests_come_at_the_rate_that_was_asked_for() -> None:
+def test_requests_come_at_the_planned_rate() -> None:
     plan = arrivals(TextSource(DOCUMENTS), 60.0, 100_000)
-    tokens = sum(asked.words for asked in plan) * 1.4
-    assert all(json.loads(asked.body)["text"] for asked in plan[:5])
+    tokens = sum(request.words for request in plan) * 1.4
+    assert all(json.loads(request.body)["text"] for request in plan[:5])
     assert tokens == pytest.approx(6_000_000, rel=0.25)
-    assert [asked.moment for asked in plan] == sorted(asked.moment for asked in plan)
+    assert [request.moment for request in plan] == sorted(request.moment for request in plan)
     assert plan[-1].moment < 60
 
 
@@ -81,14 +81,14 @@ def test_texts_of_one_corpus_have_no_passage_in_common() -> None:
     words = [f"w{number} " for number in range(30_000)]
     source = DistinctTexts([Document(id="all", text="".join(words))])
     chance = random.Random(1)
-    drawn = [source.draw(chance) for _ in range(20)]
+    samples = [source.sample(chance) for _ in range(20)]
     passages: set[str] = set()
-    for count, text in drawn:
-        told = text.split()
-        assert len(told) == count
+    for count, text in samples:
+        words = text.split()
+        assert len(words) == count
         cuts = [
-            " ".join(told[start : start + PIECE_WORDS[1] + 1])
-            for start in range(len(told) - PIECE_WORDS[1])
+            " ".join(words[start : start + PIECE_WORDS[1] + 1])
+            for start in range(len(words) - PIECE_WORDS[1])
         ]
         assert passages.isdisjoint(cuts)
         passages.update(cuts)
@@ -106,6 +106,6 @@ def test_refusals_are_counted_between_two_scrapes() -> None:
         "longmatch_block_cache_misses_total": 9.0,
     }
     counted = counted_between(first, second)
-    assert counted["refused_at_the_door"] == 100
+    assert counted["refused_before_routing"] == 100
     assert counted["share_within_milliseconds"] == {"5": 0.5, "10": 0, "25": 0, "50": 0.99}
     assert counted["blocks_remembered_share"] == 0.1

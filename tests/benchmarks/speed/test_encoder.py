@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.speed.contestant import Contestant
-from benchmarks.speed.encoder import Lap, Task, fastest, measure_quality, summarise
+from benchmarks.speed.encoder import RoundResult, Task, fastest, measure_quality, summarise
+from benchmarks.speed.timed_encoder import TimedEncoder
 from encoder.arrays import Float32
 from index.document import Document
 
@@ -11,8 +11,8 @@ DOCUMENTS = [Document(id=name, text=name) for name in "abcd"]
 TASK = Task(DOCUMENTS, [100, 200, 300, 400], [[3, 0], [2, 1]])
 
 
-def contestant(name: str) -> Contestant:
-    return Contestant(name, "fp32", 1, lambda texts: texts, lambda _: NOTHING)
+def encoder(name: str) -> TimedEncoder:
+    return TimedEncoder(name, "fp32", 1, lambda texts: texts, lambda _: NOTHING)
 
 
 def rows(*cosines: float) -> Float32:
@@ -21,13 +21,13 @@ def rows(*cosines: float) -> Float32:
 
 
 def test_figures_are_of_both_steps_and_ratios_to_the_reference() -> None:
-    laps = {
-        "a": [Lap(1.0, 4.0, NOTHING), Lap(0.5, 2.0, NOTHING)],
-        "b": [Lap(1.0, 9.0, NOTHING), Lap(1.0, 4.0, NOTHING)],
+    measured = {
+        "a": [RoundResult(1.0, 4.0, NOTHING), RoundResult(0.5, 2.0, NOTHING)],
+        "b": [RoundResult(1.0, 9.0, NOTHING), RoundResult(1.0, 4.0, NOTHING)],
     }
-    contestants = [contestant("a"), contestant("b")]
-    assert fastest(contestants, laps) == "a"
-    results = summarise(contestants, laps, TASK, reference="b")
+    encoders = [encoder("a"), encoder("b")]
+    assert fastest(encoders, measured) == "a"
+    results = summarise(encoders, measured, TASK, reference="b")
     assert results["a"]["tokens_per_second"] == {"median": 150.0, "low": 100.0, "high": 200.0}
     assert results["a"]["tokens_per_second_encoding"]["median"] == (500 / 4 + 500 / 2) / 2
     assert results["a"]["documents_per_second"] == pytest.approx(
@@ -39,10 +39,10 @@ def test_figures_are_of_both_steps_and_ratios_to_the_reference() -> None:
 
 def test_quality_counts_only_the_documents_that_take_part() -> None:
     # In the order of the rounds: d a c b. For the query d the best is a, then b.
-    good = [Lap(1, 1, rows(1.0, 0.9)), Lap(1, 1, rows(0.1, 0.5))]
-    bad = [Lap(1, 1, rows(1.0, 0.1)), Lap(1, 1, rows(0.9, 0.5))]
+    good = [RoundResult(1, 1, rows(1.0, 0.9)), RoundResult(1, 1, rows(0.1, 0.5))]
+    bad = [RoundResult(1, 1, rows(1.0, 0.1)), RoundResult(1, 1, rows(0.9, 0.5))]
     qrels = {"d": {"a": 1, "absent": 2}, "c": {"absent": 1}, "absent": {"a": 1}, "b": {"a": 1}}
     results: dict[str, dict[str, float]] = {"good": {}, "bad": {}}
-    measure_quality(results, {"good": good, "bad": bad}, TASK, qrels, wanted=["d", "c"])
+    measure_quality(results, {"good": good, "bad": bad}, TASK, qrels, query_ids=["d", "c"])
     assert results["good"] == {"queries": 1, "ndcg_at_10": 1.0}
     assert results["bad"]["ndcg_at_10"] == pytest.approx(1 / np.log2(4))

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import read_documents
-from benchmarks.speed import families as bench_families
-from benchmarks.speed import planted_families
+from benchmarks.speed import families, planted_families
 from benchmarks.speed.planted_families import PLANTED, PlantedDocument, plant
 from index.document import Document
 
@@ -53,19 +52,19 @@ def test_the_judgement_counts_pairs_and_kinds() -> None:
     some = [planted(name, "original", name) for name in ("a", "b")]
     some += [planted(f"a {kind}", kind, "a") for kind in PLANTED]
     right = {one.document.id: 1 for one in some if one.family == "a"}
-    judged = bench_families.judge(some, right)
-    assert (judged["precision"], judged["pairs"], judged["wrong"]) == (1.0, 21, {})
-    assert set(judged["recall"].values()) == {1.0}
-    judged = bench_families.judge(some, {"a": 1, "b": 1, "a copy": 1})
-    assert judged["precision"] == pytest.approx(1 / 3)
-    assert judged["wrong"] == {"copy - original": 1, "original - original": 1}
-    assert judged["recall"] == {kind: float(kind == "copy") for kind in PLANTED}
+    found = families.compare_families(some, right)
+    assert (found["precision"], found["pairs"], found["wrong"]) == (1.0, 21, {})
+    assert set(found["recall"].values()) == {1.0}
+    found = families.compare_families(some, {"a": 1, "b": 1, "a copy": 1})
+    assert found["precision"] == pytest.approx(1 / 3)
+    assert found["wrong"] == {"copy - original": 1, "original - original": 1}
+    assert found["recall"] == {kind: float(kind == "copy") for kind in PLANTED}
 
 
 def test_a_small_run_is_measured_and_can_be_printed(
     documents: list[Document], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bench_families, "ROUNDS", 2)
+    monkeypatch.setattr(families, "ROUNDS", 2)
     monkeypatch.setattr(planted_families, "MOST_WORDS", 220)
     planted = [
         one
@@ -74,9 +73,9 @@ def test_a_small_run_is_measured_and_can_be_printed(
     ][:16]
     complete = [one for one in plant(documents, 2, 1) if one.kind in PLANTED]
     chosen = {one.document.id: one for one in (*planted, *complete)}
-    results = bench_families.measure(list(chosen.values()))
-    results |= bench_families.measure_candidates([one.document.text for one in planted], 500)
+    results = families.measure(list(chosen.values()))
+    results |= families.measure_candidates([one.document.text for one in planted], 500)
     assert results["precision"] == 1.0
     assert set(results["recall"]) == set(PLANTED)
     assert results["ingest_to_without"]["median"] < 1.5
-    assert "| recall, copy" in bench_families.table({"results": results})
+    assert "| recall, copy" in families.table({"results": results})

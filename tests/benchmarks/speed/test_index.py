@@ -1,11 +1,11 @@
 import pytest
 
-from benchmarks.speed.index import DIMENSION, K, best_scores, draw_vectors
+from benchmarks.speed.index import DIMENSION, K, best_scores, sample_vectors
 
 
 def test_vectors_are_seeded_of_unit_norm_and_clustered() -> None:
-    vectors, queries = draw_vectors(5_000)
-    again, _ = draw_vectors(5_000)
+    vectors, queries = sample_vectors(5_000)
+    again, _ = sample_vectors(5_000)
     assert vectors.shape == (5_000, DIMENSION)
     assert (vectors == again).all()
     assert abs((vectors**2).sum(1) - 1).max() < 1e-4

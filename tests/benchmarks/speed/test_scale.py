@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.speed import filters as bench_filters
-from benchmarks.speed import scale as bench_scale
+from benchmarks.speed import filters, scale
 from benchmarks.speed.scale_steps import ALONE, BESIDE, LoadPlan
 from encoder.checkpoint import load_checkpoint
 
@@ -13,14 +12,14 @@ from encoder.checkpoint import load_checkpoint
 def test_a_small_run_is_measured_and_can_be_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
-    monkeypatch.setattr(bench_filters, "ROUNDS", 1)
-    monkeypatch.setattr(bench_filters, "QUERIES_A_ROUND", 5)
-    monkeypatch.setattr(bench_filters, "SHARES", {"50 %": 0.5, "1 %": 0.01})
-    monkeypatch.setattr(bench_scale, "ARTICLES", 20)
-    monkeypatch.setattr(bench_scale, "STARTS", 1)
+    monkeypatch.setattr(filters, "ROUNDS", 1)
+    monkeypatch.setattr(filters, "QUERIES_A_ROUND", 5)
+    monkeypatch.setattr(filters, "SHARES", {"50 %": 0.5, "1 %": 0.01})
+    monkeypatch.setattr(scale, "ARTICLES", 20)
+    monkeypatch.setattr(scale, "STARTS", 1)
     monkeypatch.setattr("benchmarks.common._PAUSE_SECONDS", 0.0)
     plan = LoadPlan(2, 0.5, 2, inserts_a_second=100.0, together=5)
-    results = bench_scale.measure(tmp_path, load_checkpoint(tiny_checkpoint), 5_000, plan)
+    results = scale.measure(tmp_path, load_checkpoint(tiny_checkpoint), 5_000, plan)
 
     load = results["load"]
     assert 0 < load["inserts_a_second"] <= 101
@@ -32,6 +31,6 @@ def test_a_small_run_is_measured_and_can_be_printed(
     for name, one in results["filters"].items():
         assert one["recall_at_10"] > 0.9, name
     record = {"settings": {"documents": 5_000, "dimension": 16}, "results": results}
-    printed = bench_scale.table(record)
+    printed = scale.table(record)
     assert "| after a kill, 499 changes to replay" in printed
     assert "| inserts a second" in printed

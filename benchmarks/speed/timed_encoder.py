@@ -1,0 +1,62 @@
+"""An encoder under test: texts to document vectors, in two steps that are timed apart."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import typer
+
+from encoder.arrays import Float32
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class TimedEncoder:
+    """An encoder under test.
+
+    Attributes:
+        name: as the table prints it.
+        precision: of its weights.
+        batch_size: blocks or chunks per model call; 0 for packed batches.
+        tokenise: texts of D documents -> the input of `encode`.
+        encode: -> Float32[D, dimension], unit norm.
+    """
+
+    name: str
+    precision: str
+    batch_size: int
+    tokenise: Callable[[Sequence[str]], Any]
+    encode: Callable[[Any], Float32]
+
+
+def open_longmatch(checkpoints: Sequence[Checkpoint], threads: int) -> list[TimedEncoder]:
+    """Open every precision of every checkpoint."""
+    encoders: dict[str, TimedEncoder] = {}
+    for checkpoint in checkpoints:
+        tokenizer = BlockTokenizer(checkpoint)
+        for precision in checkpoint.precisions:
+            encoder = OnnxEncoder(checkpoint, precision=precision, threads=threads)
+            encoder.warm_up()
+            name = f"{checkpoint.name} {precision}"
+            if name in encoders:
+                raise typer.BadParameter(f"{name} is there twice", param_hint="--checkpoint")
+            encoders[name] = TimedEncoder(
+                name=name,
+                precision=precision,
+                batch_size=0 if encoder.batch_tokens else 1,
+                tokenise=partial(_sentence_blocks, tokenizer),
+                encode=partial(_document_vectors, encoder),
+            )
+    return list(encoders.values())
+
+
+def _sentence_blocks(tokenizer: BlockTokenizer, texts: Sequence[str]) -> list[SentenceBlocks]:
+    return [tokenizer(text) for text in texts]
+
+
+def _document_vectors(encoder: OnnxEncoder, documents: Sequence[SentenceBlocks]) -> Float32:
+    return encoder.encode(documents).document_vectors
