@@ -1,13 +1,8 @@
 """Every alert says what is wrong, where to read what to do, and is itself tested."""
 
-import re
 from typing import Any
 
-
-def anchors(markdown: str) -> set[str]:
-    """Anchors of the headings of a page, as GitHub and GitLab make them."""
-    headings = re.findall(r"^#+\s+(.*)$", markdown, flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+from tests.tools.markdown import anchors
 
 
 def test_every_alert_has_a_severity_a_summary_and_a_runbook(
