@@ -11,7 +11,7 @@ RUN python -m venv /opt/longmatch
 ENV PATH=/opt/longmatch/bin:$PATH
 WORKDIR /src
 
-# What Longmatch depends on comes first: a change of the code leaves this layer as it is.
+# Dependencies come first: a change of the code does not invalidate this layer.
 COPY pyproject.toml constraints.txt ./
 RUN python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 print(*p["dependencies"], *p["optional-dependencies"]["cpu"], sep="\n")' > requirements.txt \
@@ -36,8 +36,8 @@ RUN groupadd --gid 10001 longmatch \
     && install -d -o 10001 -g 10001 -m 0750 /data
 COPY --from=build /opt/longmatch /opt/longmatch
 
-# /opt/longmatch belongs to root and is never written: byte code was compiled by the install.
-# ONNX Runtime reports its use to its maker unless it is told not to.
+# /opt/longmatch belongs to root and is never written: pip has compiled the byte code.
+# ONNX Runtime sends usage data to its vendor unless this is set.
 ENV PATH=/opt/longmatch/bin:$PATH \
     ORT_DISABLE_TELEMETRY=1 \
     PYTHONDONTWRITEBYTECODE=1 \
