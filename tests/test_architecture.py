@@ -1,97 +1,439 @@
-"""The rules of the house, read off the imports: encoder <- index <- service, and torch apart."""
+"""The rules of docs/architecture.md: which way imports run, and what may be imported where.
 
-import ast
+The tables below are the rules. A new module of a package's root, or a new folder, gets a place in
+ORDER; a module that code outside of its folder needs gets one in FACES.
+"""
+
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.tools.imports import SourceTree, belongs
+
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("encoder", "index", "service")
+PRODUCT = ("encoder", "index", "evaluation", "training", "service")
+EVERYTHING = (*PRODUCT, "benchmarks")
+
+# What each package may import besides itself; the longest name that fits counts.
 MAY_IMPORT = {
-    "encoder": {"encoder"},
-    "index": {"encoder", "index"},
-    "service": {"encoder", "index", "service"},
+    "encoder": (),
+    "index": ("encoder",),
+    "evaluation": ("encoder", "index"),
+    "training": ("encoder", "index", "evaluation"),
+    "service": ("encoder", "index"),
+    "service.cli": PRODUCT,
+    "benchmarks": PRODUCT,
 }
-# The half of `encoder` that makes checkpoints; nothing that serves imports it at its top.
-TRAINING_HALF = (
-    "encoder.models",
-    "training",
-    "encoder.export.create",
-    "encoder.export.create",
-    "encoder.export.export",
-    "encoder.export.export_reranker",
-    "encoder.export.quantise",
-    "encoder.export.lstm",
-    "encoder.export.quantise",
-)
-MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+NOT_IMPORTED = ("service.cli",)  # by any other package
+
+# Modules and folders of a package, from those that the others build on: one imports those of the
+# lines above it, never one of its own line.
+ORDER: Mapping[str, Sequence[str]] = {
+    "encoder": (
+        "arrays atomic_files blocks errors sentences",
+        "checkpoint comparison recipe_file",
+        "block_archive calibration golden onnx_session tokenizer",
+        "reranker terms",
+        "adapter",
+        "onnx_encoder",
+        "models",
+        "export",
+    ),
+    "index": (
+        "errors extras id_set",
+        "document sqlite",
+        "corpus progress",
+        "lexical",
+        "near_duplicates",
+        "store",
+        "vectors",
+        "directory",
+        "adapt build search",
+        "doctor embed reencode",
+    ),
+    "evaluation": (
+        "calibration_error encoded_corpus judgements significance systems",
+        "block_baselines metrics plots reranking",
+        "baselines quality_gate report",
+        "experiment fitting",
+    ),
+    "training": (
+        "batch errors progress",
+        "losses recipe run_files",
+        "objectives",
+        "optimiser rerank_objective",
+        "data loop",
+        "collate term_channel",
+        "jobs",
+    ),
+    "service": (
+        "errors metrics settings web",
+        "background jobs limits threads",
+        "workers",
+        "engine",
+        "documents encode",
+        "indexing matching",
+        "bulk_upload",
+        "startup",
+        "api",
+        "process",
+    ),
+    "service.api": (
+        "deps http schemas",
+        "compare documents index jobs ops",
+        "match",
+        "similar",
+        "app",
+    ),
+}
+
+# What code outside of a folder may import of it. Folders inside of it may use all.
+FACES: Mapping[str, str] = {
+    "encoder": (
+        "adapter arrays atomic_files block_archive blocks calibration checkpoint errors golden "
+        "onnx_encoder recipe_file sentences tokenizer"
+    ),
+    "encoder.comparison": "alignment compare result sections text words",
+    "encoder.export": "create export export_reranker quality",
+    "encoder.models": "architecture registry weights",
+    "encoder.reranker": (
+        "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
+    ),
+    "encoder.terms": "feature_hashing term_channel term_table title_matcher",
+    "evaluation": (
+        "baselines block_baselines encoded_corpus experiment judgements metrics plots "
+        "quality_gate report significance systems"
+    ),
+    "evaluation.fitting": "calibration",
+    "index": "adapt build document embed errors extras id_set progress reencode",
+    "index.corpus": "demo json_lines reader",
+    "index.directory": "backup content_swap data_directory file_digest",
+    "index.doctor": "examine findings repair",
+    "index.lexical": "lexical_index scoring tables terms title_refresh",
+    "index.near_duplicates": "families signatures tables",
+    "index.search": "calibrator corpus_calibration fusion records score_distribution search",
+    "index.sqlite": "block_vectors connections free_space task_state",
+    "index.store": (
+        "checksums document_store filters listing metadata ports records schema statements"
+    ),
+    "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
+    "service.api": "app",
+    "service.api.http": "admission errors idempotency middleware negotiation openapi problems",
+    "service.api.schemas": "common compare documents filter jobs match ops paging",
+    "service.background": "maintenance recall_monitor",
+    "service.jobs": "idempotency job runner uploads",
+    "service.limits": "admission rate_limit redis_client",
+    "service.matching": "compare match queries rerank retrieve",
+    "service.web": "report",
+    "service.workers": (
+        "block_cache encode_cache redis_block_cache rerank_pool reservation scheduler work"
+    ),
+    "training": "loop recipe",
+    "training.data": "batch_specs corpus files rerank_pairs samplers sampling sections splits",
+    "training.jobs": "output train_encoder train_reranker",
+}
+
+# The only places that may import these libraries.
+OWNERS = {
+    "torch": ("encoder.models", "encoder.export", "training"),
+    "onnx": ("encoder.export",),
+    "onnxscript": ("encoder.export",),
+    "safetensors": ("encoder.models", "encoder.export", "training"),
+    "onnxruntime": ("encoder.onnx_session", "encoder.export"),
+    "faiss": ("index.vectors.faiss_index",),
+    "fastapi": ("service.api",),
+    "starlette": ("service.api",),
+}
+TORCH_HALF = ("encoder.models", "encoder.export", "training")
+TORCH_FREE = ("encoder.export.quality",)  # of these
+# What may be imported in a function, so that a command that does without starts sooner.
+MAY_BE_LATE = (*TORCH_HALF, "evaluation", "service.process")
+
+MOST_MODULES = 14  # of a folder, besides __init__
+MOST_LINES = 400  # of a file
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def package_of(module: str) -> str:
+    """Return the row of MAY_IMPORT that a module belongs to."""
+    return max((name for name in MAY_IMPORT if belongs(module, [name])), key=len)
 
 
-def imports_of(path: Path, *, top_only: bool) -> set[str]:
-    """Names of the modules that a file imports: all, or only when it is imported itself."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: set[str] = set()
-    for node in tree.body if top_only else ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
-    return found
+def against_packages(tree: SourceTree) -> Iterator[str]:
+    for one in tree.inner:
+        package = package_of(one.importer)
+        allowed = (package, *MAY_IMPORT[package])
+        hidden = belongs(one.imported, NOT_IMPORTED) and package not in NOT_IMPORTED
+        if hidden or not belongs(one.imported, allowed):
+            yield str(one)
 
 
-def belongs_to(name: str, prefixes: tuple[str, ...]) -> bool:
-    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+def against_order(tree: SourceTree, order: Mapping[str, Sequence[str]] = ORDER) -> Iterator[str]:
+    for package, lines in order.items():
+        rank = {name: number for number, line in enumerate(lines) for name in line.split()}
+        depth = package.count(".") + 1
+        parts = {
+            module: module.split(".")[depth]
+            for module in tree.modules
+            if module.startswith(f"{package}.") and package_of(module) == package_of(package)
+        }
+        yield from (f"{package}.{name} has no place" for name in {*parts.values()} - rank.keys())
+        yield from (f"{package}.{name} is gone" for name in rank.keys() - {*parts.values()})
+        for one in tree.inner:
+            if one.importer in parts and one.imported in parts:
+                upper, lower = parts[one.importer], parts[one.imported]
+                if upper != lower and rank.get(upper, 0) <= rank.get(lower, 0):
+                    yield str(one)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_run_one_way(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
-    used = {name.split(".")[0] for name in imports_of(path, top_only=False)} & set(PACKAGES)
-    assert used <= MAY_IMPORT[package]
+def against_faces(tree: SourceTree, faces: Mapping[str, str] = FACES) -> Iterator[str]:
+    listed = {f"{room}.{name}" for room, names in faces.items() for name in names.split()}
+    used = set()
+    for one in tree.inner:
+        room = tree.room_of(one.imported)
+        if belongs(tree.room_of(one.importer), [room]):
+            continue
+        used.add(one.imported)
+        if one.imported not in listed:
+            yield f"{one}, which is private to {room}"
+    yield from (f"{module} is listed, and no other folder imports it" for module in listed - used)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_only_the_training_half_imports_torch(path: Path) -> None:
-    if not belongs_to(name_of(path), TRAINING_HALF):
-        imported = {name.split(".")[0] for name in imports_of(path, top_only=False)}
-        assert not imported & {"torch", "onnx", "safetensors"}
+def against_owners(tree: SourceTree) -> Iterator[str]:
+    for one in tree.imports:
+        owners = OWNERS.get(one.imported.split(".")[0])
+        if owners is not None and not belongs(one.importer, owners):
+            yield str(one)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_nothing_that_serves_imports_the_training_half(path: Path) -> None:
-    if not belongs_to(name_of(path), TRAINING_HALF):
-        assert not any(belongs_to(n, TRAINING_HALF) for n in imports_of(path, top_only=True))
+def against_serving(tree: SourceTree) -> Iterator[str]:
+    """What the online service and the offline jobs import that only training needs."""
+    for one in tree.inner:
+        package = package_of(one.importer)
+        serving = package in ("encoder", "index", "service")
+        at_start = package == "service.cli" and not one.late
+        if (serving and not belongs(one.importer, TORCH_HALF)) or at_start:
+            forbidden = TORCH_HALF if serving else ("encoder.models", "encoder.export")
+            if belongs(one.imported, forbidden) and not belongs(one.imported, TORCH_FREE):
+                yield str(one)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_only_the_api_imports_fastapi(path: Path) -> None:
-    if not belongs_to(name_of(path), ("service.api",)):
-        imported = {name.split(".")[0] for name in imports_of(path, top_only=False)}
-        assert not imported & {"fastapi", "starlette"}
+def against_late_imports(tree: SourceTree) -> Iterator[str]:
+    for one in tree.inner:
+        if one.late and not belongs(one.imported, MAY_BE_LATE):
+            yield f"{one} late"
 
 
-@pytest.mark.parametrize(
-    ("module", "owner"),
-    [("faiss", "index.vectors.faiss_index"), ("onnxruntime", "encoder.onnx_session")],
-)
-def test_an_engine_has_one_door(module: str, owner: str) -> None:
-    users = {
-        name_of(path)
-        for path in MODULES
-        if module in {name.split(".")[0] for name in imports_of(path, top_only=False)}
-    }
-    assert users <= {owner, "encoder.export.export", "encoder.export.quantise"}
+def against_sizes(tree: SourceTree) -> Iterator[str]:
+    rooms: dict[str, int] = {}
+    for module, path in tree.modules.items():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > MOST_LINES:
+            yield f"{module} has {lines} lines"
+        if path.name != "__init__.py":
+            rooms[tree.room_of(module)] = rooms.get(tree.room_of(module), 0) + 1
+    crowded = {room: count for room, count in rooms.items() if count > MOST_MODULES}
+    yield from (f"{room} has {count} modules" for room, count in crowded.items())
+
+
+@pytest.fixture(scope="module")
+def product() -> SourceTree:
+    return SourceTree(ROOT, PRODUCT)
+
+
+@pytest.fixture(scope="module")
+def everything() -> SourceTree:
+    return SourceTree(ROOT, EVERYTHING)
+
+
+def test_packages_are_imported_one_way(everything: SourceTree) -> None:
+    assert sorted(against_packages(everything)) == []
+
+
+def test_folders_and_modules_are_imported_one_way(product: SourceTree) -> None:
+    assert sorted(against_order(product)) == []
+
+
+def test_no_modules_import_one_another(everything: SourceTree) -> None:
+    assert everything.cycle() == []
+
+
+def test_no_import_is_late_without_need(product: SourceTree) -> None:
+    assert sorted(against_late_imports(product)) == []
+
+
+def test_folders_are_used_by_their_faces(product: SourceTree) -> None:
+    assert sorted(against_faces(product)) == []
+
+
+def test_libraries_are_imported_where_they_belong(product: SourceTree) -> None:
+    assert sorted(against_owners(product)) == []
+
+
+def test_nothing_that_serves_imports_the_training_half(product: SourceTree) -> None:
+    assert sorted(against_serving(product)) == []
+
+
+def test_folders_and_files_are_small(everything: SourceTree) -> None:
+    assert sorted(against_sizes(everything)) == []
 
 
 @pytest.mark.parametrize("module", ["service.api.app", "service.cli.main"])
 def test_serving_loads_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def plant(root: Path, files: Mapping[str, str]) -> SourceTree:
+    """Write a tree of modules, each of its imports."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return SourceTree(root, EVERYTHING)
+
+
+LATE = "def f():\n    import {}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        ("encoder/blocks.py", "from index import errors", "encoder.blocks imports index.errors"),
+        ("index/errors.py", "import evaluation.metrics", "imports evaluation.metrics"),
+        ("service/encode.py", "from evaluation.metrics import f", "imports evaluation.metrics"),
+        ("service/encode.py", LATE.format("service.cli.main"), "imports service.cli.main"),
+        ("benchmarks/run.py", "from service.cli import main", "imports service.cli.main"),
+    ],
+)
+def test_an_import_against_the_packages_is_found(
+    tmp_path: Path, file: str, text: str, found: str
+) -> None:
+    names = ("index/errors", "evaluation/metrics", "service/cli/main", "service/cli/data")
+    good = {f"{name}.py": "" for name in names} | {"service/cli/data.py": "import training.loop"}
+    good |= {"training/loop.py": "import evaluation.metrics"}
+    assert list(against_packages(plant(tmp_path / "good", good))) == []
+    offenders = list(against_packages(plant(tmp_path / "bad", {**good, file: text})))
+    assert len(offenders) == 1
+    assert found in offenders[0]
+
+
+def test_an_arrow_that_is_turned_round_is_found(tmp_path: Path) -> None:
+    order = {"index": ("errors", "store", "search adapt")}
+    good = {
+        "index/errors.py": "",
+        "index/store/table.py": "from index.errors import E\nfrom index.store import rows",
+        "index/store/rows.py": "",
+        "index/search/search.py": "from index.store.table import T",
+        "index/adapt.py": "from index.store import table",
+    }
+    assert list(against_order(plant(tmp_path / "good", good), order)) == []
+    for file, text, found in (
+        ("index/errors.py", "import index.store.rows", "index.errors imports index.store.rows"),
+        ("index/store/rows.py", LATE.format("index.adapt"), "index.store.rows imports index.adapt"),
+        ("index/adapt.py", "from index.search import search", "index.adapt imports"),
+        ("index/other.py", "", "index.other has no place"),
+    ):
+        planted = plant(tmp_path / found.replace(" ", "-"), {**good, file: text})
+        assert [line for line in against_order(planted, order) if line.startswith(found)]
+    (tmp_path / "good" / "index" / "errors.py").unlink()
+    assert "index.errors is gone" in against_order(SourceTree(tmp_path / "good", ["index"]), order)
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["import index.a", "from index import a", "from index.a import f", LATE.format("index.a")],
+)
+def test_a_cycle_is_found(tmp_path: Path, back: str) -> None:
+    files = {"index/a.py": "import index.b", "index/b.py": "import index.c", "index/c.py": ""}
+    assert plant(tmp_path, files).cycle() == []
+    assert {"index.a", "index.b", "index.c"} == {
+        *plant(tmp_path, {**files, "index/c.py": back}).cycle()
+    }
+
+
+def test_a_late_import_is_found(tmp_path: Path) -> None:
+    files = {
+        "index/a.py": LATE.format("index.b"),
+        "index/b.py": LATE.format("sklearn") + LATE.format("training.loop"),
+        "training/loop.py": "",
+        "service/a.py": "if TYPE_CHECKING:\n    from index.b import B",
+    }
+    assert list(against_late_imports(plant(tmp_path, files))) == [
+        "index.a imports index.b late",
+        "service.a imports index.b late",
+    ]
+
+
+def test_an_import_past_the_face_is_found(tmp_path: Path) -> None:
+    faces = {"index.store": "store", "index": "errors"}
+    files = {
+        "index/errors.py": "",
+        "index/store/store.py": "import index.errors\nimport index.store.tables",
+        "index/store/tables.py": "from index import secret",
+        "index/secret.py": "",
+        "index/build.py": "import index.store.store",
+        "service/a.py": "import index.errors",
+    }
+    assert list(against_faces(plant(tmp_path, files), faces)) == []
+    files["service/b.py"] = "import index.secret"
+    files["index/build.py"] = "import index.store.tables"
+    assert sorted(against_faces(plant(tmp_path, files), faces)) == [
+        "index.build imports index.store.tables, which is private to index.store",
+        "index.store.store is listed, and no other folder imports it",
+        "service.b imports index.secret, which is private to index",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("encoder/blocks.py", "import torch.nn as nn"),
+        ("index/store/a.py", "import faiss"),
+        ("service/encode.py", "from starlette import requests"),
+        ("index/a.py", LATE.format("onnxruntime")),
+        ("service/cli/a.py", "from onnx import helper"),
+        ("encoder/models/a.py", "import onnx"),
+    ],
+)
+def test_a_library_in_the_wrong_place_is_found(tmp_path: Path, file: str, text: str) -> None:
+    good = {
+        "encoder/models/smith.py": "import torch",
+        "encoder/export/a.py": "import torch, onnx, onnxruntime",
+        "index/vectors/faiss_index.py": "import faiss",
+        "service/api/app.py": "import fastapi",
+    }
+    assert list(against_owners(plant(tmp_path / "good", good))) == []
+    assert len(list(against_owners(plant(tmp_path / "bad", {**good, file: text})))) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("encoder/blocks.py", "import encoder.models.smith"),
+        ("index/a.py", LATE.format("encoder.models.smith")),
+        ("service/cli/a.py", "from encoder.models import smith"),
+    ],
+)
+def test_serving_with_the_training_half_is_found(tmp_path: Path, file: str, text: str) -> None:
+    good = {
+        "encoder/models/smith.py": "",
+        "encoder/export/a.py": "import encoder.models.smith",
+        "training/loop.py": "import encoder.models.smith",
+        "service/cli/a.py": LATE.format("encoder.models.smith"),
+    }
+    assert list(against_serving(plant(tmp_path / "good", good))) == []
+    assert len(list(against_serving(plant(tmp_path / "bad", {**good, file: text})))) == 1
+
+
+def test_what_has_grown_is_found(tmp_path: Path) -> None:
+    files = {f"index/m{number}.py": "" for number in range(MOST_MODULES)}
+    files |= {"index/__init__.py": "", "index/m0.py": "\n" * MOST_LINES}
+    assert list(against_sizes(plant(tmp_path, files))) == []
+    files |= {"index/one_more.py": "\n" * (MOST_LINES + 1)}
+    assert list(against_sizes(plant(tmp_path, files))) == [
+        f"index.one_more has {MOST_LINES + 1} lines",
+        f"index has {MOST_MODULES + 1} modules",
+    ]

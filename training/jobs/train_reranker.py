@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from encoder.arrays import Float32
-from encoder.reranker.checkpoint import RerankerCheckpoint
+from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from evaluation.judgements import Qrels
 from evaluation.metrics import in_order, ndcg_at_10
 from index.progress import Progress
@@ -107,7 +107,6 @@ def _write(job: RerankJob, model: "RerankerModel", report: TrainingReport) -> Re
     """Write the reranker, its graphs, its curve and the report: all of it or nothing."""
     from encoder.export.create import write_trained_reranker
     from encoder.export.export_reranker import export_reranker
-    from encoder.reranker.checkpoint import load_reranker_checkpoint
 
     with output_of(job, report) as directory:
         checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
