@@ -26,8 +26,8 @@ _LENGTH_STEP = 16  # padded block lengths are multiples of this, so that shapes 
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedDocuments:
-    """Vectors of several documents.
+class EncodedBatch:
+    """Vectors of a batch of documents.
 
     Attributes:
         document_vectors: [D, dimension], unit norm.
@@ -140,7 +140,7 @@ class OnnxEncoder:
         vector: Float32 = self._graphs.document.run(None, inputs)[0][0]
         return vector
 
-    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedDocuments:
+    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
         flat = [block for document in documents for block in document.blocks]
         with ThreadPoolExecutor(self.threads) as pool:
@@ -153,7 +153,7 @@ class OnnxEncoder:
             split = np.split(vectors, ends[:-1]) if documents else []
             blocks = [document.blocks for document in documents]
             encoded = list(pool.map(self.encode_document, blocks, split))
-        return EncodedDocuments(
+        return EncodedBatch(
             document_vectors=np.array(encoded, dtype=np.float32).reshape(-1, self.dimension),
             block_vectors=tuple(split),
         )

@@ -165,4 +165,4 @@ def hybrid_system(semantic: System, lexical: System, rule: LinearFusion) -> Syst
         both = (system.score_pairs(sources, targets) for system in (semantic, lexical))
         return fuse(rule, *both)
 
-    return System(HYBRID, f"{rule.lexical:g} of the lexical score", score, score_pairs)
+    return System(HYBRID, f"{rule.lexical_weight:g} of the lexical score", score, score_pairs)

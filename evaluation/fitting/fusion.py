@@ -172,7 +172,7 @@ def encode(corpus: Path, checkpoint: Checkpoint) -> EmbeddedCorpus:
 
 def report(names: list[str], fitted: FusionFit) -> dict[str, object]:
     """Return what was fitted as JSON shows it."""
-    chosen = fitted.weights.index(fitted.rule.lexical)
+    chosen = fitted.weights.index(fitted.rule.lexical_weight)
     every = fitted.ndcg.mean(axis=0)
 
     def row(values: np.ndarray, ranks: float) -> dict[str, float]:
@@ -186,7 +186,7 @@ def report(names: list[str], fitted: FusionFit) -> dict[str, object]:
 
     ranks = fitted.reciprocal_rank
     return {
-        "lexical_weight": fitted.rule.lexical,
+        "lexical_weight": fitted.rule.lexical_weight,
         "nDCG@10 of valid": {
             **{one: row(fitted.ndcg[n], ranks[n]) for n, one in enumerate(names)},
             "mean": row(every, float(ranks.mean())),

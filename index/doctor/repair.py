@@ -13,7 +13,7 @@ from pathlib import Path
 from encoder.adapter import vector_space
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import EncodedDocuments, OnnxEncoder
+from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
@@ -50,7 +50,7 @@ def texts_of(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> dict[
 def replace_vectors(
     connection: sqlite3.Connection,
     blocks: Mapping[int, SentenceBlocks],
-    encoded: EncodedDocuments,
+    encoded: EncodedBatch,
 ) -> None:
     """Put new vectors, and new block vectors, in the place of those of these vector ids.
 

@@ -106,10 +106,10 @@ def read_corpus_calibration(
             f"{path}: was made with checkpoint {calibration.fingerprint[:12]}, not with "
             f"{fingerprint[:12]}: calibrate again or delete it"
         )
-    if calibration.lexical_weight not in (None, rule.lexical):
+    if calibration.lexical_weight not in (None, rule.lexical_weight):
         raise StoreError(
             f"{path}: was made with a weight of the lexical score of {calibration.lexical_weight}, "
-            f"not of {rule.lexical}: calibrate again or delete it"
+            f"not of {rule.lexical_weight}: calibrate again or delete it"
         )
     return calibration
 
@@ -149,7 +149,7 @@ def _weight(value: object) -> float | None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"the weight of the lexical score is {value!r}")
-    return LinearFusion(float(value)).lexical
+    return LinearFusion(float(value)).lexical_weight
 
 
 def _random_pairs(content: Mapping[str, Any]) -> NullDistribution:

@@ -30,19 +30,21 @@ class LinearFusion:
         ValueError: it is not from 0 to 1.
     """
 
-    lexical: float
+    lexical_weight: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.lexical <= 1.0:
-            raise ValueError(f"the weight of the lexical score is {self.lexical}, not from 0 to 1")
+        if not 0.0 <= self.lexical_weight <= 1.0:
+            raise ValueError(
+                f"the weight of the lexical score is {self.lexical_weight}, not from 0 to 1"
+            )
 
 
-DEFAULT_RULE = LinearFusion(lexical=0.925)  # fitted for the mean of block vectors
+DEFAULT_RULE = LinearFusion(lexical_weight=0.925)  # fitted for the mean of block vectors
 
 
 def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
     """Return the score Float32[N] of N documents from their semantic and lexical scores."""
-    fused: Float32 = (1.0 - rule.lexical) * semantic + rule.lexical * lexical
+    fused: Float32 = (1.0 - rule.lexical_weight) * semantic + rule.lexical_weight * lexical
     return fused
 
 
@@ -89,7 +91,7 @@ def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     content = {
         "format": FORMAT,
         "fingerprint": checkpoint.fingerprint,
-        "lexical": rule.lexical,
+        "lexical": rule.lexical_weight,
     }
     write_atomically(path, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)

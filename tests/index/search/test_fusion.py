@@ -95,15 +95,15 @@ def test_the_weight_is_fitted_on_the_judgements() -> None:
     lexical = system("lexical", [[1.0, 0.7, 0.0, 1.0]] * 4)
     corpus = FusionCorpus(task({"q": {"a": 1}}), semantic, lexical)
     fitted = fit_fusion([corpus, corpus])
-    assert 0.3 < fitted.rule.lexical < 0.7
+    assert 0.3 < fitted.rule.lexical_weight < 0.7
     assert fitted.ndcg.shape == (2, len(fitted.weights))
-    chosen = fitted.weights.index(fitted.rule.lexical)
+    chosen = fitted.weights.index(fitted.rule.lexical_weight)
     assert fitted.ndcg[0, chosen] == pytest.approx(1.0)
     assert fitted.ndcg[0, 0] == fitted.ndcg[0, -1] == pytest.approx(1 / np.log2(3))
     assert fitted.reciprocal_rank.shape == (2,)
 
     useless = FusionCorpus(task({"q": {"b": 1}}), semantic, lexical)
-    assert fit_fusion([useless]).rule.lexical < 0.3
+    assert fit_fusion([useless]).rule.lexical_weight < 0.3
     with pytest.raises(ValueError, match="no corpus"):
         fit_fusion([])
 

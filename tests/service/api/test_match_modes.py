@@ -34,7 +34,7 @@ def test_hybrid_mode_joins_both_scores(library: Any, texts: dict[str, str]) -> N
     assert {one["id"] for one in found} == set(texts) - {"ants"}
     assert found[0]["id"] == "bees"
     assert [one["score"] for one in found] == sorted((o["score"] for o in found), reverse=True)
-    weight = DEFAULT_RULE.lexical
+    weight = DEFAULT_RULE.lexical_weight
     for one in found:
         expected = (1 - weight) * one["semantic_score"] + weight * one["lexical_score"]
         assert one["score"] == pytest.approx(expected, abs=1e-6)

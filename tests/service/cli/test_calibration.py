@@ -99,7 +99,7 @@ def test_calibrate_writes_and_prints_the_threshold(
     assert read is not None
     assert set(read.kinds) == set(report["kinds"]) == {"semantic", "lexical", "hybrid"}
     assert {one.pairs for one in read.kinds.values()} == {report["pairs"]}
-    assert read.lexical_weight == read_fusion(opened).lexical
+    assert read.lexical_weight == read_fusion(opened).lexical_weight
     status, out, err = longmatch("calibrate", "--data", data, "--false-positive-rate", 0.03)
     assert status == 0
     assert "3 %" in out

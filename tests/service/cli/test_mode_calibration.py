@@ -45,7 +45,9 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
         assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
     kinds = measure_store(engine.data.store, engine.fusion, SilentProgress())
-    calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical)
+    calibration = CorpusCalibration(
+        engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical_weight
+    )
     write_corpus_calibration(engine.data.path, calibration)
     judge = open_calibrator(engine.checkpoint, engine.data.path)
     client.app.state.engine = replace(engine, calibrator=judge)
