@@ -171,7 +171,7 @@ class _TextArchive:
             try:
                 blocks.append(self._tokenizer(document.text))
             except EmptyTextError as error:
-                progress.refused(SkippedInput(f"document {document.id}", str(error)))
+                progress.skipped(SkippedInput(f"document {document.id}", str(error)))
             else:
                 texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
         vectors = _encode_blocks(blocks, self._encoder)
@@ -180,7 +180,7 @@ class _TextArchive:
         for text in texts:
             self.row_of[text.hash] = len(self.row_of)
         tokens = sum(document.receipt.tokens_read for document in blocks)
-        progress.advanced(documents=len(documents), tokens=tokens)
+        progress.advanced(len(documents), tokens=tokens)
 
 
 def _encode(
@@ -195,7 +195,7 @@ def _encode(
         documents = [item for item in batch if isinstance(item, Document)]
         hashes = [document.content_hash.hex() for document in documents]
         new = {h: d for h, d in zip(hashes, documents, strict=True) if h not in archive.row_of}
-        progress.advanced(documents=len(batch) - len(new), tokens=0)
+        progress.advanced(len(batch) - len(new))
         archive.add(new, progress)
         for document, text_hash in zip(documents, hashes, strict=True):
             if text_hash in archive.row_of:

@@ -56,7 +56,7 @@ def adapt_vectors(
     counted = []
     for document in documents:
         counted.append(count_words(vocabulary, tokenizer(document.text).blocks, titles))
-        progress.advanced(documents=1, tokens=0)
+        progress.advanced(1)
     read = [
         terms
         for terms, document in zip(counted[:number], documents, strict=False)

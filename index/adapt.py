@@ -151,7 +151,7 @@ def count_corpus(
                 continue  # refused again, and told, when it is encoded
             counted.append(count_words(vocabulary, read.blocks, titles))
             tokens = read.receipt.tokens_read
-        progress.advanced(documents=1, tokens=tokens)
+        progress.advanced(1, tokens=tokens)
     return CountedCorpus(counted, titles)
 
 
@@ -164,7 +164,7 @@ def _titles(corpus: Path, progress: Progress) -> Iterator[str]:
     for document in read_corpus(corpus):
         if isinstance(document, Document):
             yield document.title
-        progress.advanced(documents=1, tokens=0)
+        progress.advanced(1)
 
 
 def _tokens(title: str, tokenizer: BlockTokenizer) -> list[int]:

@@ -70,7 +70,7 @@ def build_index(
         counts["refused"] += sum(isinstance(item, SkippedInput) for item in batch)
         accepted = [item for item in batch if isinstance(item, Document)]
         new = update_unchanged(accepted, data.store)
-        progress.advanced(documents=len(batch) - len(new), tokens=0)
+        progress.advanced(len(batch) - len(new))
         results = encode_documents(new, tokenizer, encoder, progress)
         data.store.put(results)
         counts["refused"] += len(new) - len(results)
@@ -99,7 +99,7 @@ def report_skipped(
     """Pass the items of a corpus on, reporting each that is skipped."""
     for item in items:
         if isinstance(item, SkippedInput):
-            progress.refused(item)
+            progress.skipped(item)
         yield item
 
 
@@ -132,12 +132,12 @@ def encode_documents(
         try:
             blocks.append(tokenizer(document.text))
         except EmptyTextError as error:
-            progress.refused(SkippedInput(f"document {document.id}", str(error)))
+            progress.skipped(SkippedInput(f"document {document.id}", str(error)))
         else:
             readable.append(document)
     encoded = encoder.encode(blocks)
     tokens_read = sum(b.receipt.tokens_read for b in blocks)
-    progress.advanced(documents=len(documents), tokens=tokens_read)
+    progress.advanced(len(documents), tokens=tokens_read)
     return [
         EncodedDocument(document, vector, b.receipt, block_vectors_of(b, rows))
         for document, b, vector, rows in zip(

@@ -1,4 +1,4 @@
-"""How a long job tells whoever watches it what it does."""
+"""The progress of a long job: its steps, and the input that it skips."""
 
 from typing import Protocol
 
@@ -6,29 +6,29 @@ from index.document import SkippedInput
 
 
 class Progress(Protocol):
-    """Hears of the progress of a job; a command line draws a bar of it."""
+    """Is notified of the progress of a job; the command line draws a bar of it."""
 
-    def refused(self, refused: SkippedInput) -> None:
-        """Hear of a piece of input that was left out."""
+    def skipped(self, skipped: SkippedInput) -> None:
+        """A piece of input was left out."""
         ...
 
-    def started(self, step: str, total: int | None) -> None:
-        """Hear that a step begins over `total` documents, if that is known."""
+    def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
+        """A step begins; it counts up to `total`, if that is known, in `unit`, a plural."""
         ...
 
-    def advanced(self, *, documents: int, tokens: int) -> None:
-        """Hear how much more of the step is done."""
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
+        """The step has done `count` more of its unit, and read or written so many tokens."""
         ...
 
 
 class SilentProgress:
-    """Hears everything and says nothing."""
+    """Ignores every notification."""
 
-    def refused(self, refused: SkippedInput) -> None:
+    def skipped(self, skipped: SkippedInput) -> None:
         """Ignore it."""
 
-    def started(self, step: str, total: int | None) -> None:
+    def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
         """Ignore it."""
 
-    def advanced(self, *, documents: int, tokens: int) -> None:
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
         """Ignore it."""

@@ -166,7 +166,7 @@ def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
 
 def _encode(batch: list[Document], new: DataDirectory, job: _Job) -> None:
     changed = update_unchanged(batch, new.store)
-    job.progress.advanced(documents=len(batch) - len(changed), tokens=0)
+    job.progress.advanced(len(batch) - len(changed))
     results = encode_documents(changed, job.tokenizer, job.encoder, job.progress)
     if lost := {one.id for one in changed} - {one.document.id for one in results}:
         raise StoreError(

@@ -150,4 +150,4 @@ def _encode_again(
             with connections.writing() as connection:
                 replace_vectors(connection, blocks, encoded)
             tokens = sum(one.receipt.tokens_read for one in blocks.values())
-            progress.advanced(documents=len(some), tokens=tokens)
+            progress.advanced(len(some), tokens=tokens)

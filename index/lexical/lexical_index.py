@@ -203,7 +203,7 @@ class LexicalIndex:
                 some = vector_ids[start : start + _ROWS_A_CALL].tolist()
                 documents = self._read(connection, some)
                 parts.append(weigh_rows([documents.get(one, none) for one in some], idf))
-                progress.advanced(documents=len(some), tokens=0)
+                progress.advanced(len(some))
         return join_rows(parts)
 
     def explain(

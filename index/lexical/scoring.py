@@ -112,7 +112,7 @@ def term_cosines(rows: TermRows, pairs: Int64, progress: Progress) -> Float32:
         asked[rows.term_ids[own]] = rows.weights[own]
         found[some] = _dots(rows, starts, pairs[some, 1], asked)
         asked[rows.term_ids[own]] = 0.0
-        progress.advanced(documents=len(some), tokens=0)
+        progress.advanced(len(some))
     return np.minimum(found, np.float32(1.0))
 
 

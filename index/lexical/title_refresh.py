@@ -54,7 +54,7 @@ def refresh_titles(
         bounds = (QUOTE, chr(ord(QUOTE) + 1))
         rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
     title_ids = np.array(rows, dtype=np.int64).reshape(-1)
-    progress.started("looking for titles", number)
+    progress.started("searching texts for titles", number)
     last = 0
     while not stop():
         with connections.reading() as connection:
@@ -70,7 +70,7 @@ def refresh_titles(
                 _replace(connection, changed)
                 changes += _read_changes(connection) - before  # its own are not changes since
         last = int(some[-1][0])
-        progress.advanced(documents=len(some), tokens=0)
+        progress.advanced(len(some))
 
 
 def count_changes_since_refresh(connection: sqlite3.Connection) -> int:

@@ -222,4 +222,4 @@ class Families:
                     if connection.execute(_IS_STORED, (content_hash,)).fetchone():
                         add_text(connection, content_hash, signature)
             last = rows[-1][0]
-            progress.advanced(documents=len(rows), tokens=0)
+            progress.advanced(len(rows))

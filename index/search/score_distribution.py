@@ -268,7 +268,7 @@ def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mo
     semantic = pair_scores(channels.vectors, pairs)
     if channels.words is None:
         return {"semantic": semantic}
-    progress.started("scoring pairs by their words", len(pairs))
+    progress.started("scoring pairs by their words", len(pairs), unit="pairs")
     lexical = term_cosines(channels.words, pairs, progress)
     hybrid = fuse(channels.rule, semantic.astype(np.float32), lexical)
     return {

@@ -50,22 +50,22 @@ class Refusals:
 
 
 class BarProgress:
-    """Draws a bar for each step, with documents, tokens a second and time left."""
+    """Draws a bar for each step, with what is done, the rate and the time left."""
 
     def __init__(self, progress: RichProgress, refusals: Refusals) -> None:
         self._progress = progress
-        self._rate = Rate()
-        self.refused = refusals.tell
+        self._rate = Rate("documents")
+        self.skipped = refusals.tell
 
-    def started(self, step: str, total: int | None) -> None:
+    def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
         """Open the bar of a step."""
-        self._rate = Rate()
-        self._task = self._progress.add_task(step, total=total, rate="")
+        self._rate = Rate(unit)
+        self._task = self._progress.add_task(step, total=total, unit=unit, rate=str(self._rate))
 
-    def advanced(self, *, documents: int, tokens: int) -> None:
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
         """Move the bar."""
-        self._rate.add(tokens)
-        self._progress.update(self._task, advance=documents, rate=str(self._rate))
+        self._rate.add(count, tokens)
+        self._progress.update(self._task, advance=count, rate=str(self._rate))
 
 
 class LineProgress:
@@ -73,38 +73,44 @@ class LineProgress:
 
     def __init__(self, console: Console, refusals: Refusals) -> None:
         self._console = console
-        self._rate = Rate()
+        self._rate = Rate("documents")
         self._said = time.monotonic()
-        self.refused = refusals.tell
+        self.skipped = refusals.tell
 
-    def started(self, step: str, total: int | None) -> None:
+    def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
         """Say which step begins."""
-        self._step, self._total, self._done = step, total, 0
-        self._rate = Rate()
-        self._console.print(step if total is None else f"{step} {total} documents")
+        self._step, self._total, self._unit = step, total, unit
+        self._done = 0
+        self._rate = Rate(unit)
+        self._console.print(step if total is None else f"{step}: {total} {unit}")
 
-    def advanced(self, *, documents: int, tokens: int) -> None:
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
         """Say how far the step is, unless that was said a moment ago."""
-        self._done += documents
-        self._rate.add(tokens)
+        self._done += count
+        self._rate.add(count, tokens)
         if time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
-            self._console.print(f"{self._step} {self._done}/{self._total}, {self._rate}")
+            done = f"{self._done}/{self._total}" if self._total is not None else f"{self._done}"
+            self._console.print(f"{self._step}: {done} {self._unit}, {self._rate}")
 
 
 class Rate:
-    """Tokens a second since it was made."""
+    """What a step does in a second, since it began: tokens where it reports some, or its unit."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
         self._started = time.monotonic()
+        self._unit = unit
+        self._count = 0
         self._tokens = 0
 
-    def add(self, tokens: int) -> None:
-        """Count more tokens."""
+    def add(self, count: int, tokens: int) -> None:
+        """Count what was done."""
+        self._count += count
         self._tokens += tokens
 
     def __str__(self) -> str:
-        return f"{self._tokens / max(time.monotonic() - self._started, 1e-3):,.0f} tokens/s"
+        done, unit = (self._tokens, "tokens") if self._tokens else (self._count, self._unit)
+        return f"{done / max(time.monotonic() - self._started, 1e-3):,.0f} {unit}/s"
 
 
 def printable(text: str) -> str:
@@ -117,7 +123,7 @@ def _progress(console: Console) -> RichProgress:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[unit]}, {task.fields[rate]}"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         console=console,

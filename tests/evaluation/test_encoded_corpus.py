@@ -30,11 +30,11 @@ class Watching(SilentProgress):
         self.documents = 0
         self.refusals: list[SkippedInput] = []
 
-    def refused(self, refused: SkippedInput) -> None:
-        self.refusals.append(refused)
+    def skipped(self, skipped: SkippedInput) -> None:
+        self.refusals.append(skipped)
 
-    def advanced(self, *, documents: int, tokens: int) -> None:
-        self.documents += documents
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
+        self.documents += count
         self.tokens += tokens
 
 

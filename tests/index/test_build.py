@@ -31,21 +31,21 @@ WORDS = [
 ]
 
 
-class RecordingObserver:
+class RecordingProgress:
     def __init__(self) -> None:
-        self.refusals: list[SkippedInput] = []
+        self.skips: list[SkippedInput] = []
         self.steps: list[tuple[str, int | None]] = []
         self.documents = Counter[str]()  # of each step
         self.tokens = 0
 
-    def refused(self, refused: SkippedInput) -> None:
-        self.refusals.append(refused)
+    def skipped(self, skipped: SkippedInput) -> None:
+        self.skips.append(skipped)
 
-    def started(self, step: str, total: int | None) -> None:
+    def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
         self.steps.append((step, total))
 
-    def advanced(self, *, documents: int, tokens: int) -> None:
-        self.documents[self.steps[-1][0]] += documents
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
+        self.documents[self.steps[-1][0]] += count
         self.tokens += tokens
 
 
@@ -67,7 +67,7 @@ class Job:
         lines = [d if isinstance(d, str) else json.dumps(d) for d in documents]
         self.corpus.write_text("\n".join(lines) + "\n")
 
-    def run(self, progress: RecordingObserver | None = None) -> BuildReport:
+    def run(self, progress: RecordingProgress | None = None) -> BuildReport:
         with self.opened() as data:
             return build_index(
                 self.corpus, data, self.tokenizer, self.encoder, progress or SilentProgress()
@@ -123,7 +123,7 @@ def test_unchanged_documents_are_not_encoded_again(job: Job) -> None:
         {"id": "new", "text": text(50)},
         *({"id": f"d{n}", "text": text(n)} for n in range(2, 20)),
     )
-    progress = RecordingObserver()
+    progress = RecordingProgress()
     report = job.run(progress)
     after = job.stored("new", *(f"d{n}" for n in range(20)))
     assert (report.encoded, report.unchanged) == (2, 19)
@@ -147,7 +147,7 @@ def test_nothing_new_publishes_nothing(job: Job) -> None:
     job.run()
     with job.opened() as data:
         generation = data.index.generation
-    progress = RecordingObserver()
+    progress = RecordingProgress()
     job.run(progress)
     with job.opened() as data:
         assert data.index.generation == generation
@@ -162,17 +162,17 @@ def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
         {"id": "a", "text": text(2)},
         {"id": "c", "text": text(3)},
     )
-    progress = RecordingObserver()
+    progress = RecordingProgress()
     report = job.run(progress)
-    assert report.refused == len(progress.refusals) == 3
-    assert [r.where for r in progress.refusals] == [
+    assert report.refused == len(progress.skips) == 3
+    assert [r.where for r in progress.skips] == [
         "corpus.jsonl:2",
         "corpus.jsonl:4",
         "document b",
     ]
     assert set(job.stored("a", "b", "c")) == {"a", "c"}
     assert progress.steps[0] == ("encoding", 5)
-    assert progress.documents == {"encoding": 5, "looking for titles": 2}
+    assert progress.documents == {"encoding": 5, "searching texts for titles": 2}
 
 
 def test_a_corpus_of_many_batches(job: Job) -> None:
@@ -189,9 +189,9 @@ def test_an_interrupted_job_goes_on_and_ends_the_same(
     documents = [{"id": f"d{n}", "text": f"{text(n)} " * 3} for n in range(BATCH_DOCUMENTS + 40)]
     job.write(*documents)
 
-    class Interrupting(RecordingObserver):
-        def advanced(self, *, documents: int, tokens: int) -> None:
-            super().advanced(documents=documents, tokens=tokens)
+    class Interrupting(RecordingProgress):
+        def advanced(self, count: int, *, tokens: int = 0) -> None:
+            super().advanced(count, tokens=tokens)
             if self.tokens and not tokens:  # the second batch begins
                 raise KeyboardInterrupt
 
@@ -229,14 +229,14 @@ def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
     documents = [{"id": str(n), "text": text(n)} for n in range(150)]
     job.write(*documents)
     job.run()
-    progress = RecordingObserver()
+    progress = RecordingProgress()
     job.write(*documents[1:], {"id": "0", "text": text(200)})  # one removed, one added: 2 changes
     job.run(progress)
-    assert "looking for titles" in progress.documents
-    progress = RecordingObserver()
+    assert "searching texts for titles" in progress.documents
+    progress = RecordingProgress()
     job.write(*documents[1:], {"id": "0", "text": text(200)}, {"id": "new", "text": text(300)})
     job.run(progress)
-    assert "looking for titles" not in progress.documents
+    assert "searching texts for titles" not in progress.documents
 
 
 def families_in(job: Job) -> set[frozenset[str]]:
@@ -279,11 +279,11 @@ def test_near_duplicates_of_unsigned_texts_are_found_at_the_end_of_the_job(
     with job.opened() as data, data.store._connections.writing() as connection:
         make_family_tables(connection)  # as when texts are signed in another way
     assert families_in(job) == set()
-    progress = RecordingObserver()
+    progress = RecordingProgress()
     job.run(progress)
     assert ("looking for near-duplicates", 2) in progress.steps
     assert families_in(job) == {frozenset({"a", "b"})}
-    progress = RecordingObserver()
+    progress = RecordingProgress()
     job.run(progress)
     assert "looking for near-duplicates" not in dict(progress.steps)
 
@@ -297,9 +297,9 @@ def test_changes_of_many_small_runs_come_to_a_pass(tmp_path: Path, encoder: Onnx
     passes = []
     for n in range(5):
         job.write({"id": f"new{n}", "title": f"N{n}", "text": text(300 + n)})
-        progress = RecordingObserver()
+        progress = RecordingProgress()
         job.run(progress)
-        passes.append("looking for titles" in progress.documents)
+        passes.append("searching texts for titles" in progress.documents)
     assert passes == [False, False, True, False, False]  # the third is over a hundredth
     with job.opened() as data:
         assert data.store.changes_since_title_refresh() == 2

@@ -290,7 +290,7 @@ def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerChec
 def _tokenise(
     pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairTokenizer, progress: Progress
 ) -> LabelledPairDataset:
-    progress.started("filtering pairs of", len(pairs))
+    progress.started("preparing pairs", len(pairs), unit="pairs")
     read: dict[int, ReadText] = {}
 
     def text(row: int) -> ReadText:
@@ -303,7 +303,7 @@ def _tokenise(
             tokens = reader.pair(text(pair.first), text(pair.second))
             yield LabelledPair(tokens, pair.label, pair.group, pair.score)
             if number % _PAIRS_A_STEP == 0:
-                progress.advanced(documents=_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
+                progress.advanced(_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
 
     return make_pair_table(made())
 

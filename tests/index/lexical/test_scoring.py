@@ -24,13 +24,13 @@ PAIRS = np.array([*combinations(range(len(TEXTS)), 2), (4, 2), (1, 1)], dtype=np
 
 
 class Counting(SilentProgress):
-    """Counts what it is told."""
+    """Counts what is done."""
 
     def __init__(self) -> None:
         self.done = 0
 
-    def advanced(self, *, documents: int, tokens: int) -> None:
-        self.done += documents
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
+        self.done += count
 
 
 def test_pairs_score_as_a_stored_query_does(

@@ -1,9 +1,16 @@
 import io
+import re
 
+import pytest
 from rich.console import Console
 
 from index.document import SkippedInput
 from service.cli.progress import REFUSALS_SHOWN, printable, show_progress
+
+
+def plain(text: str) -> str:
+    """Remove the colours."""
+    return re.sub("\x1b\\[[0-9;]*m", "", text)
 
 
 def shown(*, terminal: bool, refusals: int = 0) -> str:
@@ -11,21 +18,41 @@ def shown(*, terminal: bool, refusals: int = 0) -> str:
     console = Console(file=output, force_terminal=terminal, width=120, soft_wrap=True)
     with show_progress(console) as progress:
         progress.started("encoding", 7)
-        progress.advanced(documents=3, tokens=1_000)
+        progress.advanced(3, tokens=1_000)
         for number in range(refusals):
-            progress.refused(SkippedInput(f"line {number}", "[bold]bad[/]\x1b[2J"))
-        progress.advanced(documents=4, tokens=1_000)
+            progress.skipped(SkippedInput(f"line {number}", "[bold]bad[/]\x1b[2J"))
+        progress.advanced(4, tokens=1_000)
     return output.getvalue()
 
 
 def test_a_terminal_gets_a_bar() -> None:
-    text = shown(terminal=True)
-    assert "7/7" in text
+    text = plain(shown(terminal=True))
+    assert "7/7 documents" in text
     assert "tokens/s" in text
+    assert "documents/s" not in text[text.index("7/7") :]
 
 
 def test_a_log_gets_lines() -> None:
-    assert shown(terminal=False) == "encoding 7 documents\n"
+    assert shown(terminal=False) == "encoding: 7 documents\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_a_step_counts_is_named_with_its_rate(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.cli.progress.SECONDS_BETWEEN_LINES", 0.0)
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, width=120, soft_wrap=True)
+    with show_progress(console) as progress:
+        progress.started("scoring pairs", 20, unit="pairs")
+        progress.advanced(20)
+        progress.started("reading", None)
+        progress.advanced(3)
+    text = plain(output.getvalue())
+    assert "20/20 pairs, " in text
+    assert "pairs/s" in text
+    assert "documents/s" in text
+    assert "tokens/s" not in text
 
 
 def test_refusals_are_plain_text_and_not_endless() -> None:
