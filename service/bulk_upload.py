@@ -1,4 +1,4 @@
-"""The third visible way: an upload -> a job -> batches of documents, stored as `indexing` does."""
+"""POST /index with JSON Lines: an upload -> a job -> batches of documents, stored by `indexing`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -22,50 +22,50 @@ Numbered = tuple[int, Document]
 async def submit_upload(
     engine: Engine,
     chunks: AsyncIterator[bytes],
-    shape: Callable[[Upload], StoredResponse],
+    respond: Callable[[Upload], StoredResponse],
     *,
     gzip: bool,
     key: str | None,
 ) -> tuple[StoredResponse, bool]:
-    """Receive an upload and make a job of it; at return it is durable.
+    """Receive an upload and create a job for it; both are durable at return.
 
     Args:
-        engine: whose jobs it joins.
-        chunks: the body as it comes; one that ends too soon raises.
-        shape: makes the answer.
+        engine: that runs the job.
+        chunks: the body as it arrives; one that ends too soon raises.
+        respond: makes the response.
         gzip: whether the body is compressed.
-        key: the Idempotency-Key.
+        key: the Idempotency-Key, if there is one.
 
     Returns:
-        The answer, and whether it was given before to the same request.
+        The response, and whether it is a replay of an earlier one.
 
     Raises:
-        OverloadedError: too many jobs.
-        BodyTooLargeError, MalformedUploadError, InvalidInputError: the body is refused.
-        KeyInUseError, KeyReusedError: the key is refused.
-        StoreError: it could not be stored; there is no such job.
+        OverloadedError: there are too many unfinished jobs.
+        BodyTooLargeError, MalformedUploadError, InvalidInputError: the body is invalid.
+        KeyInUseError, KeyReusedError: the key cannot be used.
+        StoreError: it could not be stored; no job was created.
     """
     jobs = engine.jobs
-    with jobs.receiving(), jobs.answers.in_progress(key):
+    with jobs.receiving(), jobs.idempotency.in_progress(key):
         file = await run_in(jobs.threads, jobs.begin_upload, gzip=gzip)
         try:
             upload = await _receive(engine, file, chunks)
             request = request_digest("lines", upload.digest)
-            kept = await run_in(jobs.threads, jobs.answers.find, key, request)
-        except BaseException:  # also a client that left, and a service that stops
+            stored = await run_in(jobs.threads, jobs.idempotency.find, key, request)
+        except BaseException:  # also when the client disconnects or the service stops
             await asyncio.shield(asyncio.to_thread(file.abandon))
             raise
-        if kept:
+        if stored:
             await run_in(jobs.threads, file.abandon)
-            return kept, True
-        answer = shape(upload)
-        keyed = jobs.answers.keyed(key, request, answer) if key else None
+            return stored, True
+        response = respond(upload)
+        keyed = jobs.idempotency.keyed(key, request, response) if key else None
         try:
             await run_in(jobs.threads, jobs.add, upload, keyed)
         except StoreError:
             await run_in(jobs.threads, file.abandon)
             raise
-        return answer, False
+        return response, False
 
 
 async def _receive(engine: Engine, file: UploadFile, chunks: AsyncIterator[bytes]) -> Upload:
@@ -81,10 +81,10 @@ async def _receive(engine: Engine, file: UploadFile, chunks: AsyncIterator[bytes
 
 
 def run_job(engine: Engine, job: Job) -> None:
-    """Index a job from where it is, until it has ended or the service stops.
+    """Index a job from its position until it has ended or the service stops.
 
-    Whatever ends this process, the same lines are read again at most: a document whose text is
-    stored already is not stored twice.
+    However this process ends, at most one batch is read again, and a document whose text is stored
+    already is not stored twice.
 
     Raises:
         StoreError: store, tables or upload could not be read or written.
@@ -103,10 +103,10 @@ def run_job(engine: Engine, job: Job) -> None:
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
             step = runner.run(_index_batch(engine, batch))
-            goes_on = engine.jobs.store.advance(job, step)
+            continues = engine.jobs.store.advance(job, step)
             engine.metrics.job_documents.labels("indexed").inc(step.indexed)
             engine.metrics.job_documents.labels("failed").inc(len(step.errors))
-            if not goes_on or engine.jobs.stopping:
+            if not continues or engine.jobs.stopping:
                 return
             position, line = step.position, step.line
     engine.jobs.end(job, "done")
@@ -127,7 +127,7 @@ async def _index_batch(engine: Engine, batch: Batch) -> Step:
 async def _index(
     engine: Engine, documents: Sequence[Numbered]
 ) -> tuple[list[Indexed], list[LineError]]:
-    """Store the documents that can be, and say of the others why not."""
+    """Store the valid documents; return them, and the errors of the others."""
     if not documents:
         return [], []
     try:
@@ -135,10 +135,10 @@ async def _index(
             engine, [document for _, document in documents], background=True
         )
     except InvalidInputError as error:
-        refused = _refused(documents, error)
-        rest = [one for one in documents if one[0] not in {error.line for error in refused}]
+        invalid = _line_errors(documents, error)
+        rest = [one for one in documents if one[0] not in {error.line for error in invalid}]
         stored, errors = await _index(engine, rest)
-        return stored, [*refused, *errors]
+        return stored, [*invalid, *errors]
     except EncodingFailedError:
         return await _index_one_by_one(engine, documents)
     return list(indexed.documents), []
@@ -158,8 +158,8 @@ async def _index_one_by_one(
     return stored, errors
 
 
-def _refused(documents: Sequence[Numbered], error: InvalidInputError) -> list[LineError]:
-    """Turn pointers into the documents of a call into lines and pointers into them."""
+def _line_errors(documents: Sequence[Numbered], error: InvalidInputError) -> list[LineError]:
+    """Translate pointers into the documents of a call to lines and pointers into them."""
     found = {}
     for item in error.errors:
         _, _, number, field = item.pointer.split("/", 3)

@@ -9,7 +9,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from service.api.deps import Admitted, EngineDep, JSONBody
-from service.api.http.idempotency import IdempotencyKey, answer_once, to_response
+from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
 from service.api.http.middleware import INDEX_PATH, is_bulk
 from service.api.http.negotiation import NDJSON
 from service.api.http.openapi import json_example, problem_responses
@@ -148,7 +148,7 @@ async def post_index(
 
     if idempotency_key is None:
         return await work()
-    return await answer_once(engine, idempotency_key, await http.body(), work_as_json)
+    return await respond_once(engine, idempotency_key, await http.body(), work_as_json)
 
 
 @bulk_router.post(INDEX_PATH, dependencies=[Admitted], include_in_schema=False)

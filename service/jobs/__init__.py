@@ -1,1 +1,1 @@
-"""Uploads that are indexed in the background: what is known of them, and who says what runs."""
+"""Uploads that are indexed in the background, and responses stored for Idempotency-Key."""

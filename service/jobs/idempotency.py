@@ -1,7 +1,7 @@
-"""Answers kept under the Idempotency-Key of their request, so that a repeated one is replayed.
+"""Responses stored under the Idempotency-Key of their request, so that a repetition is replayed.
 
-Their age is counted in seconds of service by a monotonic clock, written down with each answer: a
-wall clock that jumps makes no key forgotten, and while the service is down none gets older.
+Their age is measured in seconds of service by a monotonic clock and stored with each response: a
+wall clock that jumps expires no key, and while the service is down no key ages.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from time import monotonic
 from index.sqlite.connections import SQLiteConnections
 from service.errors import KeyInUseError, KeyReusedError
 
-KEPT_SECONDS = 24 * 3600.0
+RETENTION_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """An answer as it is sent.
+    """A response as it is sent.
 
     Attributes:
         status: the HTTP status.
         body: JSON.
-        location: the Location header, where there is one.
+        location: the Location header, if there is one.
     """
 
     status: int
@@ -36,30 +36,38 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True)
 class KeyedResponse:
-    """An answer, the key of its request and the digest of what was asked."""
+    """A response to store.
+
+    Attributes:
+        key: the Idempotency-Key of its request.
+        request: digest of the request, by `request_digest`.
+        response: to replay.
+        served_seconds: seconds of service until now.
+        max_keys: number of responses to keep; the oldest above it are deleted.
+    """
 
     key: str
     request: bytes
-    answer: StoredResponse
+    response: StoredResponse
     served_seconds: float = 0.0
-    max_kept: int = 0
+    max_keys: int = 0
 
 
-class Answers:
-    """The kept answers of one data directory."""
+class IdempotencyStore:
+    """The stored responses of one data directory."""
 
-    def __init__(self, connections: SQLiteConnections, max_kept: int) -> None:
-        """Go on counting where the last process stopped.
+    def __init__(self, connections: SQLiteConnections, max_keys: int) -> None:
+        """Continue the clock of service where the last process stopped.
 
         Args:
             connections: to the tables.
-            max_kept: of more, the oldest are forgotten before their time.
+            max_keys: number of responses to keep; the oldest above it are deleted early.
 
         Raises:
             StoreError: the tables could not be read.
         """
         self._connections = connections
-        self._max_kept = max_kept
+        self._max_keys = max_keys
         self._lock = threading.Lock()
         self._in_progress: set[str] = set()
         with connections.reading() as connection:
@@ -68,16 +76,16 @@ class Answers:
 
     @property
     def keys_in_progress(self) -> frozenset[str]:
-        """Keys of the requests that are being worked on."""
+        """Keys of the requests that are being processed."""
         with self._lock:
             return frozenset(self._in_progress)
 
     @contextmanager
     def in_progress(self, key: str | None) -> Iterator[None]:
-        """Let no other request with this key begin while the block runs.
+        """Reject other requests with this key while the block runs.
 
         Raises:
-            KeyInUseError: another one has begun and has not ended.
+            KeyInUseError: another request with this key is being processed.
         """
         if key is None:
             yield
@@ -93,18 +101,18 @@ class Answers:
                 self._in_progress.discard(key)
 
     def find(self, key: str | None, request: bytes) -> StoredResponse | None:
-        """Return the answer that was given to this request, if it is kept.
+        """Return the response that was given to this request, if it is stored.
 
         Raises:
-            KeyReusedError: the key was given with another request.
+            KeyReusedError: the key was used for another request.
         """
         if key is None:
             return None
         with self._connections.reading() as connection:
             row = connection.execute(
-                "SELECT request, status, body, location FROM answers "
+                "SELECT request, status, body, location FROM responses "
                 "WHERE key = ? AND served_seconds > ?",
-                (key, self._seconds() - KEPT_SECONDS),
+                (key, self._seconds() - RETENTION_SECONDS),
             ).fetchone()
         if row is None:
             return None
@@ -112,47 +120,49 @@ class Answers:
             raise KeyReusedError
         return StoredResponse(row[1], zlib.decompress(row[2]), row[3])
 
-    def keyed(self, key: str, request: bytes, answer: StoredResponse) -> KeyedResponse:
-        """Return an answer as `insert_answer` takes it, of this moment."""
-        return KeyedResponse(key, request, answer, self._seconds(), self._max_kept)
+    def keyed(self, key: str, request: bytes, response: StoredResponse) -> KeyedResponse:
+        """Return a response with what `insert_response` needs to store it now."""
+        return KeyedResponse(key, request, response, self._seconds(), self._max_keys)
 
-    def keep(self, key: str, request: bytes, answer: StoredResponse) -> None:
-        """Store an answer, durable at return.
+    def put(self, key: str, request: bytes, response: StoredResponse) -> None:
+        """Store a response, durably.
 
         Raises:
             StoreError: it could not be written.
         """
         with self._connections.writing() as connection:
-            insert_answer(connection, self.keyed(key, request, answer))
+            insert_response(connection, self.keyed(key, request, response))
 
     def _seconds(self) -> float:
-        """Return for how long, in all, this data directory has been served."""
+        """Return how long this data directory has been served, in all."""
         return float(self._served) + monotonic() - self._opened
 
 
-def insert_answer(connection: sqlite3.Connection, keyed: KeyedResponse) -> None:
-    """Store an answer in a transaction of the caller, and forget those that are too old."""
+def insert_response(connection: sqlite3.Connection, keyed: KeyedResponse) -> None:
+    """Store a response in the transaction of the caller, and delete expired ones."""
     now = keyed.served_seconds
     connection.execute("UPDATE meta SET served_seconds = max(served_seconds, ?)", (now,))
     connection.execute(
-        "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?)",
         (
             keyed.key,
             keyed.request,
-            keyed.answer.status,
-            keyed.answer.location,
-            zlib.compress(keyed.answer.body),
+            keyed.response.status,
+            keyed.response.location,
+            zlib.compress(keyed.response.body),
             now,
         ),
     )
-    connection.execute("DELETE FROM answers WHERE served_seconds <= ?", (now - KEPT_SECONDS,))
     connection.execute(
-        "DELETE FROM answers WHERE rowid IN "
-        "(SELECT rowid FROM answers ORDER BY served_seconds DESC LIMIT -1 OFFSET ?)",
-        (keyed.max_kept,),
+        "DELETE FROM responses WHERE served_seconds <= ?", (now - RETENTION_SECONDS,)
+    )
+    connection.execute(
+        "DELETE FROM responses WHERE rowid IN "
+        "(SELECT rowid FROM responses ORDER BY served_seconds DESC LIMIT -1 OFFSET ?)",
+        (keyed.max_keys,),
     )
 
 
 def request_digest(kind: str, body_digest: bytes) -> bytes:
-    """Return what tells two requests apart that have one key: their kind and their body."""
+    """Return a digest of the kind and the body of a request, to compare requests of one key."""
     return hashlib.sha256(kind.encode() + b"\0" + body_digest).digest()

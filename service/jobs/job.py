@@ -1,4 +1,4 @@
-"""A job: an upload, and how far its documents have been indexed."""
+"""A job: an upload, and how much of it has been indexed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ MAX_LISTED_ERRORS = 100
 
 @dataclass(frozen=True, slots=True)
 class LineError:
-    """A line that gave no document, and why.
+    """A line that is not a valid document, and why.
 
     Attributes:
         line: counted from 1.
-        pointer: JSON pointer into the line: "#/text"; "#" for all of it.
+        pointer: JSON pointer into the line: "#/text"; "#" for the whole line.
         detail: what is wrong, without the value.
     """
 
@@ -27,13 +27,13 @@ class LineError:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A received file of lines, durable.
+    """A received file of JSON Lines, on the disk.
 
     Attributes:
         id: of the job that it becomes.
         size: bytes, decompressed.
-        lines: those that are not blank.
-        digest: SHA-256 of it.
+        lines: number of lines that are not blank.
+        digest: SHA-256 of the file.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is known of a job.
+    """One job, as it is stored.
 
     Attributes:
         number: jobs run in this order.
@@ -52,16 +52,16 @@ class Job:
         state: waiting, running, or how it ended.
         size: bytes of the upload, decompressed.
         digest: SHA-256 of the upload.
-        accepted: lines that are not blank.
-        position: bytes of the upload that are dealt with.
-        line: lines that are dealt with, blank ones too.
+        accepted: number of lines that are not blank.
+        position: bytes of the upload that have been processed.
+        line: lines that have been processed, including blank ones.
         indexed: documents stored.
-        unchanged: those of them whose text was stored already.
-        truncated: those of them that were not read whole.
-        failed: lines that gave no document.
+        unchanged: how many of them had the same text before.
+        truncated: how many of them were not read whole.
+        failed: lines that are not valid documents.
         detail: why it failed, or what it waits for.
         created: ISO 8601 in UTC.
-        ended: the same, when it has.
+        ended: ISO 8601 in UTC; None while it has not ended.
     """
 
     number: int
@@ -82,26 +82,26 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more is done for it."""
+        """Whether it is done, cancelled or failed."""
         return self.state not in ("waiting", "running")
 
     @property
     def progress(self) -> float:
-        """Share of the upload that is dealt with, in bytes."""
+        """Share of the bytes of the upload that have been processed."""
         return round(self.position / self.size, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of some lines of an upload.
+    """The outcome of one batch of an upload.
 
     Attributes:
-        position: bytes of the upload dealt with, now.
-        line: lines dealt with, now.
+        position: bytes of the upload that have been processed after it.
+        line: lines that have been processed after it.
         indexed: documents stored by this step.
         unchanged: as in `Job`, of this step.
         truncated: as in `Job`, of this step.
-        errors: the lines of this step that gave no document.
+        errors: the lines of this step that are not valid documents.
     """
 
     position: int

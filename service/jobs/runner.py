@@ -1,7 +1,7 @@
-"""The jobs of a data directory: received, run one after the other by one thread, and never lost.
+"""The jobs of a data directory: received, then run one after the other by one thread; never lost.
 
-jobs.sqlite3   the jobs, how far they are, their errors; answers kept for Idempotency-Key
-uploads/       the lines of the jobs that have not ended
+jobs.sqlite3   the jobs, their progress and errors; the responses stored for Idempotency-Key
+uploads/       the files of the jobs that have not ended
 """
 
 import logging
@@ -15,7 +15,7 @@ from pathlib import Path
 from index.errors import StoreError
 from index.sqlite.connections import SQLiteConnections
 from service.errors import OverloadedError, ShuttingDownError, UnavailableError
-from service.jobs.idempotency import Answers, KeyedResponse
+from service.jobs.idempotency import IdempotencyStore, KeyedResponse
 from service.jobs.job import EndState, Job, Upload
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile, remove_others
@@ -24,7 +24,7 @@ from service.settings import Settings
 
 JOBS_FILE = "jobs.sqlite3"
 UPLOADS_DIRECTORY = "uploads"
-_THREADS = 4  # that write what is received
+_THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 5
 _SLOT_RETRY_SECONDS = 10
@@ -38,9 +38,9 @@ class Jobs:
     """Receives uploads and runs them; `open_jobs` makes it.
 
     Attributes:
-        store: what is known of the jobs.
-        answers: what is kept for Idempotency-Key.
-        threads: where files are written.
+        store: the jobs and their progress.
+        idempotency: the responses stored for Idempotency-Key.
+        threads: that write files and tables.
         metrics: where to count.
     """
 
@@ -48,13 +48,13 @@ class Jobs:
         self, connections: SQLiteConnections, settings: Settings, metrics: Metrics
     ) -> None:
         self.store = JobStore(connections)
-        self.answers = Answers(connections, settings.max_idempotency_keys)
+        self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
         self._connections = connections
         self._settings = settings
         self._uploads = settings.data / UPLOADS_DIRECTORY
-        for outcome in ("indexed", "failed"):  # so that there is a zero to see
+        for outcome in ("indexed", "failed"):  # so that both are exported as 0
             metrics.job_documents.labels(outcome)
         self._receiving = 0
         self._lock = threading.Lock()
@@ -64,14 +64,14 @@ class Jobs:
 
     @property
     def stopping(self) -> bool:
-        """Whether the job that runs is to leave off; it goes on at the next start."""
+        """Whether the running job is to stop; it continues at the next start."""
         return self._stopping.is_set()
 
     def start(self, run: RunJob) -> None:
-        """Go on with what has not ended.
+        """Start the thread, which continues with the jobs that have not ended.
 
         Args:
-            run: indexes a job from where it is, and returns when it has ended or `stopping`.
+            run: indexes a job from its position, and returns when it has ended or `stopping`.
 
         Raises:
             StoreError: the uploads cannot be read.
@@ -82,12 +82,12 @@ class Jobs:
         self._worker.start()
 
     def stop(self) -> None:
-        """Let the job that runs leave off, without waiting for it."""
+        """Ask the running job to stop, without waiting for it."""
         self._stopping.set()
         self._woken.set()
 
     def close(self) -> None:
-        """Stop, wait for it, and close the tables; closing twice does nothing."""
+        """Stop, wait for the threads and close the tables; closing twice does nothing."""
         self.stop()
         if self._worker is not None:
             self._worker.join()
@@ -96,10 +96,10 @@ class Jobs:
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """Count one upload as being received for as long as the block runs.
+        """Count one upload as being received while the block runs.
 
         Raises:
-            OverloadedError: as many as are allowed are received, wait or run.
+            OverloadedError: the limit of uploads that are received, waiting or running is reached.
             ShuttingDownError: the service is closing.
         """
         unfinished = len(self.store.unfinished())
@@ -116,7 +116,7 @@ class Jobs:
                 self._receiving -= 1
 
     def begin_upload(self, *, gzip: bool) -> UploadFile:
-        """Begin to receive an upload.
+        """Open the file of a new upload.
 
         Raises:
             StoreError: it cannot be written.
@@ -125,7 +125,7 @@ class Jobs:
         return UploadFile(path, max_bytes=self._settings.max_upload_bytes, gzip=gzip)
 
     def add(self, upload: Upload, keyed: KeyedResponse | None) -> None:
-        """Make a job of an upload: from now on it is not lost.
+        """Create a job for an upload, durably, and wake the runner.
 
         Raises:
             StoreError: it could not be stored; there is no such job.
@@ -135,31 +135,31 @@ class Jobs:
         self.record()
 
     def cancel(self, job_id: str) -> Job:
-        """Let a job end before its time.
+        """Cancel a job.
 
         Raises:
-            JobNotFoundError: there is none of this id.
-            JobEndedError: it had ended.
+            JobNotFoundError: no job has this id.
+            JobEndedError: it has ended already.
         """
         job = self.store.cancel(job_id)
         self._ended(job, "cancelled")
         return job
 
     def end(self, job: Job, state: EndState, detail: str | None = None) -> None:
-        """Note how a job ended; do nothing when it had ended before."""
+        """Record how a job ended; do nothing if it had ended before."""
         if self.store.end(job, state, detail):
             self._ended(job, state)
 
     def path_of(self, job: Job) -> Path:
-        """Return where the lines of a job are."""
+        """Return the path of the upload of a job."""
         return self._uploads / f"{job.id}.ndjson"
 
     def record(self) -> None:
-        """Set the metric of what has not ended."""
+        """Set the metric of unfinished jobs."""
         self.metrics.jobs_unfinished.set(len(self.store.unfinished()))
 
     def _ended(self, job: Job, state: EndState) -> None:
-        with suppress(OSError):  # what cannot be removed now is removed at the next start
+        with suppress(OSError):  # a file that cannot be removed now is removed at the next start
             self.path_of(job).unlink(missing_ok=True)
         self.metrics.jobs_ended.labels(state).inc()
         self.record()
@@ -170,15 +170,15 @@ class Jobs:
                 if self._run_next(run):
                     continue
             except Exception as error:
-                _LOG.error("the jobs wait: %s", type(error).__name__)
+                _LOG.error("jobs are paused: %s", type(error).__name__)
             self._woken.wait(_IDLE_SECONDS)
-            self._woken.clear()  # the store is read after this: nothing stored before is missed
+            self._woken.clear()  # the store is read after this: no job added before is missed
 
     def _run_next(self, run: RunJob) -> bool:
         """Run the oldest unfinished job; return whether there was one.
 
-        One that cannot go on stays the oldest, and those behind it wait: of two versions of a
-        document the later one must stay.
+        A job that cannot continue stays the oldest, and those behind it wait: of two versions of a
+        document, the later one must win.
         """
         job = self.store.begin_next()
         if job is None:
@@ -187,14 +187,15 @@ class Jobs:
             run(job)
         except Exception as error:
             if not self.stopping:
-                _LOG.error("job %s waits: %s", job.id, _told(error))
-                self.store.pause(job, f"{_told(error)}; tried again every {_RETRY_SECONDS} s")
+                reason = _describe(error)
+                _LOG.error("job %s is paused: %s", job.id, reason)
+                self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
                 self._stopping.wait(_RETRY_SECONDS)
         return True
 
 
 def open_jobs(settings: Settings, metrics: Metrics) -> Jobs:
-    """Open the jobs of the data directory, which is open; nothing runs before `start`.
+    """Open the jobs of the data directory, which is open already; none runs before `start`.
 
     Raises:
         StoreError: their tables cannot be read.
@@ -207,7 +208,7 @@ def open_jobs(settings: Settings, metrics: Metrics) -> Jobs:
         raise
 
 
-def _told(error: Exception) -> str:
-    """Say what went wrong, without a word that may be of a document."""
+def _describe(error: Exception) -> str:
+    """Return what went wrong, without text that may come from a document."""
     known = isinstance(error, StoreError | UnavailableError)
     return str(error) if known else type(error).__name__

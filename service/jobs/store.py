@@ -10,13 +10,14 @@ from encoder.atomic_files import replace_durably
 from index.errors import StoreError
 from index.sqlite.connections import SQLiteConnections, utc_now
 from service.errors import JobEndedError, JobNotFoundError
-from service.jobs.idempotency import KeyedResponse, insert_answer
+from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x4C4D4A42
+MAX_ENDED_JOBS = 1000  # older ones are deleted
 
-# `number` is never given out twice (AUTOINCREMENT): jobs run in its order.
+# `number` is never reused (AUTOINCREMENT): jobs run in its order.
 SCHEMA = f"""
 CREATE TABLE meta (
     served_seconds REAL NOT NULL
@@ -46,7 +47,7 @@ CREATE TABLE line_errors (
     detail TEXT NOT NULL,
     PRIMARY KEY (job, line)
 ) WITHOUT ROWID;
-CREATE TABLE answers (
+CREATE TABLE responses (
     key TEXT PRIMARY KEY,
     request BLOB NOT NULL,
     status INTEGER NOT NULL,
@@ -54,22 +55,22 @@ CREATE TABLE answers (
     body BLOB NOT NULL,
     served_seconds REAL NOT NULL
 );
-CREATE INDEX answers_by_age ON answers (served_seconds);
+CREATE INDEX responses_by_age ON responses (served_seconds);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 
 def open_tables(path: Path) -> SQLiteConnections:
-    """Open the tables, and make them when there is no file.
+    """Open the tables; create them if there is no file.
 
     Raises:
-        StoreError: the file cannot be made or is not one of ours.
+        StoreError: the file cannot be created or is not a database of jobs.
     """
     _create_if_missing(path)
     connections = SQLiteConnections(path, read_only=False)
     try:
-        _check_is_ours(connections, path)
+        _check_format(connections, path)
     except StoreError:
         connections.close()
         raise
@@ -89,13 +90,13 @@ def _create_if_missing(path: Path) -> None:
             connection.commit()
         replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path}: cannot be made: {error}") from error
+        raise StoreError(f"{path}: cannot be created: {error}") from error
 
 
-def _check_is_ours(connections: SQLiteConnections, path: Path) -> None:
+def _check_format(connections: SQLiteConnections, path: Path) -> None:
     with connections.reading() as connection:
         if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
-            raise StoreError(f"{path}: this is a database, but not one of Longmatch's jobs")
+            raise StoreError(f"{path}: is a database, but not one of Longmatch's jobs")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA_VERSION:
             raise StoreError(
@@ -103,8 +104,6 @@ def _check_is_ours(connections: SQLiteConnections, path: Path) -> None:
                 f"this version of Longmatch reads format {SCHEMA_VERSION}"
             )
 
-
-KEPT_JOBS = 1000  # that have ended; older ones are forgotten
 
 _COLUMNS = ", ".join(field.name for field in fields(Job))
 _UNFINISHED = "state IN ('waiting', 'running')"
@@ -117,10 +116,10 @@ class JobStore:
         self._connections = connections
 
     def add(self, upload: Upload, keyed: KeyedResponse | None) -> Job:
-        """Store a new job, together with the answer to the request that brought it.
+        """Store a new job, together with the response to its request if that has a key.
 
         Raises:
-            StoreError: it could not be written; there is no such job.
+            StoreError: it could not be written; the job does not exist.
         """
         with self._connections.writing() as connection:
             connection.execute(
@@ -129,11 +128,11 @@ class JobStore:
                 (upload.id, upload.size, upload.digest, upload.lines, utc_now()),
             )
             if keyed is not None:
-                insert_answer(connection, keyed)
+                insert_response(connection, keyed)
             connection.execute(
                 f"DELETE FROM jobs WHERE number IN (SELECT number FROM jobs "  # noqa: S608
                 f"WHERE NOT {_UNFINISHED} ORDER BY number DESC LIMIT -1 OFFSET ?)",
-                (KEPT_JOBS,),
+                (MAX_ENDED_JOBS,),
             )
             return _find(connection, upload.id)
 
@@ -141,7 +140,7 @@ class JobStore:
         """Return a job and its first errors.
 
         Raises:
-            JobNotFoundError: there is none of this id.
+            JobNotFoundError: no job has this id.
         """
         with self._connections.reading() as connection:
             job = _find(connection, job_id)
@@ -155,7 +154,7 @@ class JobStore:
         """Return at most `limit` jobs, the newest first, older than the job `before`.
 
         Raises:
-            JobNotFoundError: there is no job `before`.
+            JobNotFoundError: no job has the id `before`.
         """
         with self._connections.reading() as connection:
             bound = 2**62 if before is None else _find(connection, before).number
@@ -167,7 +166,7 @@ class JobStore:
             return [Job(*row) for row in rows]
 
     def unfinished(self) -> list[Job]:
-        """Return the jobs that wait or run, in the order in which they run."""
+        """Return the waiting and running jobs in the order in which they run."""
         with self._connections.reading() as connection:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM jobs WHERE {_UNFINISHED} ORDER BY number"  # noqa: S608
@@ -175,7 +174,7 @@ class JobStore:
             return [Job(*row) for row in rows]
 
     def begin_next(self) -> Job | None:
-        """Mark the oldest unfinished job as running and return it; None when there is none."""
+        """Mark the oldest unfinished job as running and return it; None if there is none."""
         with self._connections.writing() as connection:
             row = connection.execute(
                 "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
@@ -185,9 +184,9 @@ class JobStore:
             return None if row is None else Job(*row)
 
     def advance(self, job: Job, step: Step) -> bool:
-        """Note what came of some lines; return whether the job is still to go on.
+        """Record a step; return whether the job continues.
 
-        It is noted of a job that was cancelled meanwhile, too: the documents are stored.
+        It is recorded for a job that was cancelled meanwhile, too: the documents are stored.
         """
         with self._connections.writing() as connection:
             connection.execute(
@@ -208,7 +207,7 @@ class JobStore:
             return not _find(connection, job.id).has_ended
 
     def pause(self, job: Job, detail: str) -> None:
-        """Note what a job waits for that could not go on."""
+        """Record that a job could not continue, and what it waits for."""
         with self._connections.writing() as connection:
             connection.execute(
                 "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
@@ -217,16 +216,16 @@ class JobStore:
             )
 
     def end(self, job: Job, state: EndState, detail: str | None = None) -> bool:
-        """Note how a job ended; return False when it had ended before."""
+        """Record how a job ended; return False if it had ended before."""
         with self._connections.writing() as connection:
             return _end(connection, job.id, state, detail)
 
     def cancel(self, job_id: str) -> Job:
-        """Let a job end before its time; what it has stored stays.
+        """Cancel a job; what it has stored stays.
 
         Raises:
-            JobNotFoundError: there is none of this id.
-            JobEndedError: it had ended.
+            JobNotFoundError: no job has this id.
+            JobEndedError: it has ended already.
         """
         with self._connections.writing() as connection:
             if not _end(connection, job_id, "cancelled", None):

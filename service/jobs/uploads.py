@@ -1,4 +1,4 @@
-"""Uploads on their way to the disk: counted, bounded, decompressed, and durable at their end."""
+"""Uploads: written to the disk while they arrive, and read back in batches of documents."""
 
 import hashlib
 import zlib
@@ -17,21 +17,27 @@ from index.errors import CorpusError, DocumentError, StoreError
 from service.errors import BodyTooLargeError, FieldError, InvalidInputError, MalformedUploadError
 from service.jobs.job import LineError, Upload
 
-MAX_CHARACTERS = 262_144  # of a batch, unless one document alone has more
+T = TypeVar("T")
+
+MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more
 _MAX_ERRORS = 1000  # of a batch
-_MAX_LINES = 10_000  # of a batch, blank ones too
+_MAX_LINES = 10_000  # of a batch, including blank ones
 _SKIP_BYTES = 2**20
+_READ_BYTES = 2**20
 _BYTE_ORDER_MARK = "\ufeff"
+_BLANK = b" \t\r\v\f"
+_LINE_END = 10
+_GZIP_WINDOW = 31  # of zlib: a gzip header and trailer are expected
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much of an upload is held at a time.
+    """How much of an upload is held in memory at a time.
 
     Attributes:
         documents: of one batch.
-        line_bytes: of one line; a longer one is an error of this line.
-        text_characters: of one document; as above.
+        line_bytes: of one line; a longer line is a `LineError`.
+        text_characters: of one document; a longer text is a `LineError`.
     """
 
     documents: int
@@ -41,13 +47,13 @@ class BatchLimits:
 
 @dataclass(slots=True)
 class Batch:
-    """Documents of different ids, each with the number of its line.
+    """Documents with different ids, each with the number of its line.
 
     Attributes:
-        position: bytes of the upload up to its end.
-        line: lines up to its end.
-        documents: what is to be stored.
-        errors: the lines that gave no document.
+        position: bytes of the upload up to the end of the batch.
+        line: lines up to the end of the batch.
+        documents: to store.
+        errors: the lines that are not valid documents.
     """
 
     position: int
@@ -60,13 +66,13 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
     """Read the next documents.
 
     Args:
-        upload: the file of lines, as bytes.
-        position: where to begin, in bytes.
-        line: how many lines are before.
-        limits: what to hold.
+        upload: the file of JSON Lines, opened as binary.
+        position: where to start, in bytes.
+        line: how many lines come before.
+        limits: of the batch.
 
     Returns:
-        A batch, which may have errors alone; None at the end of the file.
+        A batch, which may contain only errors; None at the end of the file.
 
     Raises:
         OSError: the file cannot be read.
@@ -83,7 +89,7 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
             else:
                 characters += len(found.text)
                 if found.id in ids or (ids and characters > MAX_CHARACTERS):
-                    return batch  # the next one begins with this line
+                    return batch  # the next one starts with this line
                 ids.add(found.id)
                 batch.documents.append((batch.line + 1, found))
         batch.position = upload.tell()
@@ -102,7 +108,7 @@ def _is_full(batch: Batch, begun: int, limits: BatchLimits) -> bool:
 
 
 def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
-    """Yield each line; None for one that is too long, of which no more than that is held."""
+    """Yield each line, or None for one that is too long and therefore skipped."""
     while raw := upload.readline(line_bytes + 1):
         if len(raw) <= line_bytes or raw.endswith(b"\n"):
             yield raw
@@ -129,30 +135,22 @@ def _document(raw: bytes | None, line: int, limits: BatchLimits) -> Document | L
     return document
 
 
-T = TypeVar("T")
-
-_READ_BYTES = 2**20
-_BLANK = b" \t\r\v\f"
-_LINE_END = 10
-_GZIP_WINDOW = 31  # of zlib: a gzip header and trailer are expected
-
-
 class UploadFile:
-    """One upload that is being received; nothing of it is held but the chunk in hand.
+    """One upload that is being received; only the current chunk is held in memory.
 
-    To be used from one thread at a time. In the end either `finish` or `abandon` is called.
+    Use it from one thread at a time, and end with either `finish` or `abandon`.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, gzip: bool) -> None:
-        """Begin a file beside `path`, where `finish` will put it.
+        """Create a file beside `path`, which `finish` moves there.
 
         Args:
             path: ID.ndjson of the job.
-            max_bytes: of what is received, and of what it is when decompressed.
-            gzip: whether what is received is compressed.
+            max_bytes: of the upload as received, and also decompressed.
+            gzip: whether it is compressed.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the file cannot be written.
         """
         self._path = path
         self._partial = path.with_suffix(".partial")
@@ -166,10 +164,10 @@ class UploadFile:
         self._file = _or_store_error(path, lambda: self._partial.open("wb"))
 
     def write(self, chunk: bytes) -> None:
-        """Take the next bytes of the request.
+        """Write the next bytes of the request.
 
         Raises:
-            BodyTooLargeError: they are more than allowed, or turn out to be.
+            BodyTooLargeError: there are too many, compressed or decompressed.
             MalformedUploadError: they are not gzip.
             StoreError: they cannot be written.
         """
@@ -185,12 +183,12 @@ class UploadFile:
             _or_store_error(self._path, partial(self._file.write, part))
 
     def finish(self) -> Upload:
-        """Put the file in place; at return it is on the disk.
+        """Move the file to its path, durably.
 
         Raises:
-            MalformedUploadError: it is cut off.
-            InvalidInputError: it has no line.
-            StoreError: it cannot be written.
+            MalformedUploadError: the gzip data is truncated.
+            InvalidInputError: every line is blank.
+            StoreError: the file cannot be written.
         """
         if self._gunzip is not None:
             self._gunzip.check_end()
@@ -202,15 +200,15 @@ class UploadFile:
         return Upload(self._path.stem, self._bytes, lines, self._digest.digest())
 
     def abandon(self) -> None:
-        """Leave nothing of it, finished or not."""
+        """Remove the file, finished or not."""
         for undo in (self._file.close, self._partial.unlink, self._path.unlink):
             try:
                 undo()
-            except OSError:  # a full disk, or there is no such file
+            except OSError:  # the disk is full, or the file does not exist
                 continue
 
     def _count_lines(self, part: bytes) -> None:
-        """Count by arrays: a part may be a million empty lines."""
+        """Count lines that are not blank, with arrays: a part may be a million empty lines."""
         filled = np.frombuffer(part.translate(None, _BLANK), dtype=np.uint8)
         if not len(filled):
             return
@@ -221,7 +219,7 @@ class UploadFile:
 
 
 class _Gunzip:
-    """Decompresses gzip, of any number of members, a bounded piece at a time."""
+    """Decompresses gzip with any number of members, a bounded piece at a time."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP_WINDOW)
@@ -240,14 +238,14 @@ class _Gunzip:
 
     def check_end(self) -> None:
         if self._begun and not self._member.eof:
-            raise MalformedUploadError("the gzip body is cut off")
+            raise MalformedUploadError("the gzip body is truncated")
 
 
 def verify_upload(path: Path, digest: bytes) -> bool:
-    """Say whether a file is there and is what was received.
+    """Return whether a file exists and has the content that was received.
 
     Raises:
-        StoreError: it is there and cannot be read.
+        StoreError: it exists and cannot be read.
     """
     found = hashlib.sha256()
     try:
@@ -262,10 +260,10 @@ def verify_upload(path: Path, digest: bytes) -> bool:
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
-    """Make the folder of uploads, and remove from it what belongs to no job.
+    """Create the folder of uploads, or remove from it the files that belong to no job.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the folder cannot be written.
     """
     kept = {f"{job_id}.ndjson" for job_id in keep}
     try:

@@ -1,1 +1,1 @@
-"""How much work is let in: admission, rate limits, and the Redis client they share."""
+"""How much work is accepted: admission, rate limits, and the Redis client."""

@@ -1,4 +1,4 @@
-"""How many requests are in the house at a time."""
+"""The limit on requests that are active at a time."""
 
 import asyncio
 import time
@@ -12,10 +12,10 @@ _POLL_SECONDS = 0.02
 
 
 class Admission:
-    """Counts the requests that are worked on and refuses those over the limit.
+    """Counts active requests and rejects those over the limit.
 
-    It bounds all that is not counted in tokens: bodies held in memory, jobs that wait for a
-    thread. To be used from the event loop only.
+    It bounds everything that is not counted in tokens: bodies held in memory, calls that wait for a
+    thread. Use it from the event loop only.
     """
 
     def __init__(self, max_requests: int) -> None:
@@ -25,10 +25,10 @@ class Admission:
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Count one request for as long as the block runs.
+        """Count one request as active while the block runs.
 
         Raises:
-            OverloadedError: as many as are allowed are active.
+            OverloadedError: the limit is reached.
             ShuttingDownError: `drain` was called.
         """
         if self._closing:
@@ -42,10 +42,10 @@ class Admission:
             self.active -= 1
 
     async def drain(self, seconds: float) -> bool:
-        """Refuse new requests and wait until the active ones end, at most `seconds`.
+        """Reject new requests and wait up to `seconds` until no request is active.
 
         Returns:
-            Whether all of them ended.
+            Whether all of them ended in time.
         """
         self._closing = True
         deadline = time.monotonic() + seconds

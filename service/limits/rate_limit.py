@@ -1,8 +1,8 @@
-"""How many tokens a client may ask for: a bucket that fills steadily, and that a request empties.
+"""How many tokens a client may use: a token bucket that refills steadily.
 
-The generic cell rate algorithm (ITU-T I.371): of a client one number is kept, the time at which its
-bucket will be full. A bucket holds one minute's tokens. A request of more waits until the bucket is
-full, and the client then owes the rest.
+The generic cell rate algorithm (ITU-T I.371): one number is stored for each client, the time at
+which its bucket will be full. A bucket holds the tokens of one minute. A request of more tokens is
+admitted once the bucket is full, and the client then owes the rest.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ WINDOW_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class RateLimitStatus:
-    """What became of a request.
+    """The outcome for one request, and what its client has left.
 
     Attributes:
         admitted: whether its tokens were spent.
         limit: tokens a minute.
-        remaining: tokens that the client may ask for now.
+        remaining: tokens that the client may use now.
         reset_seconds: whole seconds until its bucket is full.
-        retry_after: whole seconds until the same request is admitted; 0 for one that was.
+        retry_after: whole seconds until the same request is admitted; 0 if it was.
     """
 
     admitted: bool
@@ -38,12 +38,12 @@ class RateLimitStatus:
     retry_after: int
 
 
-def verdict(limit: int, tokens: int, admitted: bool, owed: float) -> RateLimitStatus:
-    """Return the verdict on a request.
+def rate_limit_status(limit: int, tokens: int, admitted: bool, owed: float) -> RateLimitStatus:
+    """Return the status after one request.
 
     Args:
         limit: tokens a minute.
-        tokens: that were asked for.
+        tokens: of the request.
         admitted: whether they were spent.
         owed: seconds until the bucket is full.
     """
@@ -58,13 +58,13 @@ def verdict(limit: int, tokens: int, admitted: bool, owed: float) -> RateLimitSt
     )
 
 
-_MAX_CLIENTS = 100_000  # counted in this process; who was seen longest ago is forgotten
+_MAX_CLIENTS = 100_000  # of this process; the least recently seen is dropped
 _PREFIX = "longmatch:rate:"
 _ROUNDING = 1e-6  # seconds
 
-# KEYS: the client. ARGV: seconds a token takes, tokens asked for, tokens of a full bucket.
-# Redis's clock, since servers that share a bucket must share a clock. Returns {admitted, seconds
-# until the bucket is full}, as strings: a number would lose its fraction.
+# KEYS: the client. ARGV: seconds a token takes, tokens of the request, tokens of a full bucket.
+# It reads the clock of Redis: servers that share a bucket must share a clock. It returns {admitted,
+# seconds until the bucket is full} as strings: a number would lose its fraction.
 _SPEND = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -83,11 +83,11 @@ class RateLimiter(Protocol):
     """Counts the tokens of each client."""
 
     def spend(self, client: str, tokens: int) -> RateLimitStatus:
-        """Spend tokens of a client, or none when it has too few; may block for a moment."""
+        """Spend tokens of a client, or none if it has too few; may block briefly."""
 
 
 class LocalRateLimiter:
-    """Counts in this process; for any thread."""
+    """Counts in this process; thread-safe."""
 
     def __init__(self, tokens_per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = tokens_per_minute
@@ -106,32 +106,32 @@ class LocalRateLimiter:
             self._full[client] = now + owed
             if len(self._full) > _MAX_CLIENTS:
                 self._full.popitem(last=False)
-        return verdict(self._limit, tokens, admitted, owed)
+        return rate_limit_status(self._limit, tokens, admitted, owed)
 
 
 class RedisRateLimiter:
-    """Counts in Redis, for all servers together; in this process while Redis does not work."""
+    """Counts in Redis for all servers together; in this process while Redis is unavailable."""
 
-    def __init__(self, link: RedisClient, tokens_per_minute: int) -> None:
-        self._link = link
+    def __init__(self, redis: RedisClient, tokens_per_minute: int) -> None:
+        self._redis = redis
         self._limit = tokens_per_minute
-        self._alone = LocalRateLimiter(tokens_per_minute)
+        self._local = LocalRateLimiter(tokens_per_minute)
 
     def spend(self, client: str, tokens: int) -> RateLimitStatus:
         """See `RateLimiter`."""
         arguments = (WINDOW_SECONDS / self._limit, tokens, self._limit)
 
-        def ask(redis: Any) -> Any:
+        def run_script(redis: Any) -> Any:
             return redis.eval(_SPEND, 1, _PREFIX + client, *arguments)
 
-        answer = self._link.call(ask)
-        if answer is None:
-            return self._alone.spend(client, tokens)
-        return verdict(self._limit, tokens, answer[0] == b"1", float(answer[1]))
+        result = self._redis.call(run_script)
+        if result is None:
+            return self._local.spend(client, tokens)
+        return rate_limit_status(self._limit, tokens, result[0] == b"1", float(result[1]))
 
 
 def client_name(key: str, address: str) -> str:
-    """Return who asks: by its key, of which only a digest is kept, or else by its address."""
+    """Return the name of a client: a digest of its key if it sent one, else its address."""
     if key:
         return f"key:{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}"
     return f"address:{address}"

@@ -1,9 +1,9 @@
-"""The one way to Redis: never waited for, never needed.
+"""The Redis client of the service, behind a circuit breaker.
 
-Redis holds nothing that cannot be computed again. Time-outs are short, a call that fails opens a
-circuit breaker (Nygard, "Release It!", 2007), and from then on nobody asks until a probe in the
-background has written and read again. So a Redis that is dead, paused or full costs one time-out,
-and one that is back is used a second later.
+Redis holds nothing that cannot be computed again. Time-outs are short, and a call that fails opens
+the circuit breaker (Nygard, "Release It!", 2007): Redis is not called again until a probe in the
+background has written and read a value. So a Redis that is dead, paused or full costs one time-out,
+and one that has recovered is used within a second.
 """
 
 import logging
@@ -29,17 +29,17 @@ _PROBE_LIFE_SECONDS = 60
 
 
 class RedisClient:
-    """Connections to one Redis, and whether it can be used now."""
+    """Connections to one Redis, and whether it is available."""
 
     def __init__(self, url: str, metrics: Metrics) -> None:
-        """Connect, and keep looking whether Redis works.
+        """Connect, and start the probe.
 
         Args:
-            url: redis://, rediss:// or unix://, with a password where there is one.
+            url: redis://, rediss:// or unix://, with the password if there is one.
             metrics: where to count.
 
         Raises:
-            SettingsError: the address is none.
+            SettingsError: the URL is not one of a Redis.
         """
         try:
             self._client: Any = redis.Redis.from_url(
@@ -49,24 +49,28 @@ class RedisClient:
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError as error:
-            # Not the address itself: it may hold a password.
-            raise SettingsError("redis_url is no address of a Redis") from error
+            # Without the URL itself: it may contain a password.
+            raise SettingsError(
+                "redis_url must be of the form redis://, rediss:// or unix://"
+            ) from error
         self._metrics = metrics
         self._available = True
         self._closing = threading.Event()
-        self._check()
-        self._thread = threading.Thread(target=self._watch, name="redis-probe", daemon=True)
+        self._probe()
+        self._thread = threading.Thread(
+            target=self._probe_until_closed, name="redis-probe", daemon=True
+        )
         self._thread.start()
 
     @property
     def available(self) -> bool:
-        """Whether it worked when it was last used."""
+        """Whether the last call or probe succeeded."""
         return self._available
 
     def call(self, work: Callable[[Any], T]) -> T | None:
-        """Do something with the client of Redis; None when that cannot be done now.
+        """Call `work` with the redis-py client; return None if Redis is unavailable.
 
-        It blocks, at most for some time-outs. To be called from any thread.
+        It blocks for a few time-outs at most. Thread-safe.
         """
         if not self._available:
             return None
@@ -74,34 +78,34 @@ class RedisClient:
             return work(self._client)
         except (redis.RedisError, OSError) as error:
             self._metrics.redis_errors.inc()
-            self._set(False, error)
+            self._set_available(False, error)
             return None
 
     def close(self) -> None:
-        """Stop looking, and close the connections."""
+        """Stop the probe and close the connections."""
         self._closing.set()
         self._thread.join()
         self._client.close()
 
-    def _watch(self) -> None:
+    def _probe_until_closed(self) -> None:
         while not self._closing.wait(_PROBE_SECONDS):
-            self._check()
+            self._probe()
 
-    def _check(self) -> None:
-        """Write and read: a full Redis answers a ping, too."""
+    def _probe(self) -> None:
+        """Write and read a value: a full Redis still answers a ping."""
         written = secrets.token_bytes(8)
         try:
             self._client.set(_PROBE_KEY, written, ex=_PROBE_LIFE_SECONDS)
             self._client.get(_PROBE_KEY)
         except (redis.RedisError, OSError) as error:
-            self._set(False, error)
+            self._set_available(False, error)
         else:
-            self._set(True)
+            self._set_available(True)
 
-    def _set(self, available: bool, error: Exception | None = None) -> None:
+    def _set_available(self, available: bool, error: Exception | None = None) -> None:
         if available != self._available:
-            # The kind of error only: its text may hold the address.
-            state = "is used again" if available else f"is not used: {type(error).__name__}"
+            # The type of the error only: its text may contain the URL.
+            state = "is available again" if available else f"is unavailable: {type(error).__name__}"
             _LOG.warning("Redis %s", state)
         self._available = available
         self._metrics.redis_up.set(int(available))

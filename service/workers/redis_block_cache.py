@@ -1,4 +1,4 @@
-"""Block vectors in Redis: they outlive the process, and several of them share one cache."""
+"""The cache of block vectors in Redis: it outlives the process, and servers share it."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from service.limits.redis_client import RedisClient
 
 _PREFIX = b"longmatch:block:"
 _LIFE_SECONDS = 7 * 24 * 3600
-_CALL_KEYS = 256  # of one call: others wait while Redis works on it
+_CALL_KEYS = 256  # of one call: Redis serves other clients between calls
 _CHECKSUM_BYTES = 4
 
 
 class RedisBlockCache:
     """Keeps block vectors in Redis for a week after they were computed.
 
-    A value is the vector, little-endian, and a CRC-32 of it: what has another length or checksum is
-    not there.
+    A value is the little-endian vector and its CRC-32; one of another length or checksum counts as
+    missing.
     """
 
-    def __init__(self, link: RedisClient, dimension: int) -> None:
-        self._link = link
+    def __init__(self, redis: RedisClient, dimension: int) -> None:
+        self._redis = redis
         self._dimension = dimension
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Float32]:
@@ -32,7 +32,7 @@ class RedisBlockCache:
         found: dict[bytes, Float32] = {}
         for start in range(0, len(keys), _CALL_KEYS):
             some = keys[start : start + _CALL_KEYS]
-            values = self._link.call(partial(_read, keys=some))
+            values = self._redis.call(partial(_read, keys=some))
             if values is None:
                 break
             for key, value in zip(some, values, strict=True):
@@ -46,7 +46,7 @@ class RedisBlockCache:
         items = list(vectors.items())
         for start in range(0, len(items), _CALL_KEYS):
             some = items[start : start + _CALL_KEYS]
-            if self._link.call(partial(_write, items=some)) is None:
+            if self._redis.call(partial(_write, items=some)) is None:
                 break
 
     def _vector(self, value: bytes | None) -> Float32 | None:

@@ -31,9 +31,9 @@ def cache(request: pytest.FixtureRequest) -> Iterator[BlockCache]:
     if request.param == "lru":
         yield LruBlockCache(1_000_000, WIDTH)
         return
-    link = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
-    yield RedisBlockCache(link, WIDTH)
-    link.close()
+    redis = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
+    yield RedisBlockCache(redis, WIDTH)
+    redis.close()
 
 
 def test_what_was_never_put_is_not_there(cache: BlockCache) -> None:
@@ -118,10 +118,10 @@ def test_a_cache_without_room_keeps_nothing() -> None:
     ids=["cut", "empty", "flipped"],
 )
 def test_a_damaged_value_is_not_there(redis_server: Any, damage: Callable[[bytes], bytes]) -> None:
-    link = RedisClient(redis_server.url, create_metrics())
-    cache = RedisBlockCache(link, WIDTH)
+    redis = RedisClient(redis_server.url, create_metrics())
+    cache = RedisBlockCache(redis, WIDTH)
     cache.put({key(1): vector(1), key(2): vector(2)})
     name = b"longmatch:block:" + key(1)
     redis_server.client.set(name, damage(redis_server.client.get(name)))
     assert set(cache.get([key(1), key(2)])) == {key(2)}
-    link.close()
+    redis.close()

@@ -120,7 +120,7 @@ def test_a_service_that_stops_goes_on_at_its_next_start(
 def test_jobs_that_ended_long_ago_are_forgotten(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.jobs.store.KEPT_JOBS", 2)
+    monkeypatch.setattr("service.jobs.store.MAX_ENDED_JOBS", 2)
     locations = [upload(client, "") for _ in range(4)]
     ended(client, locations[-1])  # the last of them, since they run in their order
     locations.append(upload(client, "Ants."))

@@ -1,8 +1,8 @@
-"""The door: what is decided about a request by its head, before its body is read or parsed.
+"""Admission: what is decided about a request by its headers, before its body is read or parsed.
 
-It has to be fast when the service is not: a request that there is no room for is refused by the
-bytes that it announces. What is admitted has its place in the queue from its first byte on, so that
-bodies on their way count, too, and has it until the answer is sent.
+It has to be fast when the service is not: a request for which there is no room is rejected by its
+Content-Length. An admitted request has a reservation in the queue from its first byte until its
+response is sent, so that bodies still on their way count, too.
 """
 
 import asyncio
@@ -27,56 +27,67 @@ from service.limits.rate_limit import WINDOW_SECONDS, RateLimitStatus, client_na
 from service.workers.reservation import use_reservation
 from service.workers.work import Reservation
 
+_BYTES_PER_TOKEN = 4  # of English in JSON; the actual tokens are counted when the body is read
+_BYTES_PER_SECOND = 64 * 1024  # a body that arrives at this rate is never too slow
+_STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
+TIMEOUT_HEADER = "X-Request-Timeout-Ms"
+KEY_HEADER = "X-API-Key"
+MAX_TIMEOUT_MS = 24 * 3600 * 1000
 
-def rate_limit_headers(verdict: RateLimitStatus) -> dict[str, str]:
-    """Return the headers that say what a client may ask for, in tokens, and until when."""
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+# First segments of the paths that are served under any load: probes, metrics, progress of uploads,
+# documentation.
+OPEN_PATHS = frozenset(
+    {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
+)
+
+
+def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
+    """Return the headers that tell a client how many tokens it has left, and for how long."""
     return {
-        "RateLimit-Policy": f'"tokens";q={verdict.limit};w={WINDOW_SECONDS}',
-        "RateLimit": f'"tokens";r={verdict.remaining};t={verdict.reset_seconds}',
+        "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
+        "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
     }
 
 
-_BYTES_PER_TOKEN = 4  # of English in JSON; what a text really has is counted when it is read
-_BYTES_PER_SECOND = 64 * 1024  # an upload that is as fast is never too slow
-_STALL_SECONDS = 1.0  # others do not wait for a body that has not come by then
-
-
-def tokens_of(length: int, most: int) -> int:
-    """Return the tokens that a body is taken to have.
+def estimate_tokens(length: int, max_queue_tokens: int) -> int:
+    """Return the estimated number of tokens of a body.
 
     Args:
         length: of the body, in bytes.
-        most: tokens that the queue holds; one body is never taken for more than half of them, so
-            that it finds room beside small ones.
+        max_queue_tokens: tokens that the queue holds; the estimate is at most half of them, so that
+            a large body finds room beside small ones.
     """
-    return min(length // _BYTES_PER_TOKEN + 1, most // 2)
+    return min(length // _BYTES_PER_TOKEN + 1, max_queue_tokens // 2)
 
 
-class Upload:
-    """The `receive` of an application whose body is counted and timed."""
+class TimedBody:
+    """Receives the body of a request, counts its bytes and limits its time."""
 
-    def __init__(self, receive: Receive, place: Reservation, seconds: float, most: int) -> None:
-        """Watch over a body.
+    def __init__(
+        self, receive: Receive, reservation: Reservation, seconds: float, max_queue_tokens: int
+    ) -> None:
+        """Wrap the `receive` of the server.
 
         Args:
             receive: of the server.
-            place: of the request; grows when the body is longer than was announced.
-            seconds: that the body may take, beside a second for each 64 KiB.
-            most: tokens that the queue holds.
+            reservation: of the request; grows when the body is longer than announced.
+            seconds: that the body may take, in addition to one second for each 64 KiB.
+            max_queue_tokens: tokens that the queue holds.
         """
         self._receive = receive
-        self._place = place
+        self._reservation = reservation
         self._seconds = seconds
-        self._most = most
+        self._max_queue_tokens = max_queue_tokens
         self._waited = 0.0
         self._complete = False
         self.received = 0
 
     async def receive(self) -> Message:
-        """Receive the next part of the body, or what comes after it.
+        """Receive the next part of the body, or the message after it.
 
         Raises:
-            UploadTooSlowError: it did not come in time.
+            UploadTooSlowError: it did not arrive in time.
             OverloadedError: the body has become longer than there is room for.
         """
         if self._complete:
@@ -86,11 +97,11 @@ class Upload:
         self._waited += time.monotonic() - started
         self.received += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
-        tokens = tokens_of(self.received, self._most)
-        if tokens > self._place.tokens:
-            self._place.resize(tokens)
+        tokens = estimate_tokens(self.received, self._max_queue_tokens)
+        if tokens > self._reservation.tokens:
+            self._reservation.resize(tokens)
         if self._complete:
-            self._place.stall(False)
+            self._reservation.stall(False)
         return message
 
     async def _next_part(self) -> Message:
@@ -107,25 +118,13 @@ class Upload:
             part.cancel()
 
     def _stall(self) -> None:
-        """Keep room for what has come, not for what was announced: others want it."""
-        self._place.stall(True)
-        self._place.resize(tokens_of(self.received, self._most))
-
-
-TIMEOUT_HEADER = "X-Request-Timeout-Ms"
-KEY_HEADER = "X-API-Key"
-MAX_TIMEOUT_MS = 24 * 3600 * 1000
-
-_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-# First segments of the paths that are open whatever the load is: probes, scrapes, how far uploads
-# are, documentation.
-OPEN_PATHS = frozenset(
-    {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
-)
+        """Reserve room for what has arrived, not for what was announced: others need it."""
+        self._reservation.stall(True)
+        self._reservation.resize(estimate_tokens(self.received, self._max_queue_tokens))
 
 
 class AdmissionMiddleware:
-    """Admits requests by their cost in tokens, and gives up those whose deadline passes."""
+    """Admits requests by their cost in tokens, and cancels those whose deadline passes."""
 
     def __init__(self, app: ASGIApp, upload_seconds: float) -> None:
         self._app = app
@@ -139,30 +138,29 @@ class AdmissionMiddleware:
             return
         headers = Headers(scope=scope)
         seconds = _timeout_seconds(headers)
-        tokens = _announced_tokens(scope["method"], headers, engine.settings.max_queue_tokens)
-        place = engine.scheduler.reserve(
+        max_tokens = engine.settings.max_queue_tokens
+        tokens = _announced_tokens(scope["method"], headers, max_tokens)
+        reservation = engine.scheduler.reserve(
             tokens or 0, deadline=time.monotonic() + seconds, background=tokens is None
         )
-        with place, engine.admission.admit():
-            verdict = await _charge(engine, scope, headers, max(1, place.tokens))
-            most = engine.settings.max_queue_tokens
-            upload = Upload(receive, place, self._upload_seconds, most)
+        with reservation, engine.admission.admit():
+            status = await _charge(engine, scope, headers, max(1, reservation.tokens))
+            body = TimedBody(receive, reservation, self._upload_seconds, max_tokens)
             async with _deadline(seconds) as timer:
-                with use_reservation(place):
-                    answer = _answering(send, timer, verdict)
-                    await self._app(scope, upload.receive, answer)
+                with use_reservation(reservation):
+                    await self._app(scope, body.receive, _responding(send, timer, status))
 
 
 def is_open(path: str) -> bool:
-    """Say whether a path is served whatever the load is."""
+    """Return whether a path is served under any load."""
     return path.split("/", 2)[1] in OPEN_PATHS if path.startswith("/") else True
 
 
 def _timeout_seconds(headers: Headers) -> float:
-    """Return how long the client waits.
+    """Return how long the client waits; infinity if it does not say.
 
     Raises:
-        InvalidInputError: the header makes no sense.
+        InvalidInputError: the header is invalid.
     """
     given = headers.get(TIMEOUT_HEADER)
     if given is None:
@@ -173,43 +171,42 @@ def _timeout_seconds(headers: Headers) -> float:
     return int(given) / 1000
 
 
-def _announced_tokens(method: str, headers: Headers, most: int) -> int | None:
-    """Return the tokens that a body is worth by its bytes; None where nothing is encoded for it.
+def _announced_tokens(method: str, headers: Headers, max_queue_tokens: int) -> int | None:
+    """Return the estimated tokens of the announced body; None if nothing is encoded for it.
 
-    Lines of NDJSON are worked on in the background, one after the other. One request is never
-    taken for more than half of the queue, so that it finds room beside small ones; what its texts
-    really have is known, and has to fit, when they are read.
+    NDJSON is indexed in the background. The actual number of tokens is known, and has to fit, when
+    the texts are read.
     """
     if method not in _WITH_BODY or headers.get("content-type", "").startswith(NDJSON):
         return None
     announced = headers.get("content-length", "")
     length = int(announced) if announced.isascii() and announced.isdecimal() else 0
-    return tokens_of(length, most)
+    return estimate_tokens(length, max_queue_tokens)
 
 
 async def _charge(
     engine: Engine, scope: Scope, headers: Headers, tokens: int
 ) -> RateLimitStatus | None:
-    """Spend tokens of the client; None where nobody counts.
+    """Spend tokens of the client; return None if there is no rate limit.
 
     Raises:
-        RateLimitedError: it has too few.
+        RateLimitedError: the client has too few tokens.
     """
     if engine.rate_limiter is None:
         return None
     client = client_name(headers.get(KEY_HEADER, ""), (scope.get("client") or ("", 0))[0])
-    verdict = await asyncio.to_thread(engine.rate_limiter.spend, client, tokens)
-    if not verdict.admitted:
-        raise RateLimitedError(verdict.limit, verdict.retry_after, rate_limit_headers(verdict))
-    return verdict
+    status = await asyncio.to_thread(engine.rate_limiter.spend, client, tokens)
+    if not status.admitted:
+        raise RateLimitedError(status.limit, status.retry_after, rate_limit_headers(status))
+    return status
 
 
 @asynccontextmanager
 async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """Give up what is done in the block after so many seconds.
+    """Cancel the block after this many seconds.
 
     Raises:
-        DeadlinePassedError: they are over.
+        DeadlinePassedError: the time is over.
     """
     timer = asyncio.timeout(None if math.isinf(seconds) else seconds)
     try:
@@ -221,14 +218,14 @@ async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
         raise DeadlinePassedError from None
 
 
-def _answering(send: Send, timer: asyncio.Timeout, verdict: RateLimitStatus | None) -> Send:
-    """Let an answer that has begun be finished, and say in it what the client may still ask for."""
+def _responding(send: Send, timer: asyncio.Timeout, status: RateLimitStatus | None) -> Send:
+    """Let a response that has started finish after the deadline, and add the rate limit headers."""
 
-    async def send_answer(message: Message) -> None:
+    async def send_response(message: Message) -> None:
         if message["type"] == "http.response.start":
             timer.reschedule(None)
-            if verdict is not None:
-                MutableHeaders(scope=message).update(rate_limit_headers(verdict))
+            if status is not None:
+                MutableHeaders(scope=message).update(rate_limit_headers(status))
         await send(message)
 
-    return send_answer
+    return send_response

@@ -1,4 +1,4 @@
-"""Idempotency-Key: the answer to a repeated request is the one that was given before."""
+"""Idempotency-Key: a repeated request gets the response that was given the first time."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -19,45 +19,45 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="Any text of your own that you give to no other request: when the same "
-        "request comes again within 24 hours, its first answer is given again and nothing is done.",
+        description="Any text of your own, unique to this request. If the same request arrives "
+        "again within 24 hours, it gets the first response again and nothing is done.",
         openapi_examples={"uuid": {"value": "8e03978e-40d5-43dd-bc93-6894a57f9324"}},
     ),
 ]
 
 
-async def answer_once(
+async def respond_once(
     engine: Engine, key: str, body: bytes, work: Callable[[], Awaitable[bytes]]
 ) -> Response:
     """Do the work of a request, unless it was done before under this key.
 
-    An answer that is no success is not kept: nothing was done, so the request may be repeated.
+    Only a success is stored: after a failure nothing was done, and the request may be repeated.
 
     Args:
-        engine: where answers are kept.
+        engine: where responses are stored.
         key: of the request.
         body: of the request.
-        work: returns the JSON of the answer.
+        work: returns the JSON of the response.
 
     Raises:
         KeyInUseError: the work is being done.
-        KeyReusedError: the key was given with another body.
-        StoreError: the work is done, but its answer could not be kept.
+        KeyReusedError: the key was used with another body.
+        StoreError: the work is done, but its response could not be stored.
     """
-    answers, threads = engine.jobs.answers, engine.jobs.threads
+    store, threads = engine.jobs.idempotency, engine.jobs.threads
     request = request_digest("json", hashlib.sha256(body).digest())
-    with answers.in_progress(key):
-        kept = await run_in(threads, answers.find, key, request)
-        if kept is not None:
-            return to_response(kept, replayed=True)
-        answer = StoredResponse(200, await work())
-        await run_in(threads, answers.keep, key, request, answer)
-    return to_response(answer, replayed=False)
+    with store.in_progress(key):
+        stored = await run_in(threads, store.find, key, request)
+        if stored is not None:
+            return to_response(stored, replayed=True)
+        response = StoredResponse(200, await work())
+        await run_in(threads, store.put, key, request, response)
+    return to_response(response, replayed=False)
 
 
-def to_response(answer: StoredResponse, *, replayed: bool) -> Response:
-    """Send an answer as it is kept."""
-    headers = {"Location": answer.location} if answer.location else {}
+def to_response(stored: StoredResponse, *, replayed: bool) -> Response:
+    """Return the HTTP response of a stored one."""
+    headers = {"Location": stored.location} if stored.location else {}
     if replayed:
         headers[REPLAYED] = "true"
-    return Response(answer.body, answer.status, headers, media_type="application/json")
+    return Response(stored.body, stored.status, headers, media_type="application/json")

@@ -146,4 +146,4 @@ def test_tables_that_cannot_be_written_for_a_while_are_waited_for(
     jobs.start(runner)
     runner.wait(1)
     assert runner.ran == [job_id]
-    assert "the jobs wait: StoreError" in caplog.text
+    assert "jobs are paused: StoreError" in caplog.text

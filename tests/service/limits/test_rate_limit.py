@@ -20,19 +20,19 @@ def make_limiter(request: pytest.FixtureRequest) -> Iterator[MakeLimiter]:
     if request.param == "local":
         yield LocalRateLimiter
         return
-    link = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
-    yield lambda limit: RedisRateLimiter(link, limit)
-    link.close()
+    redis = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
+    yield lambda limit: RedisRateLimiter(redis, limit)
+    redis.close()
 
 
 def test_a_minutes_tokens_may_be_asked_for_and_no_more(make_limiter: MakeLimiter) -> None:
     limiter = make_limiter(600)
     for left in (400, 200, 0):
-        verdict = limiter.spend("a", 200)
-        assert verdict.admitted
-        assert verdict.limit == 600
-        assert left <= verdict.remaining <= left + 20  # it fills while the test runs
-        assert verdict.retry_after == 0
+        status = limiter.spend("a", 200)
+        assert status.admitted
+        assert status.limit == 600
+        assert left <= status.remaining <= left + 20  # it fills while the test runs
+        assert status.retry_after == 0
     refused = limiter.spend("a", 200)
     assert not refused.admitted
     assert 15 <= refused.retry_after <= 20
@@ -56,10 +56,10 @@ def test_a_request_of_more_than_a_minute_is_admitted_once_and_owed(
     make_limiter: MakeLimiter,
 ) -> None:
     limiter = make_limiter(100)
-    verdict = limiter.spend("a", 250)
-    assert verdict.admitted
-    assert verdict.remaining == 0
-    assert verdict.reset_seconds == 150
+    status = limiter.spend("a", 250)
+    assert status.admitted
+    assert status.remaining == 0
+    assert status.reset_seconds == 150
     assert 85 <= limiter.spend("a", 1).retry_after <= 91
 
 
@@ -88,34 +88,34 @@ def test_over_any_time_no_more_than_the_bucket_and_what_filled_it(
     spent = 0
     for pause, tokens in requests:
         now += pause
-        verdict = limiter.spend("a", tokens)
-        if verdict.admitted:
+        status = limiter.spend("a", tokens)
+        if status.admitted:
             # one that is larger than the bucket is let in when it is full
             assert spent + min(tokens, 120) <= 120 + 2 * now + 1e-3
             spent += tokens
         else:
-            now += verdict.retry_after
+            now += status.retry_after
             assert limiter.spend("a", tokens).admitted
             spent += tokens
 
 
 def test_servers_share_what_redis_counts(redis_server: Any) -> None:
-    links = [RedisClient(redis_server.url, create_metrics()) for _ in range(2)]
-    one, other = (RedisRateLimiter(link, 100) for link in links)
+    clients = [RedisClient(redis_server.url, create_metrics()) for _ in range(2)]
+    one, other = (RedisRateLimiter(redis, 100) for redis in clients)
     assert one.spend("a", 60).admitted
     assert not other.spend("a", 60).admitted
-    for link in links:
-        link.close()
+    for redis in clients:
+        redis.close()
 
 
 def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
-    link = RedisClient(redis_server.url, create_metrics())
-    limiter = RedisRateLimiter(link, 100)
+    redis = RedisClient(redis_server.url, create_metrics())
+    limiter = RedisRateLimiter(redis, 100)
     redis_server.kill()
     assert limiter.spend("a", 60).admitted
     assert not limiter.spend("a", 60).admitted
-    assert not link.available
-    link.close()
+    assert not redis.available
+    redis.close()
 
 
 def test_a_client_is_its_key_or_its_address_and_no_key_is_kept() -> None:

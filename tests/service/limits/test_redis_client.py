@@ -1,4 +1,4 @@
-"""Redis may fail in every way, at any moment: a call is quick, and it recovers by itself."""
+"""Redis may fail in any way at any time: calls stay fast, and the client recovers by itself."""
 
 import logging
 import time
@@ -13,16 +13,16 @@ from service.metrics import create_metrics
 
 
 @pytest.fixture
-def link(redis_server: Any) -> Iterator[RedisClient]:
+def redis(redis_server: Any) -> Iterator[RedisClient]:
     opened = RedisClient(redis_server.url, create_metrics())
     yield opened
     opened.close()
 
 
-def becomes(wanted: bool, link: RedisClient) -> None:
+def wait_until_available_is(available: bool, redis: RedisClient) -> None:
     deadline = time.monotonic() + 10
-    while link.available is not wanted:
-        assert time.monotonic() < deadline, f"does not become {wanted}"
+    while redis.available is not available:
+        assert time.monotonic() < deadline, f"does not become {available}"
         time.sleep(0.02)
 
 
@@ -35,57 +35,57 @@ FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_costs_one_time_out_and_it_recovers(
-    link: RedisClient, redis_server: Any, failure: str
+    redis: RedisClient, redis_server: Any, failure: str
 ) -> None:
     fail, repair = FAILURES[failure]
-    assert link.call(lambda client: client.set("a", 1)) is True
+    assert redis.call(lambda client: client.set("a", 1)) is True
     fail(redis_server)
     started = time.monotonic()
-    calls = [link.call(lambda client: client.set("a", 2)) for _ in range(50)]
+    calls = [redis.call(lambda client: client.set("a", 2)) for _ in range(50)]
     assert time.monotonic() - started < 1
     assert calls == [None] * 50
-    assert not link.available
+    assert not redis.available
     repair(redis_server)
-    becomes(True, link)
-    assert link.call(lambda client: client.set("a", 3)) is True
+    wait_until_available_is(True, redis)
+    assert redis.call(lambda client: client.set("a", 3)) is True
 
 
-def test_it_is_noticed_without_a_call(link: RedisClient, redis_server: Any) -> None:
+def test_a_failure_is_noticed_without_a_call(redis: RedisClient, redis_server: Any) -> None:
     redis_server.fill()
-    becomes(False, link)
+    wait_until_available_is(False, redis)
 
 
-def test_a_redis_that_is_flushed_goes_on(link: RedisClient, redis_server: Any) -> None:
-    link.call(lambda client: client.set("a", 1))
+def test_a_flushed_redis_stays_available(redis: RedisClient, redis_server: Any) -> None:
+    redis.call(lambda client: client.set("a", 1))
     redis_server.flush()
-    assert link.call(lambda client: client.exists("a")) == 0
-    assert link.available
+    assert redis.call(lambda client: client.exists("a")) == 0
+    assert redis.available
 
 
-def test_a_redis_that_is_not_there_at_the_start_is_waited_for(redis_server: Any) -> None:
+def test_a_redis_that_is_down_at_the_start_is_used_later(redis_server: Any) -> None:
     redis_server.kill()
-    link = RedisClient(redis_server.url, create_metrics())
-    assert not link.available
+    redis = RedisClient(redis_server.url, create_metrics())
+    assert not redis.available
     redis_server.start()
-    becomes(True, link)
-    link.close()
+    wait_until_available_is(True, redis)
+    redis.close()
 
 
-def test_what_happens_is_counted_and_logged_without_the_password(
+def test_failures_are_counted_and_logged_without_the_password(
     redis_server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     metrics = create_metrics()
     url = redis_server.url.replace("redis://", "redis://:swordfish@")
     redis_server.kill()
     with caplog.at_level(logging.WARNING):
-        link = RedisClient(url, metrics)
-        link.close()
+        redis = RedisClient(url, metrics)
+        redis.close()
     assert "ConnectionError" in caplog.text
     assert "swordfish" not in caplog.text
     assert metrics.registry.get_sample_value("longmatch_redis_up") == 0
 
 
-def test_an_address_that_is_none_stops_the_start() -> None:
+def test_a_url_that_is_not_of_redis_stops_the_start() -> None:
     with pytest.raises(SettingsError, match="redis_url") as caught:
         RedisClient("swordfish@somewhere", create_metrics())
     assert "swordfish" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Redis dead, paused, flushed or full at any moment: matches are answered, and it is said (R12)."""
+"""Redis dead, paused, flushed or full at any time: matches are answered, and it is reported."""
 
 import threading
 import time
@@ -18,14 +18,14 @@ FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
 
 
 @pytest.fixture
-def served(make_client: Any, redis_server: Any, texts: dict[str, str]) -> Any:
+def client(make_client: Any, redis_server: Any, texts: dict[str, str]) -> Any:
     client = make_client(redis_url=redis_server.url, rate_limit_tokens_per_minute=10_000_000)
     documents = [{"id": name, "text": text} for name, text in texts.items()]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client
 
 
-def ready_says(client: Any, status: str, degraded: list[str]) -> None:
+def wait_until_ready_is(client: Any, status: str, degraded: list[str]) -> None:
     deadline = time.monotonic() + 10
     while True:
         response = client.get("/readyz")
@@ -39,38 +39,38 @@ def ready_says(client: Any, status: str, degraded: list[str]) -> None:
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_matches_go_on_and_are_the_same_and_it_recovers(
-    served: Any, redis_server: Any, failure: str
+    client: Any, redis_server: Any, failure: str
 ) -> None:
     fail, repair = FAILURES[failure]
-    engine: Engine = served.app.state.engine
-    before = served.post("/match", json={"text": TEXT}).json()["matches"]
-    ready_says(served, "ready", [])
+    engine: Engine = client.app.state.engine
+    before = client.post("/match", json={"text": TEXT}).json()["matches"]
+    wait_until_ready_is(client, "ready", [])
     fail(redis_server)
     for number in range(3):
         started = time.monotonic()
-        response = served.post("/match", json={"text": TEXT})
+        response = client.post("/match", json={"text": TEXT})
         assert time.monotonic() - started < 2
         assert response.status_code == 200
         assert response.json()["matches"] == before
         body = {"documents": [{"id": f"new {number}", "text": f"Document {number} is new."}]}
-        assert served.post("/index", json=body).status_code == 200
-        assert served.delete(f"/documents/new {number}").status_code == 204
-    ready_says(served, "degraded", ["redis"])
+        assert client.post("/index", json=body).status_code == 200
+        assert client.delete(f"/documents/new {number}").status_code == 204
+    wait_until_ready_is(client, "degraded", ["redis"])
     assert engine.metrics.registry.get_sample_value("longmatch_redis_up") == 0
     repair(redis_server)
-    ready_says(served, "ready", [])
-    assert served.post("/match", json={"text": TEXT}).json()["matches"] == before
+    wait_until_ready_is(client, "ready", [])
+    assert client.post("/match", json={"text": TEXT}).json()["matches"] == before
 
 
-def test_a_flush_loses_nothing_but_time(served: Any, redis_server: Any) -> None:
-    before = served.post("/match", json={"text": TEXT}).json()["matches"]
+def test_a_flush_loses_nothing_but_time(client: Any, redis_server: Any) -> None:
+    before = client.post("/match", json={"text": TEXT}).json()["matches"]
     redis_server.flush()
-    assert served.post("/match", json={"text": TEXT}).json()["matches"] == before
-    ready_says(served, "ready", [])
+    assert client.post("/match", json={"text": TEXT}).json()["matches"] == before
+    wait_until_ready_is(client, "ready", [])
 
 
-def test_failures_at_any_moment_of_a_stream_of_matches(served: Any, redis_server: Any) -> None:
-    before = served.post("/match", json={"text": TEXT}).json()["matches"]
+def test_failures_at_any_moment_of_a_stream_of_matches(client: Any, redis_server: Any) -> None:
+    before = client.post("/match", json={"text": TEXT}).json()["matches"]
     stop = threading.Event()
 
     def disturb() -> None:
@@ -85,10 +85,10 @@ def test_failures_at_any_moment_of_a_stream_of_matches(served: Any, redis_server
     thread.start()
     try:
         for _ in range(40):
-            response = served.post("/match", json={"text": TEXT})
+            response = client.post("/match", json={"text": TEXT})
             assert response.status_code == 200
             assert response.json()["matches"] == before
     finally:
         stop.set()
         thread.join()
-    ready_says(served, "ready", [])
+    wait_until_ready_is(client, "ready", [])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from service.api.app import create_app
-from service.jobs import idempotency as answers
+from service.jobs import idempotency
+from service.jobs.idempotency import RETENTION_SECONDS
 from service.startup import close_engine, open_engine
 
 BODIES = {
@@ -82,7 +83,7 @@ def test_while_the_first_is_worked_on_the_second_is_told_so(
         async with connected(client.app) as sender:
             first = asyncio.create_task(sender.post("/index", content=body, headers=headers))
             # A worker of each kind of request is held, so the first one cannot end.
-            while "k" not in engine.jobs.answers.keys_in_progress:
+            while "k" not in engine.jobs.idempotency.keys_in_progress:
                 await asyncio.sleep(0.01)
             second = await sender.post("/index", content=body, headers=headers)
             gate.set()
@@ -128,8 +129,8 @@ def test_after_a_day_of_service_a_key_is_forgotten(
     kind, body = one_request()
     send(client, kind, body)
     real = time.monotonic
-    for seconds, replayed in ((answers.KEPT_SECONDS - 60, True), (answers.KEPT_SECONDS, False)):
-        monkeypatch.setattr(answers, "monotonic", lambda seconds=seconds: real() + seconds)
+    for seconds, replayed in ((RETENTION_SECONDS - 60, True), (RETENTION_SECONDS, False)):
+        monkeypatch.setattr(idempotency, "monotonic", lambda seconds=seconds: real() + seconds)
         assert ("idempotency-replayed" in send(client, kind, body).headers) == replayed
 
 
