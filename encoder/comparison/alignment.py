@@ -19,7 +19,7 @@ from encoder.comparison.block_matches import (
     match_blocks,
     measure_background,
 )
-from encoder.comparison.exact_matches import Box, Match, find_exact_matches, merge_spans
+from encoder.comparison.exact_matches import Box, ExactMatch, find_exact_matches, merge_spans
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
 from encoder.comparison.sentence_matches import match_sentences
 from encoder.comparison.text import ReadText, span_vectors
@@ -224,7 +224,7 @@ def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind
     )
 
 
-def _box(match: Match) -> Box:
+def _box(match: ExactMatch) -> Box:
     return Box(match.left, match.left + match.length, match.right, match.right + match.length)
 
 

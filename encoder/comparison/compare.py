@@ -16,7 +16,7 @@ from encoder.comparison.words import word_range
 _NAMES = {"verbatim": "word for word", "paraphrase": "in other words", "similar": "similar"}
 
 
-def judge_relation(
+def classify_relation(
     left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentThresholds
 ) -> Relation:
     """Name the relation of two texts.
@@ -107,7 +107,7 @@ def compare_texts(
     return Comparison(
         score=score,
         probability=probability,
-        relation=judge_relation(left, right, score, alignment, rule),
+        relation=classify_relation(left, right, score, alignment, rule),
         evidence=gather_evidence(left, right, score, alignment, rule),
         left_sections=left.sections,
         right_sections=right.sections,
