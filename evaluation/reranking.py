@@ -11,7 +11,7 @@ from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.reranker.onnx_reranker import Reranker
 from encoder.reranker.score_fusion import Mixture
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.systems import System
 
 _ABOVE_ALL = 10.0  # no score of a first stage is so high
@@ -47,7 +47,7 @@ class PairJudge:
         self._threads = threads
         self._kept = kept
         self._told = told
-        self._read: dict[int, ReadText] = {}
+        self._read: dict[int, SentenceGraphText] = {}
         self._logits = {} if kept is None else read_logits(kept)
 
     def __call__(self, edges: Sequence[Edge]) -> Float32:
@@ -65,7 +65,7 @@ class PairJudge:
     def _judge(self, edge: Edge) -> float:
         return self._reranker.judge(*(self._text(row) for row in edge))
 
-    def _text(self, row: int) -> ReadText:
+    def _text(self, row: int) -> SentenceGraphText:
         if row not in self._read:
             self._read[row] = self._reranker.read(self._texts[row])
         return self._read[row]

@@ -23,7 +23,7 @@ import typer
 from benchmarks.common import commit, make_record, markdown_table, spread, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
-from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
+from encoder.reranker.sentence_ranking import SentenceGraphText, rank_sentences, split_for_ranking
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
 from evaluation.metrics import MEASURES, Judged, judge_each
 from evaluation.report import Retrieval
@@ -130,7 +130,7 @@ def measure_filter(corpus: JudgedCorpus) -> Any:
     """Measure the sentence-level filter on two texts of 500 sentences, one thread."""
     words = itertools.chain.from_iterable(_words(text) for text in corpus.texts)
     texts = [tuple(itertools.islice(words, SENTENCES)) for _ in range(2)]
-    read = [ReadText("", tuple((0, 0) for _ in some), some) for some in texts]
+    read = [SentenceGraphText("", tuple((0, 0) for _ in some), some) for some in texts]
     rounds = []
     for _ in range(9):
         started = time.thread_time()
@@ -181,7 +181,7 @@ def _judged(system: System, question: Retrieval) -> Judged:
 
 
 def _words(text: str) -> Sequence[tuple[str, ...]]:
-    return read_text(text).words
+    return split_for_ranking(text).words
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from encoder.reranker.checkpoint import (
 from encoder.reranker.golden import check_pair_parity, read_golden_pairs
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
 from encoder.reranker.score_fusion import ScoreFusion, read_rerank_rule
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.sentence_ranking import SentenceGraphText
 
 
 class Reranker(Protocol):
@@ -32,11 +32,11 @@ class Reranker(Protocol):
         """Return how its logits and the scores of a first stage become one score."""
         ...
 
-    def read(self, text: str) -> ReadText:
+    def read(self, text: str) -> SentenceGraphText:
         """Read a text once for many pairs."""
         ...
 
-    def judge(self, first: ReadText, second: ReadText) -> float:
+    def judge(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Return the logit of the probability that two documents match."""
         ...
 
@@ -83,15 +83,15 @@ class OnnxReranker:
         """Return the rule of the checkpoint."""
         return self._rule
 
-    def read(self, text: str) -> ReadText:
+    def read(self, text: str) -> SentenceGraphText:
         """Split a text into sentences and words."""
         return self._reader.read(text)
 
-    def judge(self, first: ReadText, second: ReadText) -> float:
+    def judge(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Filter the sentences of both texts, then read what is left of them together."""
         return self.judge_tokens(self.pair(first, second))
 
-    def pair(self, first: ReadText, second: ReadText) -> PairTokens:
+    def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
         """Filter the sentences of both texts and join the tokens of what is left."""
         return self._reader.pair(first, second)
 

@@ -24,7 +24,7 @@ _STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("as
 
 
 @dataclass(frozen=True, slots=True)
-class ReadText:
+class SentenceGraphText:
     """A text as the filter sees it.
 
     Attributes:
@@ -45,7 +45,7 @@ class ReadText:
         return self.text[start:end]
 
 
-def read_text(text: str, *, language: str = "en", most: int = 500) -> ReadText:
+def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> SentenceGraphText:
     """Split a text into sentences and words.
 
     Args:
@@ -56,10 +56,10 @@ def read_text(text: str, *, language: str = "en", most: int = 500) -> ReadText:
     spans = tuple(split_sentences(text, language))
     kept = spans[:most]
     words = tuple(_words(text[start:end]) for start, end in kept)
-    return ReadText(text, kept, words, len(spans) - len(kept))
+    return SentenceGraphText(text, kept, words, len(spans) - len(kept))
 
 
-def rank_sentences(first: ReadText, second: ReadText) -> tuple[Float32, Float32]:
+def rank_sentences(first: SentenceGraphText, second: SentenceGraphText) -> tuple[Float32, Float32]:
     """Return the PageRank of the sentences of two texts in the graph of both.
 
     Returns:

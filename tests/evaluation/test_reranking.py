@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from encoder.reranker.score_fusion import Mixture, ScoreFusion
-from encoder.reranker.sentence_ranking import ReadText, read_text
+from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from evaluation.fitting.reranking import (
     SCALES,
     WEIGHTS,
@@ -39,10 +39,10 @@ class TopicReranker:
     def rule(self) -> ScoreFusion:
         return ScoreFusion()
 
-    def read(self, text: str) -> ReadText:
-        return read_text(text)
+    def read(self, text: str) -> SentenceGraphText:
+        return split_for_ranking(text)
 
-    def judge(self, first: ReadText, second: ReadText) -> float:
+    def judge(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         self.judged.append((first.text, second.text))
         return 4.0 if first.text[0] == second.text[0] else -4.0
 

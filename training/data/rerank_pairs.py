@@ -16,7 +16,7 @@ import numpy as np
 from encoder.arrays import Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.judgements import Qrels, read_pairs, read_qrels, read_splits
 from evaluation.systems import lexical_system, rank
 from index.corpus.reader import read_corpus
@@ -291,9 +291,9 @@ def _tokenise(
     pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairTokenizer, progress: Progress
 ) -> LabelledPairDataset:
     progress.started("filtering pairs of", len(pairs))
-    read: dict[int, ReadText] = {}
+    read: dict[int, SentenceGraphText] = {}
 
-    def text(row: int) -> ReadText:
+    def text(row: int) -> SentenceGraphText:
         if row not in read:
             read[row] = reader.read(corpus.readings[row])
         return read[row]
