@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
-from encoder.comparison.text import ReadText, read_text
+from encoder.comparison.text import ComparableText, prepare_text
 from index.directory.data_directory import DataDirectory
 from index.sqlite.block_vectors import BlockVectors
 from service.encode import PointedText, encode_texts
@@ -106,7 +106,7 @@ async def with_block_vectors(engine: Engine, sources: Sequence[Source]) -> list[
     return [replace(source, blocks=blocks.get(id(source), source.blocks)) for source in sources]
 
 
-def open_source(language: str, source: Source) -> ReadText:
+def open_source(language: str, source: Source) -> ComparableText:
     """Find the words and sections of a text whose block vectors are there.
 
     Raises:
@@ -114,7 +114,7 @@ def open_source(language: str, source: Source) -> ReadText:
     """
     if source.blocks is None:
         raise ValueError(f"document {source.id!r} has no block vectors")
-    return read_text(
+    return prepare_text(
         source.text,
         source.vector,
         source.blocks.vectors,
