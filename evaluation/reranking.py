@@ -63,7 +63,7 @@ class PairJudge:
         return np.array([self._logits[edge] for edge in edges], dtype=np.float32)
 
     def _judge(self, edge: Edge) -> float:
-        return self._reranker.judge(*(self._text(row) for row in edge))
+        return self._reranker.score(*(self._text(row) for row in edge))
 
     def _text(self, row: int) -> SentenceGraphText:
         if row not in self._read:

@@ -171,7 +171,7 @@ def rerank_objective(
     return Objective(recipe.name, recipe.weight, draw)
 
 
-def judge_pairs(
+def score_pairs(
     model: RerankerModel, table: LabelledPairDataset, checkpoint: RerankerCheckpoint
 ) -> Float32:
     """Return the logits Float32[P] of the pairs of a table, by the model without gradients."""

@@ -115,7 +115,7 @@ def measure_cost(
             clock.append(time.thread_time())
             pair = reranker.pair(query, text)
             clock.append(time.thread_time())
-            reranker.judge_tokens(pair)
+            reranker.score_tokens(pair)
             clock.append(time.thread_time())
             tokens.append(float(len(pair)))
             for name, (start, end) in zip(milliseconds, itertools.pairwise(clock), strict=True):

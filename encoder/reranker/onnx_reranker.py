@@ -20,7 +20,7 @@ from encoder.reranker.sentence_ranking import SentenceGraphText
 
 
 class Reranker(Protocol):
-    """Judges pairs of texts. Safe to call from threads."""
+    """Scores pairs of texts. Safe to call from threads."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Reranker(Protocol):
         """Read a text once for many pairs."""
         ...
 
-    def judge(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Return the logit of the probability that two documents match."""
         ...
 
@@ -87,15 +87,15 @@ class OnnxReranker:
         """Split a text into sentences and words."""
         return self._reader.read(text)
 
-    def judge(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Filter the sentences of both texts, then read what is left of them together."""
-        return self.judge_tokens(self.pair(first, second))
+        return self.score_tokens(self.pair(first, second))
 
     def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
         """Filter the sentences of both texts and join the tokens of what is left."""
         return self._reader.pair(first, second)
 
-    def judge_tokens(self, pair: PairTokens) -> float:
+    def score_tokens(self, pair: PairTokens) -> float:
         """Return the logit of a pair of tokens."""
         inputs = {
             "input_ids": pair.input_ids[np.newaxis],
@@ -111,7 +111,7 @@ class OnnxReranker:
             ParityError: on this machine the graph does not compute what the model computes.
         """
         golden = read_golden_pairs(self.checkpoint)
-        check_pair_parity(golden.difference(self.judge_tokens), self.precision)
+        check_pair_parity(golden.difference(self.score_tokens), self.precision)
 
 
 def open_reranker(name: Path, *, precision: str | None = None) -> OnnxReranker:

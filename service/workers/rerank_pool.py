@@ -103,7 +103,7 @@ class RerankPool:
         return Judged(tuple(logits[number] for number in sorted(logits)), taken)
 
     def _judge_one(self, first: SentenceGraphText, text: str) -> float:
-        return self.reranker.judge(first, self.reranker.read(text))
+        return self.reranker.score(first, self.reranker.read(text))
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def run() -> T:

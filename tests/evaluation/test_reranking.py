@@ -42,7 +42,7 @@ class TopicReranker:
     def read(self, text: str) -> SentenceGraphText:
         return split_for_ranking(text)
 
-    def judge(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         self.judged.append((first.text, second.text))
         return 4.0 if first.text[0] == second.text[0] else -4.0
 

@@ -162,7 +162,7 @@ def test_a_trained_model_is_a_checkpoint(
 @pytest.mark.parametrize(
     ("objective", "message"),
     [
-        ({"kind": "sp"}, "masked sentence blocks need SMITH"),
+        ({"kind": "sp"}, "cannot predict masked sentence blocks"),
         ({"kind": "sections", "parts": 4}, "parts is above the 3 sections"),
     ],
 )

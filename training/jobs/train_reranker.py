@@ -40,7 +40,7 @@ def train_reranker(
     from training.collate import training_device
     from training.loop import TrainingPlan, train
     from training.recipe import RerankRecipe
-    from training.rerank_objective import judge_pairs, rerank_objective
+    from training.rerank_objective import rerank_objective, score_pairs
 
     recipe = read_recipe(job)
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
@@ -53,7 +53,7 @@ def train_reranker(
         recipe=recipe,
         objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
         validate=lambda trained: validation_figure(
-            data.validation, judge_pairs(trained, data.validation, job.start)
+            data.validation, score_pairs(trained, data.validation, job.start)
         ),
         data_fingerprint=rerank_fingerprint(corpora, job.start),
         stop=out_of_time,

@@ -21,7 +21,7 @@ from encoder.checkpoint import (
 )
 from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import create_reranker, load_reranker_model, read_reranker_recipe
-from encoder.export.export_reranker import export_reranker, judge_with_model
+from encoder.export.export_reranker import export_reranker, score_with_model
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import (
     find_reranker,
@@ -55,12 +55,12 @@ def test_graphs_judge_as_the_model_does(tiny_reranker: Path, precision: str) -> 
     texts = [reranker.read(text) for text in GOLDEN_TEXTS]
     pairs = [reranker.pair(a, b) for a in texts for b in texts]
     assert len({len(pair) for pair in pairs}) > 3
-    expected = judge_with_model(load_reranker_model(checkpoint), pairs)
-    found = np.array([reranker.judge_tokens(pair) for pair in pairs])
+    expected = score_with_model(load_reranker_model(checkpoint), pairs)
+    found = np.array([reranker.score_tokens(pair) for pair in pairs])
     np.testing.assert_allclose(found, expected, atol={"fp32": 1e-3, "int8": 0.5}[precision])
     assert expected.std() > 0.1
-    one = reranker.judge(texts[1], texts[2])
-    assert one == reranker.judge_tokens(reranker.pair(texts[1], texts[2]))
+    one = reranker.score(texts[1], texts[2])
+    assert one == reranker.score_tokens(reranker.pair(texts[1], texts[2]))
 
 
 def test_int8_is_preferred_and_unknown_precisions_are_named(tiny_reranker: Path) -> None:

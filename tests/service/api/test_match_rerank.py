@@ -50,7 +50,7 @@ def test_candidates_are_ordered_by_what_the_reranker_says(
     read = {name: reranker.read(text) for name, text in {**texts, **readings}.items()}
     first_stage = {one["id"]: one["score"] for one in before["matches"]}
     for one in after["matches"]:
-        logit = reranker.judge(read["ants"], read[one["id"]])
+        logit = reranker.score(read["ants"], read[one["id"]])
         assert one["first_stage_score"] == first_stage[one["id"]]
         expected = reranker.rule.mixture(mode).score(one["first_stage_score"], logit)
         assert one["score"] == pytest.approx(expected, abs=1e-6)

@@ -29,7 +29,7 @@ class SlowReranker:
     def read(self, text: str) -> SentenceGraphText:
         return split_for_ranking(text)
 
-    def judge(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         time.sleep(self.seconds)
         if second.text == "broken":
             raise ValueError("broken")
