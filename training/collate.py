@@ -1,4 +1,4 @@
-"""From what was drawn as arrays to the tasks of objectives: documents read, tensors made."""
+"""From what was spec as arrays to the tasks of objectives: documents read, tensors made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from encoder.checkpoint import Checkpoint
 from encoder.models.architecture import EncoderConfig, EncoderModel
 from training.batch import DocumentArrays, DocumentBatch, collate, encode
 from training.data.batch_specs import (
+    BatchSpec,
     CandidateBatch,
     DocumentsBatch,
-    Drawn,
     LabelBatch,
     PairBatch,
     Part,
@@ -42,7 +42,7 @@ from training.recipe import ObjectiveRecipe
 
 _DOCUMENTS_A_PASS = 64
 
-Draw = Callable[[np.random.Generator], Drawn]
+Sampler = Callable[[np.random.Generator], BatchSpec]
 ReadTerms = Callable[[Part], Float32]  # -> [F]
 
 
@@ -93,7 +93,7 @@ def training_device() -> torch.device:
 
 def new_objective(
     recipe: ObjectiveRecipe,
-    draw: Draw,
+    sampler: Sampler,
     reader: Reader,
     config: EncoderConfig,
     vocabulary: Vocabulary,
@@ -103,8 +103,8 @@ def new_objective(
 
     Args:
         recipe: of the objective.
-        draw: what the data gives for its kind.
-        reader: of the documents that are drawn.
+        sampler: gives the batches of its kind.
+        reader: of the documents that are spec.
         config: of the model.
         vocabulary: for masked words.
         seed: of the head's first weights; torch seeds itself by the clock.
@@ -116,12 +116,12 @@ def new_objective(
     torch.manual_seed(seed)
     head = _head(recipe, config)
 
-    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask[EncoderModel]:
+    def sample_task(generator: torch.Generator) -> VectorTask | ModelTask[EncoderModel]:
         seed = int(torch.randint(2**62, (), generator=generator))
-        drawn = draw(np.random.default_rng(seed))
-        return _task(recipe, drawn, _Making(reader, head, vocabulary, generator))
+        spec = sampler(np.random.default_rng(seed))
+        return _task(recipe, spec, _Making(reader, head, vocabulary, generator))
 
-    return Objective(recipe.name, recipe.weight, draw_task, head)
+    return Objective(recipe.name, recipe.weight, sample_task, head)
 
 
 def encode_parts(
@@ -193,40 +193,40 @@ def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:
 
 
 def _task(
-    recipe: ObjectiveRecipe, drawn: Drawn, making: _Making
+    recipe: ObjectiveRecipe, spec: BatchSpec, making: _Making
 ) -> VectorTask | ModelTask[EncoderModel]:
-    match drawn:
+    match spec:
         case PairBatch():
-            batch = making.batch(drawn.sources, drawn.targets)
-            return pairs_task(batch, torch.from_numpy(drawn.labels), recipe.parameters["amplifier"])
+            batch = making.batch(spec.sources, spec.targets)
+            return pairs_task(batch, torch.from_numpy(spec.labels), recipe.parameters["amplifier"])
         case CandidateBatch():
             return contrastive_task(
-                making.batch(drawn.queries, drawn.candidates),
-                torch.from_numpy(drawn.positives),
+                making.batch(spec.queries, spec.candidates),
+                torch.from_numpy(spec.positives),
                 _temperature(making.head),
-                torch.from_numpy(drawn.ignored),
+                torch.from_numpy(spec.ignored),
             )
         case LabelBatch():
-            labels = torch.from_numpy(drawn.labels)
-            batch = making.batch(drawn.documents)
+            labels = torch.from_numpy(spec.labels)
+            batch = making.batch(spec.documents)
             return supervised_contrastive_task(batch, labels, _temperature(making.head))
         case SimilarityBatch():
             return distillation_task(
-                making.batch(drawn.documents),
-                torch.from_numpy(drawn.similarities),
+                making.batch(spec.documents),
+                torch.from_numpy(spec.similarities),
                 _temperature(making.head),
                 recipe.parameters["teacher_temperature"],
             )
         case DocumentsBatch():
-            return _pretraining_task(recipe, drawn, making)
+            return _pretraining_task(recipe, spec, making)
         case _:
-            assert_never(drawn)
+            assert_never(spec)
 
 
 def _pretraining_task(
-    recipe: ObjectiveRecipe, drawn: DocumentsBatch, making: _Making
+    recipe: ObjectiveRecipe, spec: DocumentsBatch, making: _Making
 ) -> ModelTask[EncoderModel]:
-    batch, head = making.batch(drawn.documents), making.head
+    batch, head = making.batch(spec.documents), making.head
     if isinstance(head, BlockHead):
         return masked_blocks_task(batch, recipe.parameters["masked_blocks"], head, making.generator)
     if not isinstance(head, WordHead) or batch.texts is None:

@@ -233,7 +233,7 @@ def _add_gradients(run: _Run[M], objective: Objective[M], step: int, stream: int
     total = 0.0
     for number in range(recipe.accumulation):
         # Streams of their own: an objective more or less does not change what the others draw.
-        task = objective.draw(step_generator(recipe.seed, step, stream, number))
+        task = objective.sample(step_generator(recipe.seed, step, stream, number))
         scale = objective.weight / recipe.accumulation
         if isinstance(task, VectorTask):
             loss = _vector_gradients(run, task, scale)

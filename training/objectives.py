@@ -137,13 +137,13 @@ class Objective(Generic[M]):
     Attributes:
         name: its name in curves and messages; of its own in a run.
         weight: of its loss in the sum.
-        draw: the task of a step, drawn from the generator alone.
+        sample: returns the task of a step; depends on the generator alone.
         head: what is trained for this objective only (`WordHead`, `BlockHead`, `Temperature`).
     """
 
     name: str
     weight: float
-    draw: Callable[[torch.Generator], VectorTask | ModelTask[M]]
+    sample: Callable[[torch.Generator], VectorTask | ModelTask[M]]
     head: nn.Module = field(default_factory=nn.Module)
 
 

@@ -149,14 +149,14 @@ def rerank_objective(
     roots = np.sqrt([len(matches) for _, matches in groups])
     most = max(1, (recipe.tokens - SPECIAL_TOKENS) // 2)
 
-    def draw(generator: torch.Generator) -> ModelTask[RerankerModel]:
+    def sample(generator: torch.Generator) -> ModelTask[RerankerModel]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
         rows = []
         for _ in range(pairs):
             others, matches = groups[chance.choice(len(groups), p=roots / roots.sum())]
             rows.append(int(chance.choice(matches if chance.random() < positives else others)))
-        drawn = [
+        chosen = [
             table.pair(
                 row,
                 checkpoint.start_token,
@@ -166,9 +166,9 @@ def rerank_objective(
             )
             for row in rows
         ]
-        return _task(drawn, table.labels[rows], checkpoint.padding_token)
+        return _task(chosen, table.labels[rows], checkpoint.padding_token)
 
-    return Objective(recipe.name, recipe.weight, draw)
+    return Objective(recipe.name, recipe.weight, sample)
 
 
 def score_pairs(

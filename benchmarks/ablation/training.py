@@ -16,7 +16,7 @@ from training.batch import encode
 from training.collate import Reader, encode_parts, new_objective
 from training.data.batch_specs import Part
 from training.data.corpus import data_fingerprint
-from training.data.samplers import draw_of
+from training.data.samplers import sampler_of
 from training.jobs.output import read_vocabulary
 from training.loop import TrainingPlan, train
 from training.objectives import Objective, VectorTask, step_generator
@@ -131,9 +131,9 @@ def _objectives(model: EncoderModel, run: Run) -> list[Objective]:
     objectives = []
     sources = [replace(source, max_blocks=run.reader.max_blocks) for source in run.data.sources]
     for number, recipe in enumerate(run.recipe.objectives):
-        draw = draw_of(recipe, sources, run.recipe.documents)
+        sampler = sampler_of(recipe, sources, run.recipe.documents)
         seed = run.recipe.seed + number
-        made = new_objective(recipe, draw, run.reader, model.config, vocabulary, seed)
+        made = new_objective(recipe, sampler, run.reader, model.config, vocabulary, seed)
         made.head.to(next(model.parameters()).device)
         objectives.append(made)
     return objectives
@@ -146,7 +146,7 @@ def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[Encoder
         device = next(model.parameters()).device
         losses = []
         for stream, objective in enumerate(objectives, start=1):
-            task = objective.draw(step_generator(seed, 0, stream))
+            task = objective.sample(step_generator(seed, 0, stream))
             if isinstance(task, VectorTask):
                 losses.append(task.loss(encode(model, task.documents.to(device))))
             else:

@@ -15,9 +15,9 @@ from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
 from training.collate import Reader, encode_parts, new_objective
 from training.data.batch_specs import (
+    BatchSpec,
     CandidateBatch,
     DocumentsBatch,
-    Drawn,
     LabelBatch,
     PairBatch,
     Part,
@@ -83,7 +83,7 @@ CUT = tuple(
     for row in (0, 1)
     for number in (0, 1)
 )
-DRAWN: dict[str, Drawn] = {
+SPECS: dict[str, BatchSpec] = {
     "pairs": PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
     "links": CandidateBatch(PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
     "supcon": LabelBatch(ALL, np.array([0, 0, 1])),
@@ -94,7 +94,7 @@ DRAWN: dict[str, Drawn] = {
 }
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", SPECS)
 def test_every_kind_has_a_loss(
     kind: str, model: Smith, reader: Reader, checkpoint: Checkpoint
 ) -> None:
@@ -110,9 +110,9 @@ def test_every_kind_has_a_loss(
 
     def loss_of(seed: int) -> float:
         objective = new_objective(
-            recipe, lambda _: DRAWN[kind], reader, model.config, vocabulary, seed
+            recipe, lambda _: SPECS[kind], reader, model.config, vocabulary, seed
         )
-        task = objective.draw(step_generator(0, 1, 2))
+        task = objective.sample(step_generator(0, 1, 2))
         with torch.no_grad():
             if isinstance(task, VectorTask):
                 assert isinstance(task.documents, DocumentBatch)
@@ -126,22 +126,22 @@ def test_every_kind_has_a_loss(
     assert loss_of(1) == loss_of(1)  # heads that begin at random are seeded
 
 
-def test_draws_hang_on_the_generator_alone(
+def test_samples_depend_on_the_generator_alone(
     model: Smith, reader: Reader, checkpoint: Checkpoint
 ) -> None:
     table = {"name": "r", "steps": 1, "documents": 3, "objective": [{"kind": "distil"}]}
-    drawn: list[float] = []
+    sampled: list[float] = []
 
-    def draw(random: np.random.Generator) -> Drawn:
-        drawn.append(random.random())
-        return DRAWN["distil"]
+    def sample(random: np.random.Generator) -> BatchSpec:
+        sampled.append(random.random())
+        return SPECS["distil"]
 
     recipe = parse_training_recipe(table).objectives[0]
     vocabulary = read_vocabulary(checkpoint)
-    objective = new_objective(recipe, draw, reader, model.config, vocabulary, 0)
+    objective = new_objective(recipe, sample, reader, model.config, vocabulary, 0)
     for step in (1, 2, 1):
-        objective.draw(step_generator(0, step))
-    assert drawn[0] == drawn[2] != drawn[1]
+        objective.sample(step_generator(0, step))
+    assert sampled[0] == sampled[2] != sampled[1]
 
 
 def test_a_trained_model_is_a_checkpoint(
@@ -174,7 +174,7 @@ def test_what_colde_cannot_learn_is_said(
     recipe = parse_training_recipe(table).objectives[0]
     vocabulary, config = read_vocabulary(checkpoint), model_config(checkpoint)
     with pytest.raises(TrainingRecipeError, match=message):
-        new_objective(recipe, lambda _: DRAWN["sections"], reader, config, vocabulary, 0)
+        new_objective(recipe, lambda _: SPECS["sections"], reader, config, vocabulary, 0)
 
 
 def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> None:

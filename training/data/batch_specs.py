@@ -85,7 +85,7 @@ class SimilarityBatch:
     similarities: Float32
 
 
-Drawn = DocumentsBatch | PairBatch | CandidateBatch | LabelBatch | SimilarityBatch
+BatchSpec = DocumentsBatch | PairBatch | CandidateBatch | LabelBatch | SimilarityBatch
 
 
 _PLAY = 0.4  # of an equal part, by which a random cut may lie beside its place

@@ -178,8 +178,8 @@ def _some(edges: set[Edge], most: int, chance: np.random.Generator) -> list[Edge
 def _random_pairs(linked: Sequence[Edge], number: int, chance: np.random.Generator) -> set[Edge]:
     """Join ends of random links: a document is in them as often as in links."""
     ends = np.array(linked, dtype=np.int64).ravel()
-    drawn = chance.choice(ends, (number, 2)).tolist()
-    return {_edge(a, b) for a, b in drawn if a != b}
+    chosen = chance.choice(ends, (number, 2)).tolist()
+    return {_edge(a, b) for a, b in chosen if a != b}
 
 
 def _links(corpus: RerankCorpus, rows: Int64) -> set[Edge]:

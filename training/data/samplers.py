@@ -9,26 +9,26 @@ import numpy as np
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.progress import Progress
-from training.data.batch_specs import Drawn
+from training.data.batch_specs import BatchSpec
 from training.data.corpus import TrainingCorpus
 from training.data.neighbours import find_neighbours
 from training.data.sampling import (
     Source,
-    draw_documents,
-    draw_halves,
-    draw_links,
-    draw_neighbours,
-    draw_pairs,
-    draw_views,
     new_source,
+    sample_documents,
+    sample_halves,
+    sample_links,
+    sample_neighbours,
+    sample_pairs,
+    sample_views,
 )
-from training.data.sections import draw_labels, draw_sections, matching_pairs
+from training.data.sections import matching_pairs, sample_labels, sample_sections
 from training.data.splits import TRAIN
 
 if TYPE_CHECKING:
     from training.recipe import ObjectiveRecipe
 
-Draw = Callable[[np.random.Generator], Drawn]
+Sampler = Callable[[np.random.Generator], BatchSpec]
 
 
 def find_sources(
@@ -59,8 +59,8 @@ def find_sources(
     return sources
 
 
-def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) -> Draw:
-    """Return what draws the batches of an objective.
+def sampler_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) -> Sampler:
+    """Return what samplers the batches of an objective.
 
     Args:
         objective: one of a recipe.
@@ -74,18 +74,18 @@ def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) 
     linked = None
     if parameters.get("groups") == "pairs":
         linked = [matching_pairs(one.corpus) for one in sources]
-    draws: dict[str, Draw] = {
-        "pairs": lambda random: draw_pairs(sources, size, random),
-        "links": lambda random: draw_links(sources, size, hard, random),
-        "supcon": lambda random: draw_labels(sources, size, random, parts, linked),
-        "sections": lambda random: draw_sections(sources, size, parts, random),
-        "halves": lambda random: draw_halves(sources, size, hard, random),
-        "drop": lambda random: draw_views(sources, size, hard, share, random),
-        "distil": lambda random: draw_neighbours(sources, size, random),
-        "wp": lambda random: draw_documents(sources, size, random),
-        "sp": lambda random: draw_documents(sources, size, random),
+    samplers: dict[str, Sampler] = {
+        "pairs": lambda random: sample_pairs(sources, size, random),
+        "links": lambda random: sample_links(sources, size, hard, random),
+        "supcon": lambda random: sample_labels(sources, size, random, parts, linked),
+        "sections": lambda random: sample_sections(sources, size, parts, random),
+        "halves": lambda random: sample_halves(sources, size, hard, random),
+        "drop": lambda random: sample_views(sources, size, hard, share, random),
+        "distil": lambda random: sample_neighbours(sources, size, random),
+        "wp": lambda random: sample_documents(sources, size, random),
+        "sp": lambda random: sample_documents(sources, size, random),
     }
-    return draws[objective.kind]
+    return samplers[objective.kind]
 
 
 def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:

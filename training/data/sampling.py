@@ -1,7 +1,7 @@
 """What a training step draws from the data: a function of a random generator and nothing else.
 
 Every batch is of one corpus: a negative from another corpus teaches which corpus a document is of.
-It is chosen by the square root of how much it has of what is drawn, so that a small corpus is heard
+It is chosen by the square root of how much it has to sample from, so that a small corpus counts
 beside a large one.
 """
 
@@ -73,7 +73,7 @@ def new_source(
     return Source(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
 
 
-def draw_documents(
+def sample_documents(
     sources: Sequence[Source], size: int, random: np.random.Generator
 ) -> DocumentsBatch:
     """Draw documents of all corpora, none twice."""
@@ -86,7 +86,7 @@ def draw_documents(
     return DocumentsBatch(tuple(parts))
 
 
-def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator) -> PairBatch:
+def sample_pairs(sources: Sequence[Source], size: int, random: np.random.Generator) -> PairBatch:
     """Draw size / 2 labelled pairs.
 
     Raises:
@@ -102,7 +102,7 @@ def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator
     )
 
 
-def draw_links(
+def sample_links(
     sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
     """Draw queries, for each one linked document and its lexical neighbours that are not linked.
@@ -129,7 +129,7 @@ def draw_links(
     )
 
 
-def draw_halves(
+def sample_halves(
     sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
     """Draw neighbourhoods of documents; each one's first half looks for its second half.
@@ -140,26 +140,26 @@ def draw_halves(
     def halves(blocks: int, random: np.random.Generator) -> list[Int64]:
         return cut_blocks(blocks, 2, random)
 
-    return _draw_views(sources, size, hard_negatives, halves, random)
+    return _sample_views(sources, size, hard_negatives, halves, random)
 
 
-def draw_views(
+def sample_views(
     sources: Sequence[Source],
     size: int,
     hard_negatives: int,
     share: float,
     random: np.random.Generator,
 ) -> CandidateBatch:
-    """Draw as `draw_halves`; the two views of a document are it without a share of its blocks."""
+    """Draw as `sample_halves`; the two views of a document are it without a share of its blocks."""
 
     def views(blocks: int, random: np.random.Generator) -> list[Int64]:
         kept = max(1, blocks - int(share * blocks))
         return [np.sort(random.permutation(blocks)[:kept]) for _ in range(2)]
 
-    return _draw_views(sources, size, hard_negatives, views, random)
+    return _sample_views(sources, size, hard_negatives, views, random)
 
 
-def draw_neighbours(
+def sample_neighbours(
     sources: Sequence[Source], size: int, random: np.random.Generator
 ) -> SimilarityBatch:
     """Draw neighbourhoods of documents with the teacher's similarities among all of them."""
@@ -169,7 +169,7 @@ def draw_neighbours(
     return SimilarityBatch(tuple(source.part(row) for row in rows), similarities)
 
 
-def _draw_views(
+def _sample_views(
     sources: Sequence[Source],
     size: int,
     hard_negatives: int,
@@ -178,20 +178,20 @@ def _draw_views(
 ) -> CandidateBatch:
     counts = [len(s.rows) for s in sources]
     source = choose_source(sources, counts, "documents", random)
-    drawn = _neighbourhoods(source, size // (2 + hard_negatives), random)
+    chosen = _neighbourhoods(source, size // (2 + hard_negatives), random)
     queries, candidates, rows = [], [], []
-    for row in drawn:
+    for row in chosen:
         two = views(source.blocks(row), random)
         queries.append(source.part(row, two[0]))
         candidates.append(source.part(row, two[-1]))
         rows.append(row)
-    more = [n for row in drawn for n in _hard_negatives(source, row, hard_negatives, random)]
+    more = [n for row in chosen for n in _hard_negatives(source, row, hard_negatives, random)]
     for row in dict.fromkeys(more):
-        if row not in drawn:
+        if row not in chosen:
             candidates.append(source.part(row, views(source.blocks(row), random)[-1]))
             rows.append(row)
     positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
-    ignored = _ignored(source, drawn, rows) & ~positives
+    ignored = _ignored(source, chosen, rows) & ~positives
     return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored)
 
 
@@ -211,13 +211,13 @@ def choose_source(
 
 def _neighbourhoods(source: Source, size: int, random: np.random.Generator) -> list[int]:
     """Draw documents, each followed by some of its lexical neighbours, until there are `size`."""
-    drawn: dict[int, None] = {}
+    chosen: dict[int, None] = {}
     for row in random.permutation(source.rows).tolist():
-        if len(drawn) >= max(2, size):
+        if len(chosen) >= max(2, size):
             break
         near = random.permutation(source.near(row))[: NEIGHBOURHOOD - 1]
-        drawn |= dict.fromkeys([row, *near.tolist()])
-    return list(drawn)[: max(2, size)]
+        chosen |= dict.fromkeys([row, *near.tolist()])
+    return list(chosen)[: max(2, size)]
 
 
 def _hard_negatives(

@@ -66,7 +66,7 @@ Linked = Callable[[int], Int64]  # the rows that a row belongs together with
 _NOTHING: Int64 = np.empty(0, dtype=np.int64)
 
 
-def draw_sections(
+def sample_sections(
     sources: Sequence[Source], size: int, parts: int, random: np.random.Generator
 ) -> LabelBatch:
     """Draw documents, each a label of its own; needs nothing but their blocks.
@@ -82,7 +82,7 @@ def draw_sections(
     return _labelled(source, groups, size, parts, random)
 
 
-def draw_labels(
+def sample_labels(
     sources: Sequence[Source],
     size: int,
     random: np.random.Generator,
@@ -144,16 +144,16 @@ def _labelled(
     parts: int,
     random: np.random.Generator,
 ) -> LabelBatch:
-    drawn: list[Part] = []
+    chosen: list[Part] = []
     labels: list[int] = []
     for label, group in enumerate(groups):
         for row in group:
             starts = source.section_starts.get(row, ())
             cut = cut_blocks(source.blocks(row), parts, random, starts)
-            drawn += [
+            chosen += [
                 source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
             ]
             labels += [label] * len(cut)
-        if len(drawn) >= size:
+        if len(chosen) >= size:
             break
-    return LabelBatch(tuple(drawn), np.array(labels, dtype=np.int64))
+    return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))

@@ -22,7 +22,7 @@ from index.progress import Progress
 from training.data.batch_specs import Part
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
-from training.data.samplers import draw_of, find_sources
+from training.data.samplers import find_sources, sampler_of
 from training.data.sampling import Source
 from training.data.sections import find_section_starts
 from training.data.splits import TRAIN
@@ -169,10 +169,10 @@ def _objectives(
     vocabulary = read_vocabulary(start)
     objectives = []
     for number, objective in enumerate(recipe.objectives):
-        draw = draw_of(objective, sources, recipe.documents)
-        draw(np.random.default_rng(0))  # what the data does not have is said before training
+        sampler = sampler_of(objective, sources, recipe.documents)
+        sampler(np.random.default_rng(0))  # fails before training where the data lacks something
         seed = recipe.seed + number
-        made = new_objective(objective, draw, reader, model.config, vocabulary, seed)
+        made = new_objective(objective, sampler, reader, model.config, vocabulary, seed)
         made.head.to(next(model.parameters()).device)
         objectives.append(made)
     return objectives
