@@ -17,9 +17,9 @@ from training.data.batch_specs import (
     BatchSpec,
     CandidateBatch,
     DocumentsBatch,
+    DocumentSlice,
     LabelBatch,
     PairBatch,
-    Part,
     SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
@@ -43,7 +43,7 @@ from training.recipe import ObjectiveRecipe
 _DOCUMENTS_A_PASS = 64
 
 Sampler = Callable[[np.random.Generator], BatchSpec]
-ReadTerms = Callable[[Part], Float32]  # -> [F]
+ReadTerms = Callable[[DocumentSlice], Float32]  # -> [F]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Reader:
     """Reads documents out of block archives.
 
     Attributes:
-        archives: by the number that a `Part` names.
+        archives: by the number that a `DocumentSlice` names.
         checkpoint: whose special tokens open and close a block.
         max_blocks: blocks of a document that are read at most.
         read_terms: the term features of a part; None without a term channel.
@@ -65,12 +65,14 @@ class Reader:
     read_terms: ReadTerms | None = None
     trained_blocks: int = 0
 
-    def batch(self, parts: Sequence[Part], generator: torch.Generator | None) -> DocumentBatch:
+    def batch(
+        self, parts: Sequence[DocumentSlice], generator: torch.Generator | None
+    ) -> DocumentBatch:
         """Read documents; without a generator every block is its cached vector."""
         documents = [self._read(part, generator) for part in parts]
         return collate(documents, self.checkpoint.padding_token)
 
-    def _read(self, part: Part, generator: torch.Generator | None) -> DocumentArrays:
+    def _read(self, part: DocumentSlice, generator: torch.Generator | None) -> DocumentArrays:
         archive = self.archives[part.archive]
         vectors = archive.vectors(part.row)[: self.max_blocks]
         places = np.arange(len(vectors)) if part.places is None else part.places
@@ -124,8 +126,12 @@ def new_objective(
     return Objective(recipe.name, recipe.weight, sample_task, head)
 
 
-def encode_parts(
-    model: EncoderModel, reader: Reader, parts: Sequence[Part], *, from_tokens: bool = False
+def encode_slices(
+    model: EncoderModel,
+    reader: Reader,
+    parts: Sequence[DocumentSlice],
+    *,
+    from_tokens: bool = False,
 ) -> Float32:
     """Encode documents without gradients.
 
@@ -164,7 +170,7 @@ class _Making:
     vocabulary: Vocabulary
     generator: torch.Generator
 
-    def batch(self, *parts: Sequence[Part]) -> DocumentBatch:
+    def batch(self, *parts: Sequence[DocumentSlice]) -> DocumentBatch:
         return self.reader.batch([part for some in parts for part in some], self.generator)
 
 

@@ -41,7 +41,7 @@ from encoder.terms.term_table import (
     write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.errors import TrainingRecipeError
 from training.recipe import TermRecipe, TrainingRecipe
 
@@ -57,7 +57,7 @@ class TermReader:
         self._channel = channel
         self._whole: dict[tuple[int, int], Float16] = {}
 
-    def __call__(self, part: Part) -> Float32:
+    def __call__(self, part: DocumentSlice) -> Float32:
         """Return the features [F] of a part."""
         blocks = self._archives[part.archive].blocks
         if part.places is not None:

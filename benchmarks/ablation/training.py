@@ -13,8 +13,8 @@ from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.models.architecture import EncoderModel
 from training.batch import encode
-from training.collate import Reader, encode_parts, new_objective
-from training.data.batch_specs import Part
+from training.collate import Reader, encode_slices, new_objective
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import data_fingerprint
 from training.data.samplers import sampler_of
 from training.jobs.output import read_vocabulary
@@ -98,10 +98,10 @@ def encode_corpora(model: EncoderModel, data: AblationData, reader: Reader) -> l
     """Return the document vectors [N, dimension] of each corpus."""
     from_tokens = reader.trained_blocks > 0
     return [
-        encode_parts(
+        encode_slices(
             model,
             reader,
-            [Part(number, row) for row in one.encoded.rows.tolist()],
+            [DocumentSlice(number, row) for row in one.encoded.rows.tolist()],
             from_tokens=from_tokens,
         )
         for number, one in enumerate(data.corpora)

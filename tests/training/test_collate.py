@@ -13,14 +13,14 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
-from training.collate import Reader, encode_parts, new_objective
+from training.collate import Reader, encode_slices, new_objective
 from training.data.batch_specs import (
     BatchSpec,
     CandidateBatch,
     DocumentsBatch,
+    DocumentSlice,
     LabelBatch,
     PairBatch,
-    Part,
     SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
@@ -53,19 +53,23 @@ def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_cached_and_computed_blocks_agree(model: Smith, reader: Reader) -> None:
-    parts = [Part(0, 2), Part(0, 0, np.array([1, 3])), Part(0, 1)]
-    cached = encode_parts(model, reader, parts)
-    computed = encode_parts(model, reader, parts, from_tokens=True)
+    parts = [DocumentSlice(0, 2), DocumentSlice(0, 0, np.array([1, 3])), DocumentSlice(0, 1)]
+    cached = encode_slices(model, reader, parts)
+    computed = encode_slices(model, reader, parts, from_tokens=True)
     assert cached.shape == (3, 32)
     assert np.allclose(np.linalg.norm(cached, axis=1), 1, atol=1e-5)
     assert np.allclose(cached, computed, atol=2e-3)  # float16 is between the two
-    alone = encode_parts(model, reader, parts[1:2])
+    alone = encode_slices(model, reader, parts[1:2])
     assert np.allclose(cached[1], alone[0], atol=1e-5)
-    assert not np.allclose(cached[1], encode_parts(model, reader, [Part(0, 0)])[0], atol=1e-3)
+    assert not np.allclose(
+        cached[1], encode_slices(model, reader, [DocumentSlice(0, 0)])[0], atol=1e-3
+    )
 
 
 def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoint) -> None:
-    batch = reader.batch([Part(0, 0), Part(0, 1, np.array([2]))], step_generator(0, 1))
+    batch = reader.batch(
+        [DocumentSlice(0, 0), DocumentSlice(0, 1, np.array([2]))], step_generator(0, 1)
+    )
     assert batch.block_mask.sum(1).tolist() == [4, 1]
     assert batch.texts is not None
     assert batch.texts.documents.tolist() == [0, 0, 1]
@@ -73,13 +77,13 @@ def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoi
     whole = reader.archives[0].blocks(1)
     ids = batch.texts.input_ids[2][batch.texts.attention_mask[2] == 1].tolist()
     assert ids == [checkpoint.start_token, *whole[2], checkpoint.end_token]
-    assert reader.batch([Part(0, 0)], None).texts is None
+    assert reader.batch([DocumentSlice(0, 0)], None).texts is None
 
 
-PARTS = (Part(0, 0), Part(0, 1))
-ALL = (*PARTS, Part(0, 2))
+PARTS = (DocumentSlice(0, 0), DocumentSlice(0, 1))
+ALL = (*PARTS, DocumentSlice(0, 2))
 CUT = tuple(
-    Part(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
+    DocumentSlice(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
     for row in (0, 1)
     for number in (0, 1)
 )
@@ -184,6 +188,6 @@ def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> N
     model = load_model(load_checkpoint(tiny_colde))
     with torch.no_grad():
         cut = encode(model, batch)
-    alone = encode_parts(model, reader, [Part(0, 0, np.array([0, 1]))])
+    alone = encode_slices(model, reader, [DocumentSlice(0, 0, np.array([0, 1]))])
     assert cut.shape == (4, 32)
     assert np.abs(cut[0].numpy() - alone[0]).max() > 1e-4  # the other section is seen

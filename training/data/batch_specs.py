@@ -14,7 +14,7 @@ from encoder.arrays import Bool, Float32, Int64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DocumentSlice:
     """A document, or some of its sentence blocks.
 
     Attributes:
@@ -33,22 +33,22 @@ class Part:
     sections: int = 1
 
 
-Parts = tuple[Part, ...]
+DocumentSlices = tuple[DocumentSlice, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentsBatch:
     """Documents, of which nothing is known."""
 
-    documents: Parts
+    documents: DocumentSlices
 
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
     """P pairs with their labels [P]."""
 
-    sources: Parts
-    targets: Parts
+    sources: DocumentSlices
+    targets: DocumentSlices
     labels: Bool
 
 
@@ -63,8 +63,8 @@ class CandidateBatch:
         ignored: Bool[Q, C], neither positive nor negative: probably matches that nobody judged.
     """
 
-    queries: Parts
-    candidates: Parts
+    queries: DocumentSlices
+    candidates: DocumentSlices
     positives: Bool
     ignored: Bool
 
@@ -73,7 +73,7 @@ class CandidateBatch:
 class LabelBatch:
     """D documents with a label each, Int64[D]; equal labels belong together."""
 
-    documents: Parts
+    documents: DocumentSlices
     labels: Int64
 
 
@@ -81,7 +81,7 @@ class LabelBatch:
 class SimilarityBatch:
     """D documents and how similar a teacher finds them, Float32[D, D]."""
 
-    documents: Parts
+    documents: DocumentSlices
     similarities: Float32
 
 

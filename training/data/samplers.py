@@ -13,8 +13,8 @@ from training.data.batch_specs import BatchSpec
 from training.data.corpus import TrainingCorpus
 from training.data.neighbours import find_neighbours
 from training.data.sampling import (
-    Source,
-    new_source,
+    TrainingSource,
+    new_training_source,
     sample_documents,
     sample_halves,
     sample_links,
@@ -36,7 +36,7 @@ def find_sources(
     directories: Sequence[Path],
     max_blocks: int,
     progress: Progress,
-) -> list[Source]:
+) -> list[TrainingSource]:
     """Find the lexical neighbours of the training part of each corpus.
 
     Args:
@@ -55,11 +55,13 @@ def find_sources(
             continue  # nothing to draw from: held-out documents only
         progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
         neighbours = find_neighbours(directory, _texts(one, rows.tolist()))
-        sources.append(new_source(number, one, neighbours, max_blocks))
+        sources.append(new_training_source(number, one, neighbours, max_blocks))
     return sources
 
 
-def sampler_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) -> Sampler:
+def sampler_of(
+    objective: "ObjectiveRecipe", sources: Sequence[TrainingSource], size: int
+) -> Sampler:
     """Return what samplers the batches of an objective.
 
     Args:

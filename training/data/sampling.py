@@ -15,8 +15,8 @@ from index.errors import CorpusError
 from training.data.batch_specs import (
     CandidateBatch,
     DocumentsBatch,
+    DocumentSlice,
     PairBatch,
-    Part,
     SimilarityBatch,
     cut_blocks,
 )
@@ -29,7 +29,7 @@ NEIGHBOURHOOD = 8  # documents of one neighbourhood in a batch of neighbours
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TrainingSource:
     """One corpus to draw from.
 
     Attributes:
@@ -50,9 +50,11 @@ class Source:
 
     def part(
         self, row: int, places: Int64 | None = None, section: int = 0, sections: int = 1
-    ) -> Part:
+    ) -> DocumentSlice:
         """Return a document, some of its blocks, or one of its sections."""
-        return Part(self.number, int(self.corpus.encoded.rows[row]), places, section, sections)
+        return DocumentSlice(
+            self.number, int(self.corpus.encoded.rows[row]), places, section, sections
+        )
 
     def blocks(self, row: int) -> int:
         """Return how many blocks of a document are read."""
@@ -66,15 +68,15 @@ class Source:
         return near
 
 
-def new_source(
+def new_training_source(
     number: int, corpus: TrainingCorpus, neighbours: Neighbours, max_blocks: int
-) -> Source:
+) -> TrainingSource:
     """Make a source of a corpus; its neighbours are those of the training part, in its order."""
-    return Source(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
+    return TrainingSource(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
 
 
 def sample_documents(
-    sources: Sequence[Source], size: int, random: np.random.Generator
+    sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> DocumentsBatch:
     """Draw documents of all corpora, none twice."""
     ends = np.cumsum([len(source.rows) for source in sources])
@@ -86,7 +88,9 @@ def sample_documents(
     return DocumentsBatch(tuple(parts))
 
 
-def sample_pairs(sources: Sequence[Source], size: int, random: np.random.Generator) -> PairBatch:
+def sample_pairs(
+    sources: Sequence[TrainingSource], size: int, random: np.random.Generator
+) -> PairBatch:
     """Draw size / 2 labelled pairs.
 
     Raises:
@@ -103,7 +107,7 @@ def sample_pairs(sources: Sequence[Source], size: int, random: np.random.Generat
 
 
 def sample_links(
-    sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
+    sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
     """Draw queries, for each one linked document and its lexical neighbours that are not linked.
 
@@ -130,7 +134,7 @@ def sample_links(
 
 
 def sample_halves(
-    sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
+    sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
     """Draw neighbourhoods of documents; each one's first half looks for its second half.
 
@@ -144,7 +148,7 @@ def sample_halves(
 
 
 def sample_views(
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     size: int,
     hard_negatives: int,
     share: float,
@@ -160,7 +164,7 @@ def sample_views(
 
 
 def sample_neighbours(
-    sources: Sequence[Source], size: int, random: np.random.Generator
+    sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> SimilarityBatch:
     """Draw neighbourhoods of documents with the teacher's similarities among all of them."""
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
@@ -170,7 +174,7 @@ def sample_neighbours(
 
 
 def _sample_views(
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     size: int,
     hard_negatives: int,
     views: Callable[[int, np.random.Generator], list[Int64]],
@@ -196,8 +200,8 @@ def _sample_views(
 
 
 def choose_source(
-    sources: Sequence[Source], counts: Sequence[int], what: str, random: np.random.Generator
-) -> Source:
+    sources: Sequence[TrainingSource], counts: Sequence[int], what: str, random: np.random.Generator
+) -> TrainingSource:
     """Choose a corpus by the square root of how much it has.
 
     Raises:
@@ -209,7 +213,7 @@ def choose_source(
     return sources[int(random.choice(len(sources), p=shares / shares.sum()))]
 
 
-def _neighbourhoods(source: Source, size: int, random: np.random.Generator) -> list[int]:
+def _neighbourhoods(source: TrainingSource, size: int, random: np.random.Generator) -> list[int]:
     """Draw documents, each followed by some of its lexical neighbours, until there are `size`."""
     chosen: dict[int, None] = {}
     for row in random.permutation(source.rows).tolist():
@@ -221,7 +225,7 @@ def _neighbourhoods(source: Source, size: int, random: np.random.Generator) -> l
 
 
 def _hard_negatives(
-    source: Source, row: int, number: int, random: np.random.Generator
+    source: TrainingSource, row: int, number: int, random: np.random.Generator
 ) -> list[int]:
     near = source.near(row)
     likely = source.neighbours.similarities[np.searchsorted(source.rows, row)][: len(near)]
@@ -229,7 +233,7 @@ def _hard_negatives(
     return [int(near_row) for near_row in random.permutation(wrong)[:number]]
 
 
-def _ignored(source: Source, queries: Sequence[int], candidates: Sequence[int]) -> Bool:
+def _ignored(source: TrainingSource, queries: Sequence[int], candidates: Sequence[int]) -> Bool:
     """Return which candidates are the query itself, linked to it, or so near that they match."""
     rows = np.array([*queries, *candidates], dtype=np.int64)
     likely = source.neighbours.between(np.searchsorted(source.rows, rows)) >= PROBABLE_MATCH

@@ -12,9 +12,9 @@ from encoder.tokenizer import BlockTokenizer
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.progress import Progress
-from training.data.batch_specs import LabelBatch, Part, cut_blocks
+from training.data.batch_specs import DocumentSlice, LabelBatch, cut_blocks
 from training.data.corpus import TrainingCorpus
-from training.data.sampling import Source, choose_source
+from training.data.sampling import TrainingSource, choose_source
 from training.data.splits import TRAIN
 
 
@@ -67,7 +67,7 @@ _NOTHING: Int64 = np.empty(0, dtype=np.int64)
 
 
 def sample_sections(
-    sources: Sequence[Source], size: int, parts: int, random: np.random.Generator
+    sources: Sequence[TrainingSource], size: int, parts: int, random: np.random.Generator
 ) -> LabelBatch:
     """Draw documents, each a label of its own; needs nothing but their blocks.
 
@@ -83,7 +83,7 @@ def sample_sections(
 
 
 def sample_labels(
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     size: int,
     random: np.random.Generator,
     parts: int = 2,
@@ -123,7 +123,7 @@ def matching_pairs(corpus: TrainingCorpus) -> Linked:
 
 
 def _groups(
-    source: Source, linked: Linked, random: np.random.Generator, *, alone: bool
+    source: TrainingSource, linked: Linked, random: np.random.Generator, *, alone: bool
 ) -> Iterator[list[int]]:
     taken: set[int] = set()
     for row in random.permutation(source.rows).tolist():
@@ -138,13 +138,13 @@ def _groups(
 
 
 def _labelled(
-    source: Source,
+    source: TrainingSource,
     groups: Iterator[list[int]],
     size: int,
     parts: int,
     random: np.random.Generator,
 ) -> LabelBatch:
-    chosen: list[Part] = []
+    chosen: list[DocumentSlice] = []
     labels: list[int] = []
     for label, group in enumerate(groups):
         for row in group:

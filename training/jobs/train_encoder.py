@@ -19,11 +19,11 @@ from encoder.terms.term_channel import TermChannel
 from evaluation.encoded_corpus import keep_blocks
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
 from training.data.samplers import find_sources, sampler_of
-from training.data.sampling import Source
+from training.data.sampling import TrainingSource
 from training.data.sections import find_section_starts
 from training.data.splits import TRAIN
 from training.jobs.output import RUN, Trained, make_report
@@ -58,7 +58,7 @@ def prepare_data(
 
 def prepare_sources(
     job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
-) -> list[Source]:
+) -> list[TrainingSource]:
     """Find the lexical neighbours of the training part of each corpus, and sections if needed.
 
     Raises:
@@ -78,7 +78,7 @@ def prepare_sources(
 def run_training(
     job: EncoderJob,
     data: Sequence[TrainingCorpus],
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     progress: "TrainingProgress",
 ) -> Trained:
     """Train, or go on with training; `write_output` makes a checkpoint of it.
@@ -159,7 +159,7 @@ def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: "Traini
 def _objectives(
     start: Checkpoint,
     recipe: "TrainingRecipe",
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     reader: "Reader",
     model: "EncoderModel",
 ) -> list[Any]:
@@ -180,11 +180,11 @@ def _objectives(
 
 def _encoding(
     model: "EncoderModel", reader: "Reader", recipe: "TrainingRecipe"
-) -> Callable[[Sequence[Part]], Float32]:
-    from training.collate import encode_parts
+) -> Callable[[Sequence[DocumentSlice]], Float32]:
+    from training.collate import encode_slices
 
     from_tokens = recipe.sentence_level.trained != "frozen"
-    return lambda parts: encode_parts(model, reader, parts, from_tokens=from_tokens)
+    return lambda parts: encode_slices(model, reader, parts, from_tokens=from_tokens)
 
 
 def _fingerprint(start: Checkpoint, data: Sequence[TrainingCorpus]) -> str:

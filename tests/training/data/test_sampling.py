@@ -7,14 +7,14 @@ import pytest
 
 from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import read_training_data
 from training.data.files import find_corpus_files
 from training.data.neighbours import find_neighbours
 from training.data.sampling import (
     PROBABLE_MATCH,
-    Source,
-    new_source,
+    TrainingSource,
+    new_training_source,
     sample_documents,
     sample_halves,
     sample_links,
@@ -39,7 +39,7 @@ def make_texts(seed: int) -> dict[str, str]:
 
 
 @pytest.fixture
-def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[Source]:
+def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[TrainingSource]:
     """Two corpora: one with splits, links and pairs, one with nothing."""
     corpora = []
     for name, seed in (("known", 1), ("plain", 2)):
@@ -64,20 +64,20 @@ def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[
     for number, one in enumerate(data):
         texts = list(make_texts(number + 1).values())
         neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in one.rows(TRAIN)])
-        made.append(new_source(number, one, neighbours, 6))
+        made.append(new_training_source(number, one, neighbours, 6))
     return made
 
 
-def row_of(part: Part) -> int:
+def row_of(part: DocumentSlice) -> int:
     return part.row  # the archive's rows are the corpus's here
 
 
-def require_training_rows(sources: list[Source], parts: tuple[Part, ...]) -> None:
+def require_training_rows(sources: list[TrainingSource], parts: tuple[DocumentSlice, ...]) -> None:
     for part in parts:
         assert part.row in sources[part.archive].rows
 
 
-def test_equal_seeds_sample_equal_batches(sources: list[Source]) -> None:
+def test_equal_seeds_sample_equal_batches(sources: list[TrainingSource]) -> None:
     for sample in (
         lambda r: sample_documents(sources, 10, r),
         lambda r: sample_pairs(sources, 10, r),
@@ -91,7 +91,7 @@ def test_equal_seeds_sample_equal_batches(sources: list[Source]) -> None:
         assert sampled[0] == sampled[1] != sampled[2]
 
 
-def test_links(sources: list[Source]) -> None:
+def test_links(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sample_links(sources, 12, 1, np.random.default_rng(seed))
         corpus = sources[0].corpus
@@ -110,7 +110,7 @@ def test_links(sources: list[Source]) -> None:
             assert ignored[rows == query.row].all()
 
 
-def test_hard_negatives_are_near_and_not_linked(sources: list[Source]) -> None:
+def test_hard_negatives_are_near_and_not_linked(sources: list[TrainingSource]) -> None:
     source = sources[0]
     more = 0
     for seed in SEEDS:
@@ -124,7 +124,7 @@ def test_hard_negatives_are_near_and_not_linked(sources: list[Source]) -> None:
     assert more
 
 
-def test_pairs_keep_their_labels(sources: list[Source]) -> None:
+def test_pairs_keep_their_labels(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sample_pairs(sources, 8, np.random.default_rng(seed))
         assert len(sampled.labels) == 4
@@ -136,7 +136,7 @@ def test_pairs_keep_their_labels(sources: list[Source]) -> None:
         require_training_rows(sources, sampled.sources + sampled.targets)
 
 
-def test_halves_are_the_document_cut_in_two(sources: list[Source]) -> None:
+def test_halves_are_the_document_cut_in_two(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sample_halves(sources, 16, 1, np.random.default_rng(seed))
         require_training_rows(sources, sampled.queries + sampled.candidates)
@@ -153,7 +153,7 @@ def test_halves_are_the_document_cut_in_two(sources: list[Source]) -> None:
                 assert len(candidate.places)
 
 
-def test_views_keep_half_of_the_blocks(sources: list[Source]) -> None:
+def test_views_keep_half_of_the_blocks(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sample_views(sources, 16, 0, 0.5, np.random.default_rng(seed))
         for part in sampled.queries + sampled.candidates:
@@ -162,7 +162,7 @@ def test_views_keep_half_of_the_blocks(sources: list[Source]) -> None:
             assert np.array_equal(part.places, np.unique(part.places))
 
 
-def test_neighbourhoods_with_the_teacher(sources: list[Source]) -> None:
+def test_neighbourhoods_with_the_teacher(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sample_neighbours(sources, 16, np.random.default_rng(seed))
         rows = [row_of(part) for part in sampled.documents]
@@ -175,7 +175,7 @@ def test_neighbourhoods_with_the_teacher(sources: list[Source]) -> None:
         assert sampled.similarities.max() > PROBABLE_MATCH
 
 
-def test_groups_are_linked_within_and_not_between(sources: list[Source]) -> None:
+def test_groups_are_linked_within_and_not_between(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sample_labels(sources, 12, np.random.default_rng(seed))
         corpus = sources[0].corpus
@@ -190,7 +190,7 @@ def test_groups_are_linked_within_and_not_between(sources: list[Source]) -> None
                     assert not others & set(corpus.linked(first).tolist())
 
 
-def test_pairs_can_say_what_belongs_together(sources: list[Source]) -> None:
+def test_pairs_can_say_what_belongs_together(sources: list[TrainingSource]) -> None:
     linked = [matching_pairs(source.corpus) for source in sources]
     assert not len(linked[1](0))
     for seed in SEEDS:
@@ -204,13 +204,13 @@ def test_pairs_can_say_what_belongs_together(sources: list[Source]) -> None:
         assert all(part.sections == 1 for part in sampled.documents)
 
 
-def test_sections_are_documents_cut_and_need_no_label(sources: list[Source]) -> None:
+def test_sections_are_documents_cut_and_need_no_label(sources: list[TrainingSource]) -> None:
     own = replace(sources[1], section_starts={row: np.array([2]) for row in range(DOCUMENTS)})
     for seed in SEEDS:
         sampled = sample_sections([own], 9, 3, np.random.default_rng(seed))
         require_training_rows(sources, sampled.documents)
         assert 9 <= len(sampled.documents) <= 11
-        by_label: dict[int, list[Part]] = {}
+        by_label: dict[int, list[DocumentSlice]] = {}
         for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
             by_label.setdefault(label, []).append(part)
         for parts in by_label.values():
@@ -224,13 +224,13 @@ def test_sections_are_documents_cut_and_need_no_label(sources: list[Source]) -> 
                 assert [int(part.places[0]) for part in parts] == [0, 2]
 
 
-def test_documents_of_all_corpora_none_twice(sources: list[Source]) -> None:
+def test_documents_of_all_corpora_none_twice(sources: list[TrainingSource]) -> None:
     total = sum(len(source.rows) for source in sources)
     sampled = sample_documents(sources, total + 5, np.random.default_rng(0)).documents
     assert len({(part.archive, part.row) for part in sampled}) == len(sampled) == total
 
 
-def test_what_is_not_there_is_said(sources: list[Source]) -> None:
+def test_what_is_not_there_is_said(sources: list[TrainingSource]) -> None:
     random = np.random.default_rng(0)
     with pytest.raises(CorpusError, match="learns from links"):
         sample_links(sources[1:], 8, 0, random)
