@@ -38,13 +38,13 @@ MANIFEST = "manifest.json"
 PARITY = "parity.json"
 QUALITY = "quality.json"
 RULE = "rule.json"
-SKETCH = "sketch.npz"
+HASHED_TERMS = "sketch.npz"
 TERMS = "terms.npz"
 TOKENIZER = "tokenizer.json"
 WEIGHTS = "weights.safetensors"
 
 # What a manifest names if it is there, of encoders and of rerankers. Some decide the fingerprint.
-_TERM_FILES = (TERMS, SKETCH)
+_TERM_FILES = (TERMS, HASHED_TERMS)
 _FILES = (CONFIG, TOKENIZER, *_TERM_FILES, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION, RULE)
 _GRAPHS = (BLOCK_GRAPH, DOCUMENT_GRAPH, PAIR_GRAPH)
 

@@ -21,8 +21,8 @@ from encoder.export.create import (
 from encoder.export.export import export_checkpoint
 from encoder.export.export_reranker import export_reranker
 from encoder.golden import GOLDEN_TEXTS
-from encoder.terms.feature_hashing import TermSketch
-from encoder.terms.term_channel import TermChannel, new_sketch_vocabulary
+from encoder.terms.feature_hashing import HashedTerms
+from encoder.terms.term_channel import TermChannel, hashed_vocabulary
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from tests.tools.redis_server import RedisServer, install_redis
@@ -154,7 +154,7 @@ def tiny_colde(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the tiny checkpoint grown a term channel, with all graphs; as above."""
     terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
-    terms |= {"sketch": 8}
+    terms |= {"hashed_dimension": 8}
     objectives = [{"kind": "halves"}]
     recipe = parse_training_recipe(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
@@ -162,12 +162,12 @@ def tiny_terms(tiny_weights: Checkpoint, tmp_path_factory: pytest.TempPathFactor
     tokenizer = BlockTokenizer(tiny_weights)
     vocabulary = read_term_vocabulary(open_tokenizer(tiny_weights), recipe.terms.buckets)
     corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
-    words = new_sketch_vocabulary(tiny_weights)
+    words = hashed_vocabulary(tiny_weights)
     whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
     channel = TermChannel(
         vocabulary,
         fit_term_table([corpus], vocabulary.rows, recipe.terms, 0),
-        TermSketch(words, term_weights([whole], words.rows), recipe.terms.sketch),
+        HashedTerms(words, term_weights([whole], words.rows), recipe.terms.hashed_dimension),
     )
     model = open_model(tiny_weights, recipe, channel)
     directory = tmp_path_factory.mktemp("terms") / "tiny-terms"

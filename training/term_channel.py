@@ -18,16 +18,16 @@ import torch
 from encoder.arrays import Float16, Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.block_archive import BlockArchive
-from encoder.checkpoint import SKETCH, Checkpoint
+from encoder.checkpoint import HASHED_TERMS, Checkpoint
 from encoder.errors import EncoderError
 from encoder.export.create import load_model
 from encoder.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
 from encoder.models.registry import ENCODERS
-from encoder.terms.feature_hashing import TermSketch, read_term_sketch, write_term_sketch
+from encoder.terms.feature_hashing import HashedTerms, read_hashed_terms, write_hashed_terms
 from encoder.terms.term_channel import (
     TermChannel,
-    new_sketch_vocabulary,
-    no_sketch,
+    hashed_vocabulary,
+    no_hashed_terms,
     open_term_channel,
 )
 from encoder.terms.term_table import (
@@ -89,7 +89,7 @@ def read_or_fit_channel(
         recipe: says how large a new one is.
         archives: of the corpora.
         rows: of each, those of the documents to fit a new one on.
-        kept: the file that a new table is kept in for a run that is resumed; a sketch beside it.
+        kept: the file that a new table is kept in for a resumed run; hashed terms beside it.
 
     Raises:
         EncoderError: there are too few documents to fit one on.
@@ -111,20 +111,20 @@ def read_or_fit_channel(
         partial = kept.with_name(kept.name + ".partial")
         write_term_table(partial, table)
         replace_durably(partial, kept)
-    sketch = _read_or_fit_sketch(start, recipe, archives, rows, kept.with_name(SKETCH))
-    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), sketch)
+    hashed = _read_or_fit_hashed_terms(start, recipe, archives, rows, kept.with_name(HASHED_TERMS))
+    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), hashed)
 
 
-def _read_or_fit_sketch(
+def _read_or_fit_hashed_terms(
     start: Checkpoint,
     recipe: TrainingRecipe,
     archives: Sequence[BlockArchive],
     rows: Sequence[Int64],
     kept: Path,
-) -> TermSketch:
-    if not recipe.terms.sketch:
-        return no_sketch()
-    vocabulary = new_sketch_vocabulary(start)
+) -> HashedTerms:
+    if not recipe.terms.hashed_dimension:
+        return no_hashed_terms()
+    vocabulary = hashed_vocabulary(start)
     if not kept.exists():
         corpora = [
             [count_words(vocabulary, archive.blocks(int(row))) for row in some]
@@ -133,9 +133,11 @@ def _read_or_fit_sketch(
         ]
         weights = term_weights(corpora, vocabulary.rows)
         partial = kept.with_name(kept.name + ".partial")
-        write_term_sketch(partial, TermSketch(vocabulary, weights, recipe.terms.sketch))
+        write_hashed_terms(partial, HashedTerms(vocabulary, weights, recipe.terms.hashed_dimension))
         replace_durably(partial, kept)
-    return read_term_sketch(kept.read_bytes(), str(kept), vocabulary, recipe.terms.sketch)
+    return read_hashed_terms(
+        kept.read_bytes(), str(kept), vocabulary, recipe.terms.hashed_dimension
+    )
 
 
 def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> EncoderModel:
@@ -174,7 +176,7 @@ def _with_channel(
         features=features,
         dimension=terms.dimension,
         buckets=terms.buckets,
-        hashed_dimension=terms.sketch,
+        hashed_dimension=terms.hashed_dimension,
     )
     return with_term_channel(config, sizes)
 
@@ -248,8 +250,8 @@ def begin_as_terms(encoder: ReadsTerms, recipe: TermRecipe, seed: int) -> None:
         encoder.term_projection.weight.copy_(weight)
         encoder.term_projection.bias.zero_()
         encoder.balance.fill_(float(np.log(recipe.balance)))
-        if recipe.sketch:
-            encoder.sketch_balance.fill_(float(np.log(recipe.sketch_balance)))
+        if recipe.hashed_dimension:
+            encoder.sketch_balance.fill_(float(np.log(recipe.hashed_balance)))
 
 
 def fold_projection(encoder: ReadsTerms, table: TermTable) -> TermTable:

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from encoder.checkpoint import (
     CONFIG,
-    SKETCH,
+    HASHED_TERMS,
     TERMS,
     TOKENIZER,
     Checkpoint,
@@ -24,7 +24,7 @@ from encoder.checkpoint import (
 from encoder.errors import CheckpointError
 from encoder.models.architecture import EncoderModel, ReadsTerms
 from encoder.models.weights import save_weights
-from encoder.terms.feature_hashing import write_term_sketch
+from encoder.terms.feature_hashing import write_hashed_terms
 from encoder.terms.term_channel import TermChannel
 from encoder.terms.term_table import write_term_table
 from training.data.files import EncoderJob, Start, TrainingJob
@@ -188,10 +188,10 @@ def write_trained(
             "term_features": table.width,
             "term_dimension": table.width,
             "term_buckets": channel.vocabulary.buckets,
-            "sketch_dimension": channel.sketch.dimension,
+            "sketch_dimension": channel.hashed.dimension,
         }
-        if channel.sketch.dimension:
-            write_term_sketch(directory / SKETCH, channel.sketch)
+        if channel.hashed.dimension:
+            write_hashed_terms(directory / HASHED_TERMS, channel.hashed)
     save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)
