@@ -172,7 +172,7 @@ def reranked_own(
     """
     judge = PairJudge(reranker, _all_texts(known, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
-    mixture = reranker.rule.mixture(mode)
+    mixture = reranker.rule.weights_of(mode)
     return reranked_system(system, judge, mixture, candidates, RERANKED)
 
 

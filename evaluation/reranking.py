@@ -10,7 +10,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.reranker.onnx_reranker import Reranker
-from encoder.reranker.score_fusion import Mixture
+from encoder.reranker.score_fusion import FusionWeights
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.systems import System
 
@@ -84,7 +84,7 @@ def first_candidates(system: System, rows: Int64, number: int) -> list[list[int]
 
 
 def reranked_system(
-    system: System, judge: PairJudge, mixture: Mixture, candidates: int, name: str
+    system: System, judge: PairJudge, mixture: FusionWeights, candidates: int, name: str
 ) -> System:
     """Make the system that reads the first candidates of another one again.
 
@@ -108,7 +108,7 @@ def reranked_system(
     return System(name, settings, score, score_pairs)
 
 
-def mix(mixture: Mixture, first_stage: Float32, logits: Float32) -> Float32:
+def mix(mixture: FusionWeights, first_stage: Float32, logits: Float32) -> Float32:
     """Return the scores Float32[P] of reranked documents."""
     pairs = zip(first_stage.tolist(), logits.tolist(), strict=True)
     return np.array([mixture.score(first, logit) for first, logit in pairs], dtype=np.float32)

@@ -85,7 +85,7 @@ def measure(
     """Measure both stages of each mode on the queries of one part."""
     report: dict[str, Any] = {"queries": len(question.query_ids)}
     for mode in MODES:
-        system, mixture = corpus.systems[mode], reranker.rule.mixture(mode)
+        system, mixture = corpus.systems[mode], reranker.rule.weights_of(mode)
         before = _judged(system, question)
         second = reranked_system(system, judge, mixture, candidates, "reranked")
         after = _judged(second, question)

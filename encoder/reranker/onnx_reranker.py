@@ -15,7 +15,7 @@ from encoder.reranker.checkpoint import (
 )
 from encoder.reranker.golden import check_pair_parity, read_golden_pairs
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
-from encoder.reranker.score_fusion import ScoreFusion, read_rerank_rule
+from encoder.reranker.score_fusion import ScoreFusion, read_score_fusion
 from encoder.reranker.sentence_ranking import SentenceGraphText
 
 
@@ -69,7 +69,7 @@ class OnnxReranker:
         name = f"{chosen}/{PAIR_GRAPH}"
         self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
         self._reader = PairTokenizer(checkpoint)
-        self._rule = read_rerank_rule(checkpoint)
+        self._rule = read_score_fusion(checkpoint)
         self.checkpoint = checkpoint
         self.precision = chosen
 

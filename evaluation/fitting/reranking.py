@@ -13,7 +13,7 @@ from encoder.arrays import Float32, Float64, Int64
 from encoder.calibration import FittedMap, FittedOn
 from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rule
+from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
 from evaluation.fitting.calibration import MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_calibrator, read_judged_corpus
 from evaluation.judgements import Qrels
@@ -48,7 +48,7 @@ def main() -> None:
     fitted = {mode: fit(mode, asked, given.candidates) for mode in MODES}
     rule = ScoreFusion(
         encoder=checkpoint.fingerprint,
-        mixtures={mode: mixture for mode, (mixture, _) in fitted.items()},
+        weights={mode: mixture for mode, (mixture, _) in fitted.items()},
         maps={
             mode: fit_rerank_map(
                 [
@@ -63,12 +63,12 @@ def main() -> None:
     shown = {mode: {**asdict(mixture), **table} for mode, (mixture, table) in fitted.items()}
     print(json.dumps({"version": rule.version, "modes": shown}, indent=2))
     if given.write:
-        write_rerank_rule(reranker.checkpoint, rule)
+        write_score_fusion(reranker.checkpoint, rule)
 
 
 def fit(
     mode: str, asked: Sequence[tuple[JudgedCorpus, PairJudge, Retrieval]], candidates: int
-) -> tuple[Mixture, dict[str, Any]]:
+) -> tuple[FusionWeights, dict[str, Any]]:
     """Fit the mixture of one mode, and show nDCG@10 of both stages on the same queries."""
     known: list[Candidates] = []
     for corpus, judge, question in asked:
@@ -80,8 +80,8 @@ def fit(
     table = {
         corpus.folder.name: {
             "queries": len(one.ideal),
-            "first stage": round(float(ndcg_of(one, Mixture(0.0, 1.0)).mean()), 4),
-            "reranker alone": round(float(ndcg_of(one, Mixture(1.0, 1.0)).mean()), 4),
+            "first stage": round(float(ndcg_of(one, FusionWeights(0.0, 1.0)).mean()), 4),
+            "reranker alone": round(float(ndcg_of(one, FusionWeights(1.0, 1.0)).mean()), 4),
             "reranked": round(float(ndcg_of(one, found.mixture).mean()), 4),
             "at its own best": round(float(found.ndcg[number].max()), 4),
         }
@@ -91,7 +91,7 @@ def fit(
 
 
 def scored_pairs(
-    mode: str, mixture: Mixture, corpus: JudgedCorpus, judge: PairJudge
+    mode: str, mixture: FusionWeights, corpus: JudgedCorpus, judge: PairJudge
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return reranked scores and labels of the validation pairs of a corpus."""
     pairs = corpus.pairs("valid")
@@ -147,7 +147,7 @@ class MixtureFit:
         ndcg: Float64[corpora, scales, weights], nDCG@10 of each.
     """
 
-    mixture: Mixture
+    mixture: FusionWeights
     ndcg: Float64
 
 
@@ -195,7 +195,7 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
         raise ValueError("there is no corpus to fit the rule on")
     ndcg = np.array(
         [
-            [[float(ndcg_of(one, Mixture(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
+            [[float(ndcg_of(one, FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
             for one in corpora
         ]
     )
@@ -205,10 +205,10 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
     loses = (level < ndcg[..., :1] - _ROUNDING).any(0)
     smooth = np.where(loses, -np.inf, level.mean(0))
     scale, weight = np.unravel_index(int(np.argmax(smooth)), smooth.shape)
-    return MixtureFit(Mixture(WEIGHTS[weight], SCALES[scale]), ndcg)
+    return MixtureFit(FusionWeights(WEIGHTS[weight], SCALES[scale]), ndcg)
 
 
-def ndcg_of(candidates: Candidates, mixture: Mixture) -> Float64:
+def ndcg_of(candidates: Candidates, mixture: FusionWeights) -> Float64:
     """Return nDCG@10 Float64[Q] of candidates in the order of a mixture."""
     probabilities = 0.5 * (1.0 + np.tanh(0.5 * mixture.scale * candidates.logits))
     scores = (1.0 - mixture.weight) * candidates.first_stage + mixture.weight * probabilities

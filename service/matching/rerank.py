@@ -90,7 +90,7 @@ class _Scores:
 
     def __init__(self, engine: Engine, pool: RerankPool, mode: Mode) -> None:
         rule = pool.reranker.rule
-        self._mixture = rule.mixture(mode)
+        self._mixture = rule.weights_of(mode)
         self._map = probability_map_of(engine, mode)
         self.version = None if self._map is None else rule.version
 
