@@ -1,4 +1,4 @@
-"""From what was spec as arrays to the tasks of objectives: documents read, tensors made."""
+"""From batch specifications to the tasks of objectives: documents are read, tensors made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -89,7 +89,7 @@ class Reader:
 
 
 def training_device() -> torch.device:
-    """Return a GPU where there is one."""
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -101,18 +101,18 @@ def new_objective(
     vocabulary: Vocabulary,
     seed: int,
 ) -> Objective[EncoderModel]:
-    """Make an objective of a recipe's table and of what draws its batches.
+    """Make an objective of its recipe and the sampler of its batches.
 
     Args:
         recipe: of the objective.
         sampler: gives the batches of its kind.
-        reader: of the documents that are spec.
+        reader: of the sampled documents.
         config: of the model.
         vocabulary: for masked words.
-        seed: of the head's first weights; torch seeds itself by the clock.
+        seed: of the initial weights of the head.
 
     Raises:
-        TrainingRecipeError: the model cannot learn this.
+        TrainingRecipeError: the model does not support the objective.
     """
     _check(recipe, config)
     torch.manual_seed(seed)
@@ -243,5 +243,5 @@ def _pretraining_task(
 
 def _temperature(head: nn.Module) -> Temperature:
     if not isinstance(head, Temperature):
-        raise TypeError(f"{type(head).__name__} is no temperature")
+        raise TypeError(f"{type(head).__name__} is not a temperature")
     return head

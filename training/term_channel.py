@@ -1,10 +1,10 @@
 """The first layer of the term channel, fitted on counts of terms: no gradient is needed for it.
 
-A TF-IDF vector has as many dimensions as there are terms. Where training documents lie, latent
-semantic analysis keeps their cosines in few: that is the span. What a document has outside of it,
-the words of a subject that training never saw, is kept as well as random projections keep it:
-that is the residual. A linear layer over both is then trained (`term_projection`), and in the end
-the two become one table of few dimensions (`fold_projection`).
+A TF-IDF vector has as many dimensions as there are terms. For documents like those of training,
+latent semantic analysis preserves cosines in few dimensions: the span. The rest of a document, such
+as the words of a subject that training never saw, is approximated by random projections: the
+residual. A linear layer over both is then trained (`term_projection`), and finally folded into one
+table of few dimensions (`fold_projection`).
 """
 
 from collections.abc import Sequence
@@ -84,8 +84,8 @@ def read_or_fit_channel(
     """Return the term channel that the model is trained with.
 
     Args:
-        start: whose own channel is used where the recipe asks for none, or where it has one and
-            there are too few documents to fit another.
+        start: whose own channel is used if the recipe requests none, or if it has one and there
+            are too few documents to fit another.
         recipe: says how large a new one is.
         archives: of the corpora.
         rows: of each, those of the documents to fit a new one on.
@@ -141,7 +141,7 @@ def _read_or_fit_hashed_terms(
 
 
 def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> EncoderModel:
-    """Load the model of the start, with a new term channel where it is to be given one.
+    """Load the model of the start, with a new term channel if there is one.
 
     Raises:
         CheckpointError: the start has no weights, or they do not fit its configuration.
@@ -320,7 +320,7 @@ def _fit_span(matrix: Any, recipe: TermRecipe) -> Float32:
     """Return the right singular vectors [R, span], scaled by a power of the singular values.
 
     By the Gram matrix of the documents: exact, and small where documents are thousands. Where
-    documents span fewer dimensions than are asked for, the columns that are left are nought.
+    documents span fewer dimensions than requested, the remaining columns are zero.
     """
     from scipy.linalg import eigh
 

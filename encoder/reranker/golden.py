@@ -70,7 +70,7 @@ def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:
     """Read the golden pairs of a reranker.
 
     Raises:
-        CheckpointError: they are missing, changed or not understood.
+        CheckpointError: they are missing, changed or invalid.
     """
     with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
         ends = np.cumsum(arrays["lengths"])[:-1]

@@ -47,7 +47,7 @@ class PairTokenizer:
         """Load the tokenizer.
 
         Raises:
-            CheckpointError: it is missing, changed or not understood.
+            CheckpointError: it is missing, changed or invalid.
         """
         data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
         try:

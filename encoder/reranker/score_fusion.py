@@ -85,7 +85,7 @@ def write_score_fusion(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> Non
     """Write `rule.json` into the directory of a reranker, and the manifest with it.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
     write_atomically(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")

@@ -69,7 +69,7 @@ class RerankCorpus:
 
 @dataclass(frozen=True, slots=True)
 class PairKinds:
-    """Which pairs without a link are drawn.
+    """Which pairs without a link are sampled.
 
     Attributes:
         candidates: lexical neighbours of each document with links that are near ones; at most
@@ -119,7 +119,7 @@ def read_rerank_corpus(files: CorpusFiles, seed: int = 0) -> RerankCorpus:
 
 
 def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> list[RowPair]:
-    """Draw the pairs of the training part; neighbours are kept in a directory.
+    """Sample the pairs of the training part; neighbours are kept in a directory.
 
     Raises:
         CorpusError: there is no link within it, or an extra is not installed.
@@ -153,7 +153,7 @@ def _labelled(corpus: RerankCorpus, rows: Int64) -> dict[Edge, bool]:
 
 
 def _sample(linked: set[Edge], near: set[Edge], random: float) -> list[RowPair]:
-    """Draw at most PAIRS: matches, and of the others near ones and random ones by their share."""
+    """Sample at most PAIRS: matches, and of the others near ones and random ones by their share."""
     chance = np.random.default_rng(0)
     matches = _some(linked, max(round(MATCHES * PAIRS), PAIRS - len(near)), chance)
     others = min(PAIRS - len(matches), OTHERS * len(matches))

@@ -1,4 +1,4 @@
-"""The batches of a recipe's objectives, out of a user's corpora."""
+"""The samplers of a recipe's objectives."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ def find_sources(
         data: corpora; the number of a part's archive is their place.
         directories: where the neighbours of each are kept.
         max_blocks: blocks of a document that training reads.
-        progress: hears of it.
+        is notified.
 
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
@@ -52,7 +52,7 @@ def find_sources(
     for number, (one, directory) in enumerate(zip(data, directories, strict=True)):
         rows = one.rows(TRAIN)
         if len(rows) < 2:
-            continue  # nothing to draw from: held-out documents only
+            continue  # nothing to sample: held-out documents only
         progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
         neighbours = find_neighbours(directory, _texts(one, rows.tolist()))
         sources.append(new_training_source(number, one, neighbours, max_blocks))
@@ -62,7 +62,7 @@ def find_sources(
 def sampler_of(
     objective: "ObjectiveRecipe", sources: Sequence[TrainingSource], size: int
 ) -> Sampler:
-    """Return what samplers the batches of an objective.
+    """Return the sampler of the batches of an objective.
 
     Args:
         objective: one of a recipe.
@@ -91,7 +91,7 @@ def sampler_of(
 
 
 def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:
-    """Read the texts of some documents; the archive has only their tokens."""
+    """Read the texts of some documents, of which the archive has only tokens."""
     wanted = {one.encoded.ids[row]: place for place, row in enumerate(rows)}
     texts = [""] * len(rows)
     for document in read_corpus(one.files.corpus):

@@ -1,8 +1,8 @@
-"""What a training step draws from the data: a function of a random generator and nothing else.
+"""Sampling of the batches of training steps: functions of a random generator and nothing else.
 
 Every batch is of one corpus: a negative from another corpus teaches which corpus a document is of.
-It is chosen by the square root of how much it has to sample from, so that a small corpus counts
-beside a large one.
+It is chosen by the square root of how much it has to sample from, so that a small corpus
+counts beside a large one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +24,13 @@ from training.data.corpus import TrainingCorpus
 from training.data.neighbours import Neighbours
 from training.data.splits import TRAIN
 
-PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is no negative
+PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is not used as a negative
 NEIGHBOURHOOD = 8  # documents of one neighbourhood in a batch of neighbours
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSource:
-    """One corpus to draw from.
+    """A corpus to sample from.
 
     Attributes:
         number: of its block archive.
@@ -71,14 +71,14 @@ class TrainingSource:
 def new_training_source(
     number: int, corpus: TrainingCorpus, neighbours: Neighbours, max_blocks: int
 ) -> TrainingSource:
-    """Make a source of a corpus; its neighbours are those of the training part, in its order."""
+    """Make the source of a corpus; `neighbours` are those of its training part, in order."""
     return TrainingSource(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
 
 
 def sample_documents(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> DocumentsBatch:
-    """Draw documents of all corpora, none twice."""
+    """Sample documents of all corpora, none twice."""
     ends = np.cumsum([len(source.rows) for source in sources])
     parts = []
     for place in random.permutation(ends[-1])[:size].tolist():
@@ -91,7 +91,7 @@ def sample_documents(
 def sample_pairs(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> PairBatch:
-    """Draw size / 2 labelled pairs.
+    """Sample size / 2 labelled pairs.
 
     Raises:
         CorpusError: no corpus has a pair for training.
@@ -109,7 +109,7 @@ def sample_pairs(
 def sample_links(
     sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
-    """Draw queries, for each one linked document and its lexical neighbours that are not linked.
+    """Sample queries, for each one linked document and its lexical neighbours that are not linked.
 
     Raises:
         CorpusError: no corpus has a link for training.
@@ -136,7 +136,7 @@ def sample_links(
 def sample_halves(
     sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
-    """Draw neighbourhoods of documents; each one's first half looks for its second half.
+    """Sample neighbourhoods of documents; each one's first half looks for its second half.
 
     The second halves of lexical neighbours are the hard negatives.
     """
@@ -154,7 +154,7 @@ def sample_views(
     share: float,
     random: np.random.Generator,
 ) -> CandidateBatch:
-    """Draw as `sample_halves`; the two views of a document are it without a share of its blocks."""
+    """Sample as `sample_halves`; the two views of a document each lack a share of its blocks."""
 
     def views(blocks: int, random: np.random.Generator) -> list[Int64]:
         kept = max(1, blocks - int(share * blocks))
@@ -166,7 +166,7 @@ def sample_views(
 def sample_neighbours(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> SimilarityBatch:
-    """Draw neighbourhoods of documents with the teacher's similarities among all of them."""
+    """Sample neighbourhoods of documents with the teacher's similarities among all of them."""
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     rows = _neighbourhoods(source, size, random)
     similarities = source.neighbours.between(np.searchsorted(source.rows, rows))
@@ -214,7 +214,7 @@ def choose_source(
 
 
 def _neighbourhoods(source: TrainingSource, size: int, random: np.random.Generator) -> list[int]:
-    """Draw documents, each followed by some of its lexical neighbours, until there are `size`."""
+    """Sample documents, each followed by some of its lexical neighbours, until there are `size`."""
     chosen: dict[int, None] = {}
     for row in random.permutation(source.rows).tolist():
         if len(chosen) >= max(2, size):

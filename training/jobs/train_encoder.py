@@ -1,7 +1,7 @@
-"""The job of `longmatch train`: a user's corpora and a recipe in, a trained checkpoint out.
+"""The job of `longmatch train`: from corpora and a recipe to a trained checkpoint.
 
-Everything it computes on the way lies in a work directory, and the same call goes on from there:
-block vectors, lexical neighbours, the state of the training loop.
+Intermediate results (block vectors, lexical neighbours, the state of the training loop) are stored
+in a work directory, from which the same call resumes.
 """
 
 import hashlib
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 def prepare_data(
     job: EncoderJob, encoder: OnnxEncoder, progress: Progress
 ) -> tuple[TrainingCorpus, ...]:
-    """Encode the block vectors of all corpora, read what is known of them, refuse leaks.
+    """Encode the block vectors of all corpora, read their judgements, check for data leakage.
 
     Raises:
-        CorpusError: as `keep_blocks` and `read_training_data`; or the output is there already.
+        CorpusError: as `keep_blocks` and `read_training_data`; or the output exists already.
         ArchiveError: the work directory is damaged, or another encoder made it.
-        TrainingRecipeError: the recipe cannot be followed.
+        TrainingRecipeError: the recipe is invalid.
     """
     if job.output.exists():
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")
@@ -81,16 +81,16 @@ def run_training(
     sources: Sequence[TrainingSource],
     progress: "TrainingProgress",
 ) -> Trained:
-    """Train, or go on with training; `write_output` makes a checkpoint of it.
+    """Train, or resume training; `write_output` makes a checkpoint of the result.
 
     Args:
         job: what to train.
         data: of `prepare_data`.
         sources: of `prepare_sources`.
-        progress: hears of every step.
+        is notified of every step.
 
     Raises:
-        CorpusError: the data has not what the recipe learns from.
+        CorpusError: the data lacks what the recipe learns from.
         EncoderError: the checkpoint has no weights, or training failed.
     """
     from training.collate import training_device
@@ -149,7 +149,7 @@ def _reader(
 
 
 def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: "TrainingRecipe") -> Path:
-    """Return where the term table of a run is kept: that of another run is another file."""
+    """Return the path of the term table of a run."""
     from training.recipe import recipe_fingerprint
 
     of_run = f"{recipe_fingerprint(recipe)} {_fingerprint(job.start, data)}"

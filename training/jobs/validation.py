@@ -1,4 +1,4 @@
-"""What tells whether training helps: a figure on documents that training does not see."""
+"""Validation of a training run, on documents that training does not see."""
 
 from collections.abc import Callable, Sequence
 
