@@ -1,8 +1,8 @@
-"""The adapter: what was fitted to one corpus, from its texts alone, and joins its vectors.
+"""The adapter: a latent semantic analysis of the terms of one corpus, appended to its vectors.
 
-A checkpoint knows which words tell documents apart in general. Which tell them apart in one
-corpus, and which of them go together there, the corpus itself says: the adapter holds a latent
-semantic analysis of its term counts. The adapted document vector is
+A checkpoint knows which words distinguish documents in general. Which words distinguish those of
+one corpus, and which occur together there, is fitted to the texts of that corpus. The adapted
+document vector is
 
     [sqrt(1 - weight) * document vector, sqrt(weight) * unit(features)]
 
@@ -35,23 +35,23 @@ from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 from encoder.tokenizer import open_tokenizer
 
 FORMAT = 1
-# So many that the words of a corpus hardly ever share one.
+# Enough that words of a corpus rarely share one.
 BUCKETS = 2**22
 _DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """What was fitted to one corpus; `fit_adapter` in `index.adapt` makes it.
+    """An adapter fitted to one corpus, by `index.adapt.fit_adapter`.
 
     Attributes:
-        base: fingerprint of the checkpoint whose vectors it joins.
+        base: fingerprint of the checkpoint whose vectors it extends.
         buckets: of the vocabulary of terms.
         rows: Int64[R], ascending: the rows of that vocabulary that the table has.
         table: weights and vectors of these R terms.
         weight: of the features in the score, between 0 and 1.
         documents: how many it was fitted to.
-        titles: of that corpus, those that have a row: a text that names one has it as a term.
+        titles: those of the corpus that have a row; a text that names one has it as a term.
     """
 
     base: str
@@ -64,12 +64,12 @@ class Adapter:
 
     @property
     def width(self) -> int:
-        """By how much the document vector grows."""
+        """Number of dimensions added to the document vector."""
         return self.table.width
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of all that is in it."""
+        """SHA-256, in hex, of its whole content."""
         digest = hashlib.sha256(json.dumps(_about(self), sort_keys=True).encode())
         for name, array in sorted(_arrays(self).items()):
             digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
@@ -78,19 +78,19 @@ class Adapter:
 
     @property
     def fingerprint(self) -> str:
-        """Which vectors can be compared with those that it adapted."""
+        """Fingerprint of the adapted vectors: those of equal fingerprints can be compared."""
         return hashlib.sha256(f"{self.base} {self.digest}".encode()).hexdigest()
 
     def adapt(self, vector: Float32, terms: Terms) -> Float32:
-        """Join the vector of a document with what its terms say.
+        """Append the features of a document's terms to its vector.
 
         Args:
             vector: [dimension], unit norm.
             terms: as `count_words` counts them, over `buckets` buckets.
 
         Returns:
-            [dimension + width], unit norm. Of a document without any term that the adapter knows
-            it is the vector alone.
+            [dimension + width], unit norm. Without any term that the adapter knows, the second
+            part is zero.
         """
         adapted = np.zeros(len(vector) + self.width, dtype=np.float32)
         features = self.table.features(self._known(terms))
@@ -126,7 +126,7 @@ def vector_space(checkpoint: Checkpoint, adapter: Adapter | None) -> VectorSpace
 
 @dataclass(frozen=True, slots=True)
 class OpenAdapter:
-    """An adapter with the vocabulary that it counts by."""
+    """An adapter with the vocabulary by which it counts terms."""
 
     vocabulary: TermVocabulary
     adapter: Adapter
@@ -138,7 +138,7 @@ class OpenAdapter:
 
 
 def open_adaptation(checkpoint: Checkpoint, adapter: Adapter) -> OpenAdapter:
-    """Make an adapter ready for the vectors of a checkpoint.
+    """Open an adapter for the vectors of a checkpoint.
 
     Raises:
         AdapterError: it was fitted for another checkpoint.
@@ -149,10 +149,10 @@ def open_adaptation(checkpoint: Checkpoint, adapter: Adapter) -> OpenAdapter:
 
 
 def require_fits(adapter: Adapter, checkpoint: Checkpoint, where: str) -> None:
-    """Refuse an adapter of another checkpoint.
+    """Check that an adapter was fitted for a checkpoint.
 
     Raises:
-        AdapterError: `where` names it.
+        AdapterError: it was fitted for another one; `where` names the adapter.
     """
     if adapter.base != checkpoint.fingerprint:
         raise AdapterError(
@@ -162,12 +162,12 @@ def require_fits(adapter: Adapter, checkpoint: Checkpoint, where: str) -> None:
 
 
 def adapter_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
-    """Return the vocabulary that new adapters of a checkpoint count by."""
+    """Return the vocabulary by which new adapters of a checkpoint count terms."""
     return read_term_vocabulary(open_tokenizer(checkpoint), BUCKETS)
 
 
 def format_adapter(adapter: Adapter) -> bytes:
-    """Return the content of an adapter file: an .npz archive, and the SHA-256 of it behind."""
+    """Return the content of an adapter file: an .npz archive followed by its SHA-256."""
     about = json.dumps({"format": FORMAT, **_about(adapter)})
     file = io.BytesIO()
     text = np.frombuffer(about.encode(), dtype=np.uint8)
@@ -177,14 +177,14 @@ def format_adapter(adapter: Adapter) -> bytes:
 
 
 def parse_adapter(data: bytes, where: str) -> Adapter:
-    """Read what `format_adapter` wrote.
+    """Parse the content of an adapter file.
 
     Raises:
-        AdapterError: it is damaged, of another format, or no adapter; `where` names it.
+        AdapterError: it is damaged, of another format, or not an adapter; `where` names it.
     """
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
-        raise AdapterError(f"{where}: is damaged, or no adapter: restore it, or index anew")
+        raise AdapterError(f"{where}: is damaged, or not an adapter: restore it, or index again")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
@@ -200,7 +200,7 @@ def parse_adapter(data: bytes, where: str) -> Adapter:
                 titles=TitleMatcher(arrays["title_hashes"], arrays["title_lengths"]),
             )
     except (BadZipFile, EOFError, KeyError, OSError, TypeError, ValueError) as error:
-        raise AdapterError(f"{where}: is no adapter: {error}") from error
+        raise AdapterError(f"{where}: not an adapter: {error}") from error
 
 
 def _about(adapter: Adapter) -> dict[str, Any]:

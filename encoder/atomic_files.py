@@ -1,14 +1,14 @@
-"""Putting a finished file or directory in place, whole or not at all."""
+"""Atomic and durable replacement of files and directories."""
 
 import os
 from pathlib import Path
 
 
 def sync(path: Path) -> None:
-    """Return when the content of a file, or the names in a directory, are on the disk.
+    """Flush the content of a file, or the names in a directory, to the disk.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the file system refused it.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -18,10 +18,10 @@ def sync(path: Path) -> None:
 
 
 def replace_durably(finished: Path, path: Path) -> None:
-    """Rename `finished`, in the same directory, to `path`: all of it is there afterwards, or none.
+    """Rename `finished`, in the same directory, to `path`, atomically and durably.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the file system refused it.
     """
     sync(finished)
     finished.replace(path)
@@ -29,10 +29,10 @@ def replace_durably(finished: Path, path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file: all of it is there afterwards, or what was there before.
+    """Write a file atomically: it has either the new content or the old.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the file system refused it.
     """
     finished = path.with_name(path.name + ".partial")
     finished.write_bytes(content.encode() if isinstance(content, str) else content)

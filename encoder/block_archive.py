@@ -1,7 +1,7 @@
 """The block archive: sentence blocks and block vectors of many documents on disk, memory-mapped.
 
-What is slow about encoding is the sentence level. Whoever trains or compares document levels over
-a frozen one computes its block vectors once and keeps them here.
+Encoding spends its time in the sentence level. To train or compare document levels over a frozen
+one, its block vectors are computed once and stored here.
 
 archive.json        what made it: digests of the block graph and the tokenizer, sizes
 progress.json       how many documents, blocks and tokens are committed
@@ -36,15 +36,15 @@ KEY = "archive.json"
 
 @dataclass(frozen=True, slots=True)
 class ArchiveKey:
-    """What decides the content of an archive besides the texts.
+    """What determines the content of an archive, besides the texts.
 
     Attributes:
         block_encoder: SHA-256, in hex, of the graph that made the block vectors.
         tokenizer: SHA-256, in hex, of the tokenizer.
         block_length: tokens of a sentence block, special tokens included.
-        long_sentence: what became of a sentence longer than a block.
+        long_sentence: how sentences longer than a block were handled.
         language: ISO 639-1 code, for the sentence splitter.
-        max_blocks: sentence blocks of a document that were read.
+        max_blocks: sentence blocks read of a document, at most.
         block_dimension: width H of a block vector.
         token_type: "uint16" or "uint32", as the vocabulary needs.
     """
@@ -62,12 +62,12 @@ class ArchiveKey:
 def archive_key(
     checkpoint: Checkpoint, *, precision: str = "int8", max_blocks: int | None = None
 ) -> ArchiveKey:
-    """Return the key of archives that a checkpoint makes and can read.
+    """Return the key of the archives that a checkpoint writes and can read.
 
     Args:
-        checkpoint: only its sentence level and its tokenizer count.
+        checkpoint: of which only the sentence level and the tokenizer matter.
         precision: of the block graph.
-        max_blocks: blocks read of a document; as many as the checkpoint reads when not given.
+        max_blocks: blocks read of a document; by default as many as the checkpoint reads.
 
     Raises:
         ArchiveError: the checkpoint has no block graph of this precision.
@@ -89,10 +89,10 @@ def archive_key(
 
 
 def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> None:
-    """Refuse an archive that another encoder made.
+    """Check that an archive was made by the expected encoder.
 
     Raises:
-        ArchiveError: naming what differs.
+        ArchiveError: it was not; the message names what differs.
     """
     here, there = asdict(found), asdict(expected)
     differing = [
@@ -108,7 +108,7 @@ def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> No
 
 
 def read_key(directory: Path) -> ArchiveKey:
-    """Read what made an archive.
+    """Read the key of an archive.
 
     Raises:
         ArchiveError: there is no archive, or its key is damaged.
@@ -123,10 +123,10 @@ def read_key(directory: Path) -> ArchiveKey:
 
 
 def write_key(directory: Path, key: ArchiveKey) -> None:
-    """Write what makes an archive.
+    """Write the key of an archive.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     replace_json(directory / KEY, {"format": FORMAT, **asdict(key)})
 
@@ -135,7 +135,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        ArchiveError: the file is missing, or no JSON object.
+        ArchiveError: the file is missing, or not a JSON object.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -149,10 +149,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, whole or not at all.
+    """Write a JSON file atomically.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     write_atomically(path, json.dumps(content))
 
@@ -162,10 +162,10 @@ _PROGRESS = "progress.json"
 
 @dataclass(frozen=True, slots=True)
 class BlockArchive:
-    """The committed documents of an archive; nothing of it is in memory before it is asked for.
+    """The committed documents of an archive, memory-mapped.
 
     Attributes:
-        key: what made it.
+        key: of the encoder that made it.
         tokens: uint16 or uint32 [T], token ids without special tokens.
         block_ends: Int64[B].
         block_vectors: Float16[B, H], unit norm.
@@ -210,7 +210,7 @@ def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockA
 
     Args:
         directory: where it lies.
-        key: of the checkpoint that shall read it; not compared when not given.
+        key: expected key; not checked when not given.
 
     Raises:
         ArchiveError: there is none, it is damaged, or something else made it.
@@ -231,12 +231,12 @@ def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockA
 
 
 class BlockArchiveWriter:
-    """Appends documents to an archive. One writer at a time; readers may be there meanwhile."""
+    """Appends documents to an archive: one writer at a time, beside any number of readers."""
 
     def __init__(self, directory: Path, key: ArchiveKey) -> None:
-        """Open an archive for writing, a new one or one to go on with.
+        """Open an archive for writing: a new one, or one to continue.
 
-        What a killed writer left beyond the last commit is cut off.
+        What a killed writer left beyond the last commit is truncated.
 
         Raises:
             ArchiveError: the archive there is damaged, or something else made it.
@@ -258,7 +258,7 @@ class BlockArchiveWriter:
         return self._counts.documents
 
     def append(self, documents: Sequence[SentenceBlocks], vectors: Sequence[Float32]) -> None:
-        """Commit documents: after the return they are there whatever happens.
+        """Commit documents: once this returns, they are durable.
 
         Args:
             documents: D documents of at most `max_blocks` blocks each.
@@ -266,7 +266,7 @@ class BlockArchiveWriter:
 
         Raises:
             ArchiveError: blocks and vectors do not fit each other or the key.
-            OSError: the disk did not take it; nothing of it counts then.
+            OSError: it could not be written; then none of it is committed.
         """
         for document, of_document in zip(documents, vectors, strict=True):
             self._check(document, of_document)
@@ -286,7 +286,7 @@ class BlockArchiveWriter:
     def _begin(self) -> None:
         if any(self._directory.glob("*.bin")):
             raise ArchiveError(f"{self._directory}: {KEY} is missing: this archive is damaged")
-        # The key last: with it the directory is an archive, even one without a document.
+        # The key comes last: with it the directory is an archive, even without a document.
         replace_json(self._directory / _PROGRESS, asdict(_Counts()))
         write_key(self._directory, self._key)
 
@@ -303,7 +303,7 @@ class BlockArchiveWriter:
     def _write(self, name: str, array: NDArray[Any]) -> None:
         kind, shape = _layout(self._key, self._counts)[name]
         with (self._directory / f"{name}.bin").open("r+b") as file:
-            file.seek(_bytes(kind, shape))  # a batch that failed before may have left bytes there
+            file.seek(_bytes(kind, shape))  # a batch that failed may have left bytes there
             file.write(array.tobytes())
             file.flush()
             os.fsync(file.fileno())

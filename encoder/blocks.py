@@ -17,7 +17,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was read of one document and what was left out.
+    """What was read of a document and what was left out.
 
     Attributes:
         tokens: tokens of the whole text, special tokens not counted.
@@ -60,8 +60,8 @@ def fill_sentence_blocks(
     Args:
         sentences: token ids of each sentence, in order; empty ones are skipped.
         block_length: tokens of a block, special tokens included.
-        max_blocks: blocks kept, the first ones; None keeps all.
-        special_tokens: places of a block that special tokens take.
+        max_blocks: how many blocks to keep, from the first; None keeps all.
+        special_tokens: number of special tokens in a block.
         long_sentence: a sentence longer than a block is "split" over as many blocks as it needs,
             the last of which later sentences may fill up, or is "truncate"d to one block (the
             paper's way).
@@ -101,7 +101,7 @@ def block_capacity(block_length: int, special_tokens: int = 2) -> int:
 def plan_sentence_blocks(
     lengths: Sequence[int], *, capacity: int, long_sentence: LongSentence
 ) -> list[list[Piece]]:
-    """Say which pieces of which sentences make up each block.
+    """Plan which pieces of which sentences make up each block.
 
     Args:
         lengths: tokens of each sentence.

@@ -1,12 +1,11 @@
-"""From score to match probability: the maps that were fitted for a checkpoint.
+"""Calibration: maps from score to match probability, fitted for a checkpoint.
 
 `calibration.json` in a checkpoint holds, for each kind of score ("semantic", …), a map from the
 score itself and, where it was fitted, one from the score's false positive rate: the share of random
-pairs of the same corpus that score as high. Corpora differ in how high everything in them scores;
-the second map knows that, and is the better one where the user's corpus has been measured.
+pairs of the same corpus that score as high. Corpora differ in the level of their scores; the second
+map accounts for that and is the better one where the scores of the user's corpus were measured.
 
-A probability is that of a pair drawn from pairs like those that were fitted on, half of them
-matches.
+A probability holds for pairs like those of the fit, half of which are matches.
 """
 
 import hashlib
@@ -27,10 +26,10 @@ from encoder.errors import CheckpointError
 
 FORMAT = 1
 SEMANTIC = "semantic"
-ADAPTED = "adapted"  # semantic too, of vectors that were adapted to their corpus
-HYBRID_KINDS = ("hybrid", f"{ADAPTED} hybrid")  # they depend on the fusion rule, too
+ADAPTED = "adapted"  # semantic scores of vectors adapted to their corpus
+HYBRID_KINDS = ("hybrid", f"{ADAPTED} hybrid")  # they also depend on the fusion
 VERSION_DIGITS = 12
-# What a rate is taken for at most and at least: no sample of pairs can tell more.
+# Bounds of a rate: no sample of pairs supports more extreme ones.
 _LOWEST_RATE, _HIGHEST_RATE = 1e-7, 1.0 - 1e-6
 
 
@@ -44,7 +43,7 @@ class Logistic:
 
 @dataclass(frozen=True, slots=True)
 class PiecewiseLinear:
-    """Straight lines between points, level outside; both coordinates rise."""
+    """Linear interpolation between points of rising coordinates; constant outside them."""
 
     inputs: tuple[float, ...]
     probabilities: tuple[float, ...]
@@ -55,12 +54,12 @@ ProbabilityMap = Logistic | PiecewiseLinear
 
 @dataclass(frozen=True, slots=True)
 class MapError:
-    """How wrong a kind of map was on pairs that it had not seen, by cross-validation.
+    """Cross-validated errors of a method: on pairs it was not fitted on.
 
-    Where there were several corpora, on corpora that it had not seen; each counts the same.
+    With several corpora, on corpora it was not fitted on, each of equal weight.
 
     Attributes:
-        log_loss: mean negative logarithm of the probability given to what is true.
+        log_loss: mean negative logarithm of the probability of the true label.
         equal_mass: expected calibration error over bins of equally many pairs.
         equal_width: the same over bins of equal width.
         equal_mass_of_perfect: what `equal_mass` would be on average if every probability were
@@ -107,7 +106,7 @@ class KindCalibration:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What is in `calibration.json`.
+    """The content of `calibration.json`.
 
     Attributes:
         fingerprint: of the checkpoint it was fitted for.
@@ -119,13 +118,13 @@ class Calibration:
 
     @property
     def version(self) -> str:
-        """A short digest of all that is in it."""
+        """A short digest of the whole content."""
         text = json.dumps(_to_json(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
 
 def method_of(probability_map: ProbabilityMap) -> str:
-    """Return the name of the method that makes such maps."""
+    """Return the name of the method that fits such maps."""
     return "platt" if isinstance(probability_map, Logistic) else "isotonic"
 
 
@@ -142,7 +141,7 @@ def match_probabilities(probability_map: ProbabilityMap, inputs: Float64) -> Flo
 
 
 def log_odds(false_positive_rates: Float64) -> Float64:
-    """Return log((1 - r) / r) of rates Float64[N]: it rises as the rate falls."""
+    """Return log((1 - r) / r) of rates Float64[N], which rises as the rate falls."""
     rates = np.clip(false_positive_rates, _LOWEST_RATE, _HIGHEST_RATE)
     odds: Float64 = np.log1p(-rates) - np.log(rates)
     return odds
@@ -152,7 +151,7 @@ def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
     """Write `calibration.json` into a checkpoint, and the manifest with it.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     path = checkpoint.directory / CALIBRATION
     content = {"version": calibration.version, **_to_json(calibration)}
@@ -181,7 +180,7 @@ def read_calibration(checkpoint: Checkpoint) -> Calibration | None:
 
 
 def parse_calibration(data: bytes, path: Path) -> Calibration:
-    """Read the content of a `calibration.json`; `path` is for messages.
+    """Parse the content of a `calibration.json`; `path` is for messages.
 
     Raises:
         CheckpointError: it is damaged or of another format.
@@ -196,9 +195,9 @@ def parse_calibration(data: bytes, path: Path) -> Calibration:
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is no calibration: {error!r}") from error
+        raise CheckpointError(f"{path}: not a calibration: {error!r}") from error
     if version != calibration.version:
-        raise CheckpointError(f"{path}: was changed: it is not what version {version!r} was")
+        raise CheckpointError(f"{path}: was changed: it is not version {version!r}")
     return calibration
 
 
@@ -263,8 +262,8 @@ def _map(content: Mapping[str, Any]) -> ProbabilityMap:
 
 def _numbers(values: object) -> tuple[float, ...]:
     if not isinstance(values, list):
-        raise TypeError(f"{values!r} is no list of numbers")
+        raise TypeError(f"{values!r} is not a list of numbers")
     for value in values:
         if type(value) not in (int, float) or not math.isfinite(value):
-            raise ValueError(f"{value!r} is no finite number")
+            raise ValueError(f"{value!r} is not a finite number")
     return tuple(float(value) for value in values)

@@ -1,15 +1,15 @@
-"""A checkpoint: one directory with all that an encoder is made of.
+"""A checkpoint: the directory with everything an encoder consists of.
 
-config.json           what the encoder reads and how large it is
+config.json           what the encoder reads, and its sizes
 tokenizer.json        the WordPiece tokenizer
 manifest.json         SHA-256 of each file, and of the weights that the graphs were made from
-calibration.json      optional: from score to match probability, see encoder/calibration.py
+calibration.json      optional: maps from score to match probability, see encoder/calibration.py
 fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/feature_hashing.py
-quality.json          optional: what int8 and fp16 keep of fp32, see encoder/export/quality.py
+quality.json          optional: how int8 and fp16 compare with fp32, see encoder/export/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights, for training and export; serving does not need them
 """
@@ -38,30 +38,30 @@ MANIFEST = "manifest.json"
 PARITY = "parity.json"
 QUALITY = "quality.json"
 RULE = "rule.json"
-SKETCH = "sketch.npz"
+HASHED_TERMS = "sketch.npz"
 TERMS = "terms.npz"
 TOKENIZER = "tokenizer.json"
 WEIGHTS = "weights.safetensors"
 
 # What a manifest names if it is there, of encoders and of rerankers. Some decide the fingerprint.
-_TERM_FILES = (TERMS, SKETCH)
+_TERM_FILES = (TERMS, HASHED_TERMS)
 _FILES = (CONFIG, TOKENIZER, *_TERM_FILES, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION, RULE)
 _GRAPHS = (BLOCK_GRAPH, DOCUMENT_GRAPH, PAIR_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What is written in a checkpoint directory; opening one loads no tensor.
+    """The description of a checkpoint directory; loading it reads no tensor.
 
     Attributes:
-        directory: where it lies.
-        name: of the checkpoint, for people.
+        directory: its location.
+        name: for display.
         architecture: a name of `encoder.models.registry.ENCODERS`.
         fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term channel:
-            vectors of equal fingerprints can be compared, whatever precision made them.
+            vectors of equal fingerprints can be compared, regardless of precision.
         block_length: tokens of a sentence block, special tokens included.
-        max_blocks: sentence blocks of a document that are read.
-        long_sentence: what becomes of a sentence longer than a block.
+        max_blocks: sentence blocks read of a document, at most.
+        long_sentence: how a sentence longer than a block is handled.
         language: ISO 639-1 code, for the sentence splitter.
         start_token: token id that opens a block ([CLS]).
         end_token: token id that closes a block ([SEP]).
@@ -69,7 +69,7 @@ class Checkpoint:
         block_dimension: width of a block vector.
         dimension: width of the document vector.
         model: the other fields of the architecture's configuration.
-        precisions: those whose graphs are present.
+        precisions: of the graphs that are present.
         files: SHA-256, in hex, of each file by its name relative to the directory.
     """
 
@@ -95,7 +95,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     """Open a checkpoint directory and verify its configuration and tokenizer.
 
     Raises:
-        CheckpointError: a file is missing, changed or not understood; the message names it.
+        CheckpointError: a file is missing, changed or invalid; the message names it.
     """
     manifest = read_manifest(directory)
     config = read_config(directory, manifest)
@@ -138,7 +138,7 @@ def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of an encoder or a reranker.
 
     Raises:
-        CheckpointError: it is missing, of another format or not understood.
+        CheckpointError: it is missing, of another format or invalid.
     """
     path = directory / MANIFEST
     content = _parse_object(path, _read(path))

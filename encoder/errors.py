@@ -1,19 +1,19 @@
-"""What can go wrong in `encoder`.
+"""Errors of `encoder`.
 
 * EncoderError
   * EmptyTextError        a text without a single token
-  * TruncatedTextError    strict reading was asked for, and the text is longer than is read
-  * CheckpointError       a checkpoint file is missing, changed or not understood
+  * TruncatedTextError    strict reading was requested, and the text is longer than the limit
+  * CheckpointError       a checkpoint file is missing, changed or invalid
   * ProviderError         no usable ONNX Runtime execution provider
   * ParityError           an exported graph does not compute what the model computes
-  * QualityError          an exported graph finds other documents than fp32 finds
-  * ArchiveError          a block archive is damaged, or something else made it
+  * QualityError          an exported graph retrieves other documents than fp32
+  * ArchiveError          a block archive is damaged, or another encoder made it
   * AdapterError          an adapter is damaged, or was fitted for another checkpoint
 """
 
 
 class EncoderError(Exception):
-    """Base of every error that `encoder` raises on purpose."""
+    """Base of every error that `encoder` raises deliberately."""
 
 
 class EmptyTextError(EncoderError):
@@ -24,7 +24,7 @@ class EmptyTextError(EncoderError):
 
 
 class TruncatedTextError(EncoderError):
-    """Strict reading was asked for and part of the text would be left out."""
+    """Strict reading was requested, and part of the text would be left out."""
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(f"the text has {tokens} tokens and only {limit} of them would be read")
@@ -37,7 +37,7 @@ class CheckpointError(EncoderError):
 
 
 class ProviderError(EncoderError):
-    """None of the execution providers asked for is available."""
+    """None of the requested execution providers is available."""
 
 
 class ParityError(EncoderError):

@@ -1,7 +1,7 @@
-"""The golden batch: a few documents with the vectors that the model itself gives for them.
+"""The golden batch: a few documents with the vectors that the PyTorch model computes for them.
 
-Every graph is held against it when it is exported, and again on each machine that serves it:
-an int8 kernel may compute something else on another processor.
+Every graph is compared with it at export, and again on each machine that serves it: an int8 kernel
+may compute something different on another processor.
 """
 
 import io
@@ -58,7 +58,7 @@ MAXIMUM_DIFFERENCE = {"fp32": 1e-4, "fp16": 1e-2, "int8": 0.1}
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """How far a pair of graphs is from the model: the worst over the golden batch."""
+    """How much a pair of graphs differs from the model: the worst over the golden batch."""
 
     block_cosine: float
     block_difference: float
@@ -107,10 +107,10 @@ class GoldenBatch:
 
 
 def check_parity(parity: Parity, precision: str) -> None:
-    """Refuse graphs that are too far from the model.
+    """Check that graphs are close to the model.
 
     Raises:
-        ParityError: names the worst figure and its limit.
+        ParityError: they are not; the message names the figure and its limit.
     """
     for level in ("block", "document"):
         figures = asdict(parity)
@@ -125,10 +125,10 @@ def check_parity(parity: Parity, precision: str) -> None:
 
 
 def check_difference(difference: float, limit: float, graph: str) -> None:
-    """Refuse a graph that differs too much from the model.
+    """Check that a graph differs little from the model.
 
     Raises:
-        ParityError: names the graph, the difference and its limit.
+        ParityError: it does not; the message names the graph, the difference and its limit.
     """
     if not difference <= limit:  # also refuses NaN
         raise ParityError(f"{graph}: differs from the model by {difference:.2g}, over {limit}")
@@ -138,7 +138,7 @@ def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
     """Read the golden batch of a checkpoint.
 
     Raises:
-        CheckpointError: it is missing, changed or not understood.
+        CheckpointError: it is missing, changed or invalid.
     """
     with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
         blocks = np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])
@@ -156,7 +156,7 @@ def golden_arrays(directory: Path, files: Mapping[str, str]) -> Iterator[Mapping
     """Open the verified arrays of a golden batch, of an encoder or a reranker.
 
     Raises:
-        CheckpointError: the file is missing, changed or not understood, by the caller too.
+        CheckpointError: the file is missing or changed, or an array is missing or invalid.
     """
     data = read_verified(directory, files, GOLDEN)
     try:

@@ -1,9 +1,9 @@
 """The serving engine: sentence blocks -> block vectors -> document vector, by ONNX Runtime.
 
-On a CPU one sentence block is one call on one thread, and several threads call at once. That is
-as fast as batches, wastes nothing on padding, and is the one way to keep dynamic int8 independent
-of its batch mates: its activations share one scale over the whole tensor. On a GPU the blocks of
-many documents are packed, sorted by length, into a few fixed shapes.
+On a CPU each sentence block is one call on one thread, and several threads call concurrently. This
+is as fast as batching, wastes nothing on padding, and is the only way to make dynamic int8
+independent of the rest of a batch, because its activations share one scale over the whole tensor.
+On a GPU the blocks of many documents are packed, sorted by length, into a few fixed shapes.
 """
 
 import os
@@ -39,15 +39,15 @@ class EncodedBatch:
 
 
 class OnnxEncoder:
-    """One encoder, ready to be called from any number of threads.
+    """An encoder that can be called from any number of threads.
 
     Attributes:
         checkpoint: what it was loaded from.
-        adapter: of the corpus that it encodes for, if there is one.
+        adapter: of the corpus that it encodes for, if any.
         precision: of the graphs in use: "int8", "fp16" or "fp32".
         provider: the execution provider in use.
-        threads: how many threads may usefully call at once.
-        batch_tokens: tokens, padding counted, that one call of `encode_blocks` should be given;
+        threads: number of threads that can usefully call concurrently.
+        batch_tokens: tokens, padding included, that one call of `encode_blocks` should get;
             0 means one block a call.
     """
 
@@ -63,18 +63,18 @@ class OnnxEncoder:
         """Open the graphs of a checkpoint.
 
         Args:
-            checkpoint: as `load_checkpoint` gives it.
+            checkpoint: from `load_checkpoint`.
             precision: "int8", "fp16" or "fp32"; by default int8 on a CPU and fp16 on a GPU,
                 or what the checkpoint has.
             providers: execution providers in the order of preference, "cuda" or
-                "CUDAExecutionProvider"; by default CUDA when it is there, the CPU else.
+                "CUDAExecutionProvider"; by default CUDA if available, else the CPU.
             threads: by default one for each core.
             adapter: fitted to the corpus; its document vectors are adapted.
 
         Raises:
             AdapterError: the adapter was fitted for another checkpoint.
             CheckpointError: a graph is missing or changed.
-            ProviderError: no provider asked for can be used.
+            ProviderError: none of the requested providers can be used.
         """
         graphs = open_graphs(checkpoint, precision, providers)
         self._graphs: OpenedGraphs = graphs
@@ -95,7 +95,7 @@ class OnnxEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Which vectors can be compared with this encoder's."""
+        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
         return self._space.fingerprint
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
@@ -128,7 +128,7 @@ class OnnxEncoder:
         return vector if self._adapt is None else self._adapt(vector, blocks)
 
     def term_features(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Return the term features [F] of a document; none without a term channel."""
+        """Return the term features [F] of a document; F is 0 without a term channel."""
         return self._terms.features(blocks)
 
     def combine(self, block_vectors: Float32, term_features: Float32) -> Float32:
@@ -159,7 +159,7 @@ class OnnxEncoder:
         )
 
     def warm_up(self) -> None:
-        """Run the golden batch, so that the first request is not the slow one.
+        """Run the golden batch, so that the first request is not slow.
 
         Raises:
             ParityError: on this machine the graphs do not compute what the model computes (an
@@ -172,7 +172,7 @@ class OnnxEncoder:
         return np.empty((0, self.checkpoint.block_dimension), dtype=np.float32)
 
     def _calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Say which blocks go into which call of the graph."""
+        """Yield the rows of the blocks of each call of the graph."""
         if not self.batch_tokens:
             yield from ([row] for row in range(len(blocks)))
             return
@@ -206,7 +206,7 @@ class OnnxEncoder:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use (a container may be given fewer)."""
+    """Return how many cores this process may use (a container may have fewer)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

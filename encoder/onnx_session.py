@@ -24,7 +24,7 @@ _SLOW_ON_CPU = ["SkipLayerNormFusion"]
 
 @dataclass(frozen=True, slots=True)
 class OpenedGraphs:
-    """The two sessions of an encoder, and what was chosen for them."""
+    """The two sessions of an encoder, with the chosen precision and provider."""
 
     block: ort.InferenceSession
     document: ort.InferenceSession
@@ -43,8 +43,8 @@ def open_graphs(
     """Open both graphs with the first provider that works.
 
     Raises:
-        CheckpointError: a graph is missing, changed, or of no precision asked for.
-        ProviderError: no provider asked for can be used.
+        CheckpointError: a graph is missing or changed, or not of the requested precision.
+        ProviderError: none of the requested providers can be used.
     """
     for provider in _usable_providers(providers):
         if provider == CUDA:
@@ -60,16 +60,16 @@ def open_graphs(
     raise ProviderError(f"none of the execution providers starts: {', '.join(providers or ())}")
 
 
-def _usable_providers(wanted: Sequence[str] | None) -> Iterator[str]:
+def _usable_providers(requested: Sequence[str] | None) -> Iterator[str]:
     installed = {_short(name): name for name in ort.get_available_providers()}
-    if wanted is not None:
-        missing = [name for name in wanted if _short(name) not in installed]
-        if len(missing) == len(wanted):
+    if requested is not None:
+        missing = [name for name in requested if _short(name) not in installed]
+        if len(missing) == len(requested):
             raise ProviderError(
                 f"execution provider {', '.join(missing) or '(none given)'} is not installed; "
                 f"installed: {', '.join(installed)}"
             )
-    for name in wanted if wanted is not None else DEFAULT_PROVIDERS:
+    for name in requested if requested is not None else DEFAULT_PROVIDERS:
         if _short(name) in installed:
             yield installed[_short(name)]
 
@@ -78,13 +78,13 @@ def _short(provider: str) -> str:
     return provider.lower().removesuffix("executionprovider")
 
 
-def _choose_precision(checkpoint: Checkpoint, wanted: str | None, provider: str) -> str:
+def _choose_precision(checkpoint: Checkpoint, requested: str | None, provider: str) -> str:
     preferred = _PREFERRED_ON_CPU if provider == CPU else _PREFERRED_ON_GPU
-    for precision in (wanted,) if wanted else preferred:
+    for precision in (requested,) if requested else preferred:
         if precision in checkpoint.precisions:
             return precision
     raise CheckpointError(
-        f"{checkpoint.directory} has no {wanted or 'graphs'}; "
+        f"{checkpoint.directory} has no {requested or 'graphs'}; "
         f"it has: {', '.join(checkpoint.precisions) or 'none'}"
     )
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import sentencex
 
-# sentencex never cuts inside a pair of quotation marks, so one stray mark in a text without line
-# breaks would swallow all the rest; a window bounds the harm, and the time.
+# sentencex never splits inside a pair of quotation marks, so a stray mark in a text without line
+# breaks would take in all the rest; a window bounds the damage, and the time.
 WINDOW_CHARACTERS = 4_000
 
 _PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*\n\s*")

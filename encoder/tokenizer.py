@@ -1,4 +1,4 @@
-"""Text to sentence blocks: split, tokenise, fill; character offsets kept."""
+"""Text to sentence blocks with their character offsets: split, tokenise, fill."""
 
 from array import array
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from encoder.checkpoint import TOKENIZER, Checkpoint, read_verified
 from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
 from encoder.sentences import replace_lone_surrogates, split_sentences
 
-_SENTENCES_A_CALL = 512  # bounds what the tokenizer holds of a book at one time
+_SENTENCES_A_CALL = 512  # bounds the memory that a book takes
 
 Offsets = tuple[int, int]
 
@@ -24,7 +24,7 @@ class BlockTokenizer:
         """Load the tokenizer of a checkpoint.
 
         Raises:
-            CheckpointError: the tokenizer is missing, changed or not understood.
+            CheckpointError: the tokenizer is missing, changed or invalid.
         """
         self._checkpoint = checkpoint
         self._capacity = block_capacity(checkpoint.block_length)
@@ -38,7 +38,7 @@ class BlockTokenizer:
 
         Args:
             text: the whole document.
-            strict: refuse a text of which something would be left out.
+            strict: raise if part of the text would be left out.
 
         Raises:
             EmptyTextError: the text has no token.
@@ -78,7 +78,7 @@ class BlockTokenizer:
             )
             for (start, _), encoding in zip(some, encodings, strict=True):
                 sentences.lengths.append(len(encoding))
-                if room > 0:  # what lies beyond is only counted: a text may have any length
+                if room > 0:  # the rest is only counted: a text may have any length
                     sentences.tokens.append(encoding.ids)
                     sentences.offsets.append([(start + a, start + b) for a, b in encoding.offsets])
                     room -= self._most_in_blocks(len(encoding))
@@ -103,7 +103,7 @@ def open_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     """Load the tokenizer of a checkpoint.
 
     Raises:
-        CheckpointError: it is missing, changed or not understood.
+        CheckpointError: it is missing, changed or invalid.
     """
     data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
     try:
@@ -113,7 +113,7 @@ def open_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
 
 
 def _tokens_of(block: Sequence[Piece], sentences: list[list[int]]) -> "array[int]":
-    tokens = array("i")  # a tenth of the memory of Python's integers, while a document waits
+    tokens = array("i")  # a tenth of the memory of a list, while a document waits
     for piece in block:
         tokens.extend(sentences[piece.sentence][piece.start : piece.stop])
     return tokens

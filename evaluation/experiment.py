@@ -173,7 +173,7 @@ def rerank_longmatch_system(
     """
     scorer = PairScorer(reranker, _all_texts(vectors, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
-    mixture = reranker.rule.mixture(mode)
+    mixture = reranker.rule.weights_of(mode)
     return reranked_system(system, scorer, mixture, candidates, RERANKED)
 
 

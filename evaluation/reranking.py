@@ -10,8 +10,8 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.reranker.onnx_reranker import Reranker
-from encoder.reranker.score_fusion import Mixture
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.score_fusion import FusionWeights
+from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.systems import System
 
 _ABOVE_ALL = 10.0  # no score of a first stage is so high
@@ -47,7 +47,7 @@ class PairScorer:
         self._threads = threads
         self._kept = kept
         self._told = told
-        self._read: dict[int, ReadText] = {}
+        self._read: dict[int, SentenceGraphText] = {}
         self._logits = {} if kept is None else read_logits(kept)
 
     def __call__(self, edges: Sequence[Edge]) -> Float32:
@@ -63,9 +63,9 @@ class PairScorer:
         return np.array([self._logits[edge] for edge in edges], dtype=np.float32)
 
     def _judge(self, edge: Edge) -> float:
-        return self._reranker.judge(*(self._text(row) for row in edge))
+        return self._reranker.score(*(self._text(row) for row in edge))
 
-    def _text(self, row: int) -> ReadText:
+    def _text(self, row: int) -> SentenceGraphText:
         if row not in self._read:
             self._read[row] = self._reranker.read(self._texts[row])
         return self._read[row]
@@ -84,7 +84,7 @@ def first_candidates(system: System, rows: Int64, number: int) -> list[list[int]
 
 
 def reranked_system(
-    system: System, scorer: PairScorer, mixture: Mixture, candidates: int, name: str
+    system: System, scorer: PairScorer, mixture: FusionWeights, candidates: int, name: str
 ) -> System:
     """Make the system that reads the first candidates of another one again.
 
@@ -108,7 +108,7 @@ def reranked_system(
     return System(name, settings, score, score_pairs)
 
 
-def mix(mixture: Mixture, first_stage: Float32, logits: Float32) -> Float32:
+def mix(mixture: FusionWeights, first_stage: Float32, logits: Float32) -> Float32:
     """Return the scores Float32[P] of reranked documents."""
     pairs = zip(first_stage.tolist(), logits.tolist(), strict=True)
     return np.array([mixture.score(first, logit) for first, logit in pairs], dtype=np.float32)

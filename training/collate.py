@@ -1,4 +1,4 @@
-"""From what was drawn as arrays to the tasks of objectives: documents read, tensors made."""
+"""From batch specifications to the tasks of objectives: documents are read, tensors made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from encoder.checkpoint import Checkpoint
 from encoder.models.architecture import EncoderConfig, EncoderModel
 from training.batch import DocumentArrays, DocumentBatch, collate, encode
 from training.data.batch_specs import (
+    BatchSpec,
     CandidateBatch,
     DocumentsBatch,
-    Drawn,
+    DocumentSlice,
     LabelBatch,
     PairBatch,
-    Part,
     SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
@@ -42,8 +42,8 @@ from training.recipe import ObjectiveRecipe
 
 _DOCUMENTS_A_PASS = 64
 
-Draw = Callable[[np.random.Generator], Drawn]
-ReadTerms = Callable[[Part], Float32]  # -> [F]
+Sampler = Callable[[np.random.Generator], BatchSpec]
+ReadTerms = Callable[[DocumentSlice], Float32]  # -> [F]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Reader:
     """Reads documents out of block archives.
 
     Attributes:
-        archives: by the number that a `Part` names.
+        archives: by the number that a `DocumentSlice` names.
         checkpoint: whose special tokens open and close a block.
         max_blocks: blocks of a document that are read at most.
         read_terms: the term features of a part; None without a term channel.
@@ -65,12 +65,14 @@ class Reader:
     read_terms: ReadTerms | None = None
     trained_blocks: int = 0
 
-    def batch(self, parts: Sequence[Part], generator: torch.Generator | None) -> DocumentBatch:
+    def batch(
+        self, parts: Sequence[DocumentSlice], generator: torch.Generator | None
+    ) -> DocumentBatch:
         """Read documents; without a generator every block is its cached vector."""
         documents = [self._read(part, generator) for part in parts]
         return collate(documents, self.checkpoint.padding_token)
 
-    def _read(self, part: Part, generator: torch.Generator | None) -> DocumentArrays:
+    def _read(self, part: DocumentSlice, generator: torch.Generator | None) -> DocumentArrays:
         archive = self.archives[part.archive]
         vectors = archive.vectors(part.row)[: self.max_blocks]
         places = np.arange(len(vectors)) if part.places is None else part.places
@@ -87,45 +89,49 @@ class Reader:
 
 
 def training_device() -> torch.device:
-    """Return a GPU where there is one."""
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def new_objective(
     recipe: ObjectiveRecipe,
-    draw: Draw,
+    sampler: Sampler,
     reader: Reader,
     config: EncoderConfig,
     vocabulary: Vocabulary,
     seed: int,
 ) -> Objective[EncoderModel]:
-    """Make an objective of a recipe's table and of what draws its batches.
+    """Make an objective of its recipe and the sampler of its batches.
 
     Args:
         recipe: of the objective.
-        draw: what the data gives for its kind.
-        reader: of the documents that are drawn.
+        sampler: gives the batches of its kind.
+        reader: of the sampled documents.
         config: of the model.
         vocabulary: for masked words.
-        seed: of the head's first weights; torch seeds itself by the clock.
+        seed: of the initial weights of the head.
 
     Raises:
-        TrainingRecipeError: the model cannot learn this.
+        TrainingRecipeError: the model does not support the objective.
     """
     _check(recipe, config)
     torch.manual_seed(seed)
     head = _head(recipe, config)
 
-    def draw_task(generator: torch.Generator) -> VectorTask | ModelTask[EncoderModel]:
+    def sample_task(generator: torch.Generator) -> VectorTask | ModelTask[EncoderModel]:
         seed = int(torch.randint(2**62, (), generator=generator))
-        drawn = draw(np.random.default_rng(seed))
-        return _task(recipe, drawn, _Making(reader, head, vocabulary, generator))
+        spec = sampler(np.random.default_rng(seed))
+        return _task(recipe, spec, _Making(reader, head, vocabulary, generator))
 
-    return Objective(recipe.name, recipe.weight, draw_task, head)
+    return Objective(recipe.name, recipe.weight, sample_task, head)
 
 
-def encode_parts(
-    model: EncoderModel, reader: Reader, parts: Sequence[Part], *, from_tokens: bool = False
+def encode_slices(
+    model: EncoderModel,
+    reader: Reader,
+    parts: Sequence[DocumentSlice],
+    *,
+    from_tokens: bool = False,
 ) -> Float32:
     """Encode documents without gradients.
 
@@ -164,7 +170,7 @@ class _Making:
     vocabulary: Vocabulary
     generator: torch.Generator
 
-    def batch(self, *parts: Sequence[Part]) -> DocumentBatch:
+    def batch(self, *parts: Sequence[DocumentSlice]) -> DocumentBatch:
         return self.reader.batch([part for some in parts for part in some], self.generator)
 
 
@@ -193,40 +199,40 @@ def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:
 
 
 def _task(
-    recipe: ObjectiveRecipe, drawn: Drawn, making: _Making
+    recipe: ObjectiveRecipe, spec: BatchSpec, making: _Making
 ) -> VectorTask | ModelTask[EncoderModel]:
-    match drawn:
+    match spec:
         case PairBatch():
-            batch = making.batch(drawn.sources, drawn.targets)
-            return pairs_task(batch, torch.from_numpy(drawn.labels), recipe.parameters["amplifier"])
+            batch = making.batch(spec.sources, spec.targets)
+            return pairs_task(batch, torch.from_numpy(spec.labels), recipe.parameters["amplifier"])
         case CandidateBatch():
             return contrastive_task(
-                making.batch(drawn.queries, drawn.candidates),
-                torch.from_numpy(drawn.positives),
+                making.batch(spec.queries, spec.candidates),
+                torch.from_numpy(spec.positives),
                 _temperature(making.head),
-                torch.from_numpy(drawn.ignored),
+                torch.from_numpy(spec.ignored),
             )
         case LabelBatch():
-            labels = torch.from_numpy(drawn.labels)
-            batch = making.batch(drawn.documents)
+            labels = torch.from_numpy(spec.labels)
+            batch = making.batch(spec.documents)
             return supervised_contrastive_task(batch, labels, _temperature(making.head))
         case SimilarityBatch():
             return distillation_task(
-                making.batch(drawn.documents),
-                torch.from_numpy(drawn.similarities),
+                making.batch(spec.documents),
+                torch.from_numpy(spec.similarities),
                 _temperature(making.head),
                 recipe.parameters["teacher_temperature"],
             )
         case DocumentsBatch():
-            return _pretraining_task(recipe, drawn, making)
+            return _pretraining_task(recipe, spec, making)
         case _:
-            assert_never(drawn)
+            assert_never(spec)
 
 
 def _pretraining_task(
-    recipe: ObjectiveRecipe, drawn: DocumentsBatch, making: _Making
+    recipe: ObjectiveRecipe, spec: DocumentsBatch, making: _Making
 ) -> ModelTask[EncoderModel]:
-    batch, head = making.batch(drawn.documents), making.head
+    batch, head = making.batch(spec.documents), making.head
     if isinstance(head, BlockHead):
         return masked_blocks_task(batch, recipe.parameters["masked_blocks"], head, making.generator)
     if not isinstance(head, WordHead) or batch.texts is None:
@@ -237,5 +243,5 @@ def _pretraining_task(
 
 def _temperature(head: nn.Module) -> Temperature:
     if not isinstance(head, Temperature):
-        raise TypeError(f"{type(head).__name__} is no temperature")
+        raise TypeError(f"{type(head).__name__} is not a temperature")
     return head

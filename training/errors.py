@@ -1,16 +1,16 @@
-"""What can go wrong in `training`.
+"""Errors of `training`.
 
 * TrainingError
   * TrainingRecipeError   a recipe file is missing, or a field of it unknown, missing or wrong
   * ResumeError           the directory holds the state of another run, or an unreadable one
-  * NotFiniteError        a loss, a gradient or a validation figure is infinite or no number
+  * NotFiniteError        a loss, a gradient or a validation figure is not finite
 """
 
 from encoder.errors import EncoderError
 
 
 class TrainingError(EncoderError):
-    """Base of every error that `training` raises on purpose."""
+    """Base of every error that `training` raises deliberately."""
 
 
 class TrainingRecipeError(TrainingError):
@@ -18,7 +18,7 @@ class TrainingRecipeError(TrainingError):
 
 
 class ResumeError(TrainingError):
-    """The state in a directory is not of this run."""
+    """The state in a directory belongs to another run."""
 
 
 class NotFiniteError(TrainingError):

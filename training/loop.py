@@ -1,8 +1,8 @@
 """The one training loop.
 
-A step is a function of the weights, of the optimiser's state and of its own number: what it draws
-and what dropout drops come from generators seeded by recipe and step. So a killed run goes on
-from its last checkpoint as if nothing had happened, bit by bit on a CPU.
+A step is a function of the weights, the state of the optimiser and its own number: sampling and
+dropout use generators seeded by recipe and step. A killed run therefore continues from its last
+checkpoint as if it had not been interrupted, bit for bit on a CPU.
 """
 
 import math
@@ -117,8 +117,8 @@ class TrainingPlan(Generic[M]):
             lie on the device of the model, and were made after `torch.manual_seed(recipe.seed)`.
         validate: the model, ready to encode and without gradients -> a figure, higher is better.
         data_fingerprint: names the data and the checkpoint that the model was loaded from.
-        stop: asked before each step; true makes it the last one for now: the run is validated and
-            saved, and goes on where it is trained again.
+        stop: checked before each step; if true, it is the last one of this call: the run is
+            validated and saved, and continues when it is trained again.
     """
 
     recipe: TrainingRecipe
@@ -139,22 +139,22 @@ class _Run(Generic[M]):
 
 
 def train(model: M, plan: TrainingPlan[M], directory: Path, progress: TrainingProgress) -> RunState:
-    """Train a model, or go on with the run that a directory holds.
+    """Train a model, or resume the run that a directory holds.
 
-    The model is validated before the first step too: what training cannot improve stays as it
-    was. Sets the global generators of torch.
+    The model is also validated before the first step: if training does not improve it, it stays
+    as it was. Sets the global generators of torch.
 
     Args:
         model: on the device to train on; has the best weights afterwards.
         plan: of the run.
-        directory: of the run's state, best weights and curve; made where it is missing.
-        progress: hears of every step.
+        directory: of the state, best weights and curve of the run; created if missing.
+        is notified of every step.
 
     Raises:
         TrainingRecipeError: the recipe does not fit the model.
         ResumeError: the directory holds the state of another run.
         NotFiniteError: a loss, a gradient or a validation figure is infinite or no number.
-        OSError: the disk did not take what was written.
+        OSError: a file could not be written.
     """
     recipe = plan.recipe
     if isinstance(model, EncoderModel) and recipe.max_blocks > model.config.max_blocks:
@@ -205,7 +205,7 @@ def _advance(run: _Run[M], state: RunState, *, last: bool) -> RunState:
 
 def _take_step(run: _Run[M], step: int) -> dict[str, float]:
     recipe, objectives = run.plan.recipe, run.plan.objectives
-    torch.manual_seed(step_seed(recipe.seed, step))  # what dropout drops
+    torch.manual_seed(step_seed(recipe.seed, step))  # for dropout
     run.model.train()
     run.model.token_encoder.train(recipe.sentence_level.trained != "frozen")
     share = rate_share(step, recipe.steps, recipe.optimiser)
@@ -232,8 +232,8 @@ def _add_gradients(run: _Run[M], objective: Objective[M], step: int, stream: int
     recipe = run.plan.recipe
     total = 0.0
     for number in range(recipe.accumulation):
-        # Streams of their own: an objective more or less does not change what the others draw.
-        task = objective.draw(step_generator(recipe.seed, step, stream, number))
+        # Separate streams: adding or removing an objective does not change the samples of others.
+        task = objective.sample(step_generator(recipe.seed, step, stream, number))
         scale = objective.weight / recipe.accumulation
         if isinstance(task, VectorTask):
             loss = _vector_gradients(run, task, scale)

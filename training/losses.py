@@ -1,4 +1,4 @@
-"""Losses: functions of tensors, each the mean over what it judges, none with a state."""
+"""Losses: stateless functions of tensors, each a mean."""
 
 from typing import cast
 
@@ -11,7 +11,7 @@ from training.batch import BlockTexts, DocumentBatch, block_vectors
 
 
 class WordHead(nn.Module):
-    """What BERT puts on a masked place before the vocabulary, whose vectors are the input's."""
+    """The transformation of a masked token before BERT's (tied) output embedding."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -26,11 +26,11 @@ class WordHead(nn.Module):
 
 
 class BlockHead(nn.Module):
-    """The learned vector that stands in the place of a masked sentence block (section 4.2.1)."""
+    """The learned vector that replaces masked sentence blocks (section 4.2.1)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        # As long as the unit vectors it stands among: it must not outshout them.
+        # A unit vector, as those around it are: it must not dominate them.
         self.masked_block = nn.Parameter(F.normalize(torch.randn(config.hidden_size), dim=0))
 
     def forward(self, vectors: Tensor, masked: Tensor) -> Tensor:
@@ -109,16 +109,16 @@ def contrastive(
 ) -> Tensor:
     """InfoNCE over a batch, from queries to candidates and back.
 
-    Every positive of a query is judged against the query's negatives alone: its other positives
-    are no competitors. The way back judges each candidate that is a positive of some query; a
-    hard negative that is nobody's positive takes part in the way out only.
+    Every positive of a query is compared with the negatives of the query only, not with its other
+    positives. The way back has a term for each candidate that is a positive of some query; a hard
+    negative that is a positive of none takes part in the way out only.
 
     Args:
         queries: [Q, H] unit vectors.
         candidates: [C, H] unit vectors: the positives of the batch, then any hard negatives.
         positives: [Q, C] bool; every query has at least one.
         temperature: divides the cosines.
-        ignored: [Q, C] bool, pairs that are neither: probably matches that nobody judged.
+        ignored: [Q, C] bool, pairs that are neither: probably matches, but not judged.
 
     Returns:
         [] mean of the two ways; each the mean over its rows of the mean over a row's positives.
@@ -134,7 +134,7 @@ def supervised_contrastive(vectors: Tensor, labels: Tensor, temperature: Tensor 
     """Pull together what has one label, push the rest apart (CoLDE, section 3.3).
 
     The paper sums over the samples; this is the mean over those that have a positive, so that
-    neither the learning rate nor the weight of the objective hangs on the size of the batch.
+    neither the learning rate nor the weight of the objective depends on the batch size.
 
     Args:
         vectors: [D, H] unit vectors: in the paper two sections of each document.
@@ -154,7 +154,7 @@ def relation_distillation(
     temperature: Tensor | float,
     teacher_temperature: float,
 ) -> Tensor:
-    """Teach whom a document resembles within a batch, not where it lies.
+    """Teach which documents of a batch a document resembles, rather than its position.
 
     KL(softmax(teacher / teacher_temperature) || softmax(cosines / temperature)) over the other
     documents of the batch, the mean over its documents.
@@ -222,5 +222,5 @@ def _mean_of_row_means(values: Tensor, chosen: Tensor) -> Tensor:
 
 
 def _lowest(values: Tensor) -> float:
-    """Return a number that no score reaches and that softmax turns into 0, without infinities."""
+    """Return a finite number below every score, which softmax turns into 0."""
     return torch.finfo(values.dtype).min / 2

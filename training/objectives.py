@@ -1,9 +1,9 @@
-"""Objectives: what a step draws, and the loss of what was drawn.
+"""Objectives: the batch that a step samples, and its loss.
 
-An objective draws its task of a step from a generator that hangs on nothing but seed and step, so
-that a run can be resumed without the state of any iterator. Two kinds of tasks exist because only
+An objective samples the task of a step from a generator that depends on seed and step only, so that
+a run can be resumed without the state of any iterator. Two kinds of tasks exist because only
 a loss that needs nothing but document vectors can be computed in chunks of a large batch
-(`contrastive_cache`).
+(`training.loop.cached_backward`).
 """
 
 import math
@@ -49,7 +49,7 @@ class Vocabulary:
 def mask_words(
     input_ids: Tensor, vocabulary: Vocabulary, share: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Hide words as BERT does: 80 % become [MASK], 10 % any token, 10 % stay as they are.
+    """Mask words as BERT does: 80 % become [MASK], 10 % any token, 10 % stay as they are.
 
     Args:
         input_ids: [N, T] token ids on the CPU, padding by the padding token.
@@ -137,13 +137,13 @@ class Objective(Generic[M]):
     Attributes:
         name: its name in curves and messages; of its own in a run.
         weight: of its loss in the sum.
-        draw: the task of a step, drawn from the generator alone.
+        sample: returns the task of a step; depends on the generator alone.
         head: what is trained for this objective only (`WordHead`, `BlockHead`, `Temperature`).
     """
 
     name: str
     weight: float
-    draw: Callable[[torch.Generator], VectorTask | ModelTask[M]]
+    sample: Callable[[torch.Generator], VectorTask | ModelTask[M]]
     head: nn.Module = field(default_factory=nn.Module)
 
 
@@ -163,12 +163,12 @@ class Temperature(nn.Module):
 
 
 def step_generator(seed: int, step: int, *stream: int) -> torch.Generator:
-    """Return a generator that hangs on nothing but these numbers."""
+    """Return a generator that depends on these numbers only."""
     return torch.Generator().manual_seed(step_seed(seed, step, *stream))
 
 
 def step_seed(seed: int, step: int, *stream: int) -> int:
-    """Mix numbers to one seed, of 64 bits: neighbours have nothing in common."""
+    """Mix numbers into one seed of 64 bits; close numbers give unrelated seeds."""
     mixed = 0
     for number in (seed, step, *stream):
         # The finaliser of SplitMix64: every bit of the input changes every bit of the output.

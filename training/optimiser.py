@@ -1,4 +1,4 @@
-"""What is trained, how fast, and how the rates run."""
+"""Which parameters are trained, at which learning rates, on which schedule."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
 def choose_trained(model: TrainableModel, level: SentenceLevelRecipe) -> None:
-    """Let gradients reach the head, and of what reads tokens what the recipe says.
+    """Enable gradients of the head, and of the token encoder as the recipe says.
 
     Raises:
-        TrainingRecipeError: the sentence level has fewer layers than are to be trained.
+        TrainingRecipeError: the sentence level has fewer layers than should be trained.
     """
     reader = model.token_encoder
     layers = reader.layers
@@ -37,7 +37,7 @@ def choose_trained(model: TrainableModel, level: SentenceLevelRecipe) -> None:
 def trained_parameters(
     model: TrainableModel, objectives: Sequence[Objective[Any]]
 ) -> dict[str, nn.Parameter]:
-    """Name all that is trained: `encoder.…` of the model, `head.<objective>.…` of the heads."""
+    """Return the trained parameters: `encoder.…` of the model, `head.<objective>.…` of heads."""
     modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
     return {
         f"{owner}.{name}": parameter

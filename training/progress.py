@@ -1,27 +1,27 @@
-"""How a training run tells whoever watches it what it does."""
+"""The interface by which a training run reports its progress."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 
 class TrainingProgress(Protocol):
-    """Hears of the progress of a run; a command line draws a bar of it."""
+    """Is notified of the progress of a run; a command line shows it as a bar."""
 
     def started(self, step: int, steps: int) -> None:
-        """Hear that a run of `steps` begins after `step`: 0, or where it was left off."""
+        """A run of `steps` begins after `step`: 0, or the step from which it resumes."""
         ...
 
     def stepped(self, step: int, figures: Mapping[str, float]) -> None:
-        """Hear that a step is done: its losses, the norm of its gradient, its rate."""
+        """A step is done: its losses, the norm of its gradient, its learning rate."""
         ...
 
     def validated(self, step: int, figure: float, *, best: bool) -> None:
-        """Hear the figure of a validation, and whether none was better."""
+        """A validation is done: its figure, and whether none was better."""
         ...
 
 
 class SilentTrainingProgress:
-    """Hears everything and says nothing."""
+    """Ignores all notifications."""
 
     def started(self, step: int, steps: int) -> None:
         """Ignore it."""

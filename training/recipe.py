@@ -200,8 +200,8 @@ class TermRecipe(RecipeTable):
         power: of the singular values by which the dimensions of the span are divided.
         documents: that the span is fitted on, at most.
         balance: the initial weight of the blocks beside the terms.
-        sketch: dimensions of hashed words beside these, which are not learned; 0 for none.
-        sketch_balance: the weight of the hashed words beside the terms; not trained.
+        hashed_dimension: dimensions of hashed words beside these, not learned; 0 for none.
+        hashed_balance: the weight of the hashed words beside the terms; not trained.
     """
 
     dimension: NonNegativeInt = 0
@@ -212,15 +212,15 @@ class TermRecipe(RecipeTable):
     power: NonNegativeFloat = 0.25
     documents: PositiveInt = 6_000
     balance: PositiveFloat = 0.6
-    sketch: NonNegativeInt = 0
-    sketch_balance: PositiveFloat = 1.0
+    hashed_dimension: NonNegativeInt = 0
+    hashed_balance: PositiveFloat = 1.0
 
     @model_validator(mode="after")
     def _check_dimensions(self) -> "TermRecipe":
         """Check that every dimension has something to begin as."""
         if not self.dimension:
-            if self.sketch:
-                raise ValueError("sketch takes a dimension, which is 0")
+            if self.hashed_dimension:
+                raise ValueError("hashed_dimension takes a dimension, which is 0")
             return self
         if self.residual_dimension > self.dimension:
             raise ValueError("residual_dimension is part of dimension, and must not be above it")

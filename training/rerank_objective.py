@@ -74,7 +74,7 @@ class LabelledPair:
 
 
 def make_pair_table(pairs: Iterable[LabelledPair]) -> LabelledPairDataset:
-    """Join pairs to a table."""
+    """Make a table of pairs."""
     tokens: list[NDArray[Any]] = []
     firsts: list[int] = []
     known: list[tuple[float, int, float]] = []
@@ -94,7 +94,7 @@ def make_pair_table(pairs: Iterable[LabelledPair]) -> LabelledPairDataset:
 
 
 def join_tables(tables: Sequence[LabelledPairDataset]) -> LabelledPairDataset:
-    """Put tables one behind another."""
+    """Concatenate tables."""
     starts = np.cumsum([0, *(len(table.tokens) for table in tables[:-1])])
     ends = [table.ends + start for table, start in zip(tables, starts, strict=True)]
     columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in _FIELDS}
@@ -102,10 +102,10 @@ def join_tables(tables: Sequence[LabelledPairDataset]) -> LabelledPairDataset:
 
 
 def write_pair_table(path: Path, table: LabelledPairDataset) -> None:
-    """Write a table as .npz, whole or not at all.
+    """Write a table as .npz, atomically.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     unfinished = path.with_name(path.name + ".partial")
     with unfinished.open("wb") as file:
@@ -131,9 +131,10 @@ def rerank_objective(
 ) -> Objective[RerankerModel]:
     """Make the objective of labelled pairs.
 
-    A step draws pairs with replacement: a corpus is as likely as the root of its matches is large,
-    so that a few of them are not learned by heart; a match has the recipe's share, and either text
-    comes first. The recipe's `tokens` cut a pair: shorter ones are learned from faster.
+    A step samples pairs with replacement. The probability of a corpus is proportional to the square
+    root of its matches, so that few matches are not memorised; the share of matches is the
+    recipe's, and either text comes first. Pairs are truncated to the recipe's `tokens`, which makes
+    steps faster.
 
     Args:
         recipe: of the objective.
@@ -149,14 +150,14 @@ def rerank_objective(
     roots = np.sqrt([len(matches) for _, matches in groups])
     most = max(1, (recipe.tokens - SPECIAL_TOKENS) // 2)
 
-    def draw(generator: torch.Generator) -> ModelTask[RerankerModel]:
+    def sample(generator: torch.Generator) -> ModelTask[RerankerModel]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
         rows = []
         for _ in range(pairs):
             others, matches = groups[chance.choice(len(groups), p=roots / roots.sum())]
             rows.append(int(chance.choice(matches if chance.random() < positives else others)))
-        drawn = [
+        chosen = [
             table.pair(
                 row,
                 checkpoint.start_token,
@@ -166,12 +167,12 @@ def rerank_objective(
             )
             for row in rows
         ]
-        return _task(drawn, table.labels[rows], checkpoint.padding_token)
+        return _task(chosen, table.labels[rows], checkpoint.padding_token)
 
-    return Objective(recipe.name, recipe.weight, draw)
+    return Objective(recipe.name, recipe.weight, sample)
 
 
-def judge_pairs(
+def score_pairs(
     model: RerankerModel, table: LabelledPairDataset, checkpoint: RerankerCheckpoint
 ) -> Float32:
     """Return the logits Float32[P] of the pairs of a table, by the model without gradients."""

@@ -1,4 +1,4 @@
-"""The state of a run on the disk: safetensors with JSON in the header, never a pickle."""
+"""The files of a run: its curve as JSON Lines, its state as safetensors (never a pickle)."""
 
 import json
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ def append_to_curve(path: Path, step: int, figures: Mapping[str, float]) -> None
     """Write one record: {"step": …, figure: value, …}.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"step": step, **figures}) + "\n")
 
 
 def truncate_curve(path: Path, last_step: int) -> None:
-    """Take away what lies behind a step, so that a resumed run writes it again.
+    """Remove the records after a step, so that a resumed run writes them again.
 
-    A record that was being written when the run was killed goes too.
+    An incomplete last record, of a run that was killed, is removed too.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     records = read_curve(path) if path.exists() else []
     kept = [json.dumps(record) + "\n" for record in records if record["step"] <= last_step]
@@ -43,7 +43,7 @@ def truncate_curve(path: Path, last_step: int) -> None:
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a curve; one without its line's end is left out.
+    """Read the records of a curve; an incomplete last line is left out.
 
     Raises:
         TrainingError: the file is missing or not a curve.
@@ -52,7 +52,7 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         if any(not isinstance(record["step"], int) for record in records):
-            raise TypeError("a step that is no number")
+            raise TypeError("a step that is not a number")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} is not a curve: {error!r}") from error
     return records
@@ -73,7 +73,7 @@ def draw_curve(path: Path, picture: Path) -> None:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise TrainingError("drawing takes matplotlib: pip install 'longmatch[train]'") from error
+        raise TrainingError("drawing needs matplotlib: pip install 'longmatch[train]'") from error
     with rc_context({"svg.hashsalt": "longmatch"}):  # equal curves give equal files
         figure = Figure(figsize=(7, 6), layout="constrained")
         FigureCanvasSVG(figure)
@@ -101,11 +101,11 @@ _HEADER = "run"
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        step: of the optimiser, done.
-        best_step: after which validation was best; 0 is the start.
+        step: the last completed step of the optimiser.
+        best_step: after which validation was best; 0 for the start.
         best_figure: of validation.
         waited: validations since the best one.
     """
@@ -118,7 +118,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class RunFingerprint:
-    """What a run hangs on; a run of another is another run.
+    """What identifies a run.
 
     Attributes:
         recipe: of the recipe.
@@ -136,12 +136,12 @@ def save_state(
     state: RunState,
     fingerprint: RunFingerprint,
 ) -> None:
-    """Write all that a resumed run needs, whole or not at all.
+    """Write what a resumed run needs, atomically.
 
-    There is no state of a random generator in it: every step seeds its own.
+    It holds no state of a random generator: every step seeds its own.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     tensors = {f"weight.{name}": parameter.detach() for name, parameter in trained.items()}
     for name, parameter in trained.items():
@@ -174,7 +174,7 @@ def load_state(
             what = "recipe" if part == "recipe" else "data, or the checkpoint it starts from,"
             raise ResumeError(
                 f"{path} is of another run: its {what} differs. Train into another directory, or"
-                " delete this one to begin anew"
+                " delete this one to start again"
             )
     _set_weights(path, trained, tensors, "weight.")
     for name, parameter in trained.items():
@@ -190,7 +190,7 @@ def save_best(directory: Path, trained: Mapping[str, nn.Parameter], state: RunSt
     """Write the best weights so far.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     weights = {name: parameter.detach() for name, parameter in trained.items()}
     _write(directory / BEST, weights, {"progress": asdict(state)})

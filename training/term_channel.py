@@ -1,10 +1,10 @@
 """The first layer of the term channel, fitted on counts of terms: no gradient is needed for it.
 
-A TF-IDF vector has as many dimensions as there are terms. Where training documents lie, latent
-semantic analysis keeps their cosines in few: that is the span. What a document has outside of it,
-the words of a subject that training never saw, is kept as well as random projections keep it:
-that is the residual. A linear layer over both is then trained (`term_projection`), and in the end
-the two become one table of few dimensions (`fold_projection`).
+A TF-IDF vector has as many dimensions as there are terms. For documents like those of training,
+latent semantic analysis preserves cosines in few dimensions: the span. The rest of a document, such
+as the words of a subject that training never saw, is approximated by random projections: the
+residual. A linear layer over both is then trained (`term_projection`), and finally folded into one
+table of few dimensions (`fold_projection`).
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ import torch
 from encoder.arrays import Float16, Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.block_archive import BlockArchive
-from encoder.checkpoint import SKETCH, Checkpoint
+from encoder.checkpoint import HASHED_TERMS, Checkpoint
 from encoder.errors import EncoderError
 from encoder.export.create import load_model
 from encoder.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
 from encoder.models.registry import ENCODERS
-from encoder.terms.feature_hashing import TermSketch, read_term_sketch, write_term_sketch
+from encoder.terms.feature_hashing import HashedTerms, read_hashed_terms, write_hashed_terms
 from encoder.terms.term_channel import (
     TermChannel,
-    new_sketch_vocabulary,
-    no_sketch,
+    hashed_vocabulary,
+    no_hashed_terms,
     open_term_channel,
 )
 from encoder.terms.term_table import (
@@ -41,7 +41,7 @@ from encoder.terms.term_table import (
     write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.errors import TrainingRecipeError
 from training.recipe import TermRecipe, TrainingRecipe
 
@@ -57,7 +57,7 @@ class TermReader:
         self._channel = channel
         self._whole: dict[tuple[int, int], Float16] = {}
 
-    def __call__(self, part: Part) -> Float32:
+    def __call__(self, part: DocumentSlice) -> Float32:
         """Return the features [F] of a part."""
         blocks = self._archives[part.archive].blocks
         if part.places is not None:
@@ -84,12 +84,12 @@ def read_or_fit_channel(
     """Return the term channel that the model is trained with.
 
     Args:
-        start: whose own channel is used where the recipe asks for none, or where it has one and
-            there are too few documents to fit another.
+        start: whose own channel is used if the recipe requests none, or if it has one and there
+            are too few documents to fit another.
         recipe: says how large a new one is.
         archives: of the corpora.
         rows: of each, those of the documents to fit a new one on.
-        kept: the file that a new table is kept in for a run that is resumed; a sketch beside it.
+        kept: the file that a new table is kept in for a resumed run; hashed terms beside it.
 
     Raises:
         EncoderError: there are too few documents to fit one on.
@@ -111,20 +111,20 @@ def read_or_fit_channel(
         partial = kept.with_name(kept.name + ".partial")
         write_term_table(partial, table)
         replace_durably(partial, kept)
-    sketch = _read_or_fit_sketch(start, recipe, archives, rows, kept.with_name(SKETCH))
-    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), sketch)
+    hashed = _read_or_fit_hashed_terms(start, recipe, archives, rows, kept.with_name(HASHED_TERMS))
+    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), hashed)
 
 
-def _read_or_fit_sketch(
+def _read_or_fit_hashed_terms(
     start: Checkpoint,
     recipe: TrainingRecipe,
     archives: Sequence[BlockArchive],
     rows: Sequence[Int64],
     kept: Path,
-) -> TermSketch:
-    if not recipe.terms.sketch:
-        return no_sketch()
-    vocabulary = new_sketch_vocabulary(start)
+) -> HashedTerms:
+    if not recipe.terms.hashed_dimension:
+        return no_hashed_terms()
+    vocabulary = hashed_vocabulary(start)
     if not kept.exists():
         corpora = [
             [count_words(vocabulary, archive.blocks(int(row))) for row in some]
@@ -133,13 +133,15 @@ def _read_or_fit_sketch(
         ]
         weights = term_weights(corpora, vocabulary.rows)
         partial = kept.with_name(kept.name + ".partial")
-        write_term_sketch(partial, TermSketch(vocabulary, weights, recipe.terms.sketch))
+        write_hashed_terms(partial, HashedTerms(vocabulary, weights, recipe.terms.hashed_dimension))
         replace_durably(partial, kept)
-    return read_term_sketch(kept.read_bytes(), str(kept), vocabulary, recipe.terms.sketch)
+    return read_hashed_terms(
+        kept.read_bytes(), str(kept), vocabulary, recipe.terms.hashed_dimension
+    )
 
 
 def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> EncoderModel:
-    """Load the model of the start, with a new term channel where it is to be given one.
+    """Load the model of the start, with a new term channel if there is one.
 
     Raises:
         CheckpointError: the start has no weights, or they do not fit its configuration.
@@ -174,7 +176,7 @@ def _with_channel(
         features=features,
         dimension=terms.dimension,
         buckets=terms.buckets,
-        hashed_dimension=terms.sketch,
+        hashed_dimension=terms.hashed_dimension,
     )
     return with_term_channel(config, sizes)
 
@@ -248,8 +250,8 @@ def begin_as_terms(encoder: ReadsTerms, recipe: TermRecipe, seed: int) -> None:
         encoder.term_projection.weight.copy_(weight)
         encoder.term_projection.bias.zero_()
         encoder.balance.fill_(float(np.log(recipe.balance)))
-        if recipe.sketch:
-            encoder.sketch_balance.fill_(float(np.log(recipe.sketch_balance)))
+        if recipe.hashed_dimension:
+            encoder.sketch_balance.fill_(float(np.log(recipe.hashed_balance)))
 
 
 def fold_projection(encoder: ReadsTerms, table: TermTable) -> TermTable:
@@ -318,7 +320,7 @@ def _fit_span(matrix: Any, recipe: TermRecipe) -> Float32:
     """Return the right singular vectors [R, span], scaled by a power of the singular values.
 
     By the Gram matrix of the documents: exact, and small where documents are thousands. Where
-    documents span fewer dimensions than are asked for, the columns that are left are nought.
+    documents span fewer dimensions than requested, the remaining columns are zero.
     """
     from scipy.linalg import eigh
 

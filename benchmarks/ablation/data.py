@@ -17,7 +17,7 @@ from index.progress import Progress
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
 from training.data.samplers import find_sources
-from training.data.sampling import Source
+from training.data.sampling import TrainingSource
 
 NDCG = "nDCG@10"
 PAIR_MEASURES = ("accuracy", "F1", AUC)
@@ -45,7 +45,7 @@ class AblationData:
 
     checkpoint: Checkpoint
     corpora: tuple[TrainingCorpus, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[TrainingSource, ...]
     names: tuple[str, ...]
 
 

@@ -13,10 +13,10 @@ from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.models.architecture import EncoderModel
 from training.batch import encode
-from training.collate import Reader, encode_parts, new_objective
-from training.data.batch_specs import Part
+from training.collate import Reader, encode_slices, new_objective
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import data_fingerprint
-from training.data.samplers import draw_of
+from training.data.samplers import sampler_of
 from training.jobs.output import read_vocabulary
 from training.loop import TrainingPlan, train
 from training.objectives import Objective, VectorTask, step_generator
@@ -98,10 +98,10 @@ def encode_corpora(model: EncoderModel, data: AblationData, reader: Reader) -> l
     """Return the document vectors [N, dimension] of each corpus."""
     from_tokens = reader.trained_blocks > 0
     return [
-        encode_parts(
+        encode_slices(
             model,
             reader,
-            [Part(number, row) for row in one.encoded.rows.tolist()],
+            [DocumentSlice(number, row) for row in one.encoded.rows.tolist()],
             from_tokens=from_tokens,
         )
         for number, one in enumerate(data.corpora)
@@ -131,9 +131,9 @@ def _objectives(model: EncoderModel, run: Run) -> list[Objective]:
     objectives = []
     sources = [replace(source, max_blocks=run.reader.max_blocks) for source in run.data.sources]
     for number, recipe in enumerate(run.recipe.objectives):
-        draw = draw_of(recipe, sources, run.recipe.documents)
+        sampler = sampler_of(recipe, sources, run.recipe.documents)
         seed = run.recipe.seed + number
-        made = new_objective(recipe, draw, run.reader, model.config, vocabulary, seed)
+        made = new_objective(recipe, sampler, run.reader, model.config, vocabulary, seed)
         made.head.to(next(model.parameters()).device)
         objectives.append(made)
     return objectives
@@ -146,7 +146,7 @@ def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[Encoder
         device = next(model.parameters()).device
         losses = []
         for stream, objective in enumerate(objectives, start=1):
-            task = objective.draw(step_generator(seed, 0, stream))
+            task = objective.sample(step_generator(seed, 0, stream))
             if isinstance(task, VectorTask):
                 losses.append(task.loss(encode(model, task.documents.to(device))))
             else:

@@ -15,11 +15,11 @@ from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_
 from evaluation.metrics import choose_threshold, evaluate_per_query, measure_pairs
 from evaluation.systems import rank, vector_system
 from index.progress import Progress
-from training.data.batch_specs import Part, cut_blocks
+from training.data.batch_specs import DocumentSlice, cut_blocks
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
 from training.data.neighbours import without_neighbours
-from training.data.sampling import new_source
+from training.data.sampling import new_training_source
 from training.data.splits import TRAIN
 
 READ = 32  # blocks of a document, whatever training read
@@ -97,7 +97,7 @@ def read_corpora(
         encoded.append((CorpusFiles(corpus, None, (train, valid), splits), kept))
     corpora = read_training_data(encoded)
     sources = [
-        new_source(number, one, without_neighbours(len(one.rows(TRAIN))), READ)
+        new_training_source(number, one, without_neighbours(len(one.rows(TRAIN))), READ)
         for number, one in enumerate(corpora)
     ]
     names = tuple(folder.name for folder in folders)
@@ -121,7 +121,9 @@ def read_truths(folders: Sequence[Path], data: AblationData) -> list[Truth]:
     return truths
 
 
-def parts_of(corpus: TrainingCorpus, number: int, truth: Truth, reading: str) -> list[Part]:
+def parts_of(
+    corpus: TrainingCorpus, number: int, truth: Truth, reading: str
+) -> list[DocumentSlice]:
     """Return the documents that a reading needs: all as written, those of test pairs shuffled.
 
     Args:
@@ -138,7 +140,7 @@ def parts_of(corpus: TrainingCorpus, number: int, truth: Truth, reading: str) ->
         if reading != WHOLE:
             start, stop = corpus.encoded.archive.span(archived)
             places = shuffled(min(stop - start, READ), SHUFFLED[reading], archived)
-        parts.append(Part(number, archived, places))
+        parts.append(DocumentSlice(number, archived, places))
     return parts
 
 

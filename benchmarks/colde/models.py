@@ -17,7 +17,7 @@ from encoder.models.architecture import EncoderModel
 from encoder.models.colde import ColdeConfig
 from encoder.models.registry import ENCODERS
 from encoder.models.smith import SmithConfig
-from training.collate import encode_parts, training_device
+from training.collate import encode_slices, training_device
 
 DROPOUT = 0.1  # of both papers
 
@@ -101,6 +101,6 @@ def _encode(
     for number, (corpus, truth) in enumerate(zip(data.corpora, truths, strict=True)):
         rows = range(len(truth.ids)) if reading == WHOLE else rows_of(truth)
         vectors = np.zeros((len(truth.ids), model.config.dimension), dtype=np.float32)
-        vectors[list(rows)] = encode_parts(model, reader, parts_of(corpus, number, truth, reading))
+        vectors[list(rows)] = encode_slices(model, reader, parts_of(corpus, number, truth, reading))
         corpora.append(vectors)
     return corpora

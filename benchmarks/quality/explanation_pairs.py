@@ -10,7 +10,7 @@ from encoder.arrays import Bool
 from encoder.comparison.alignment import AlignmentThresholds
 from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Comparison, Relation, Span
-from encoder.comparison.text import ReadText, read_text
+from encoder.comparison.text import ComparableText, prepare_text
 from encoder.comparison.words import Words, word_range
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
@@ -25,8 +25,8 @@ class ReadPair:
     """A pair with both texts read and encoded."""
 
     pair: PlantedPair
-    left: ReadText
-    right: ReadText
+    left: ComparableText
+    right: ComparableText
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ def read_pairs(
     pairs: Sequence[PlantedPair], tokenizer: BlockTokenizer, encoder: OnnxEncoder
 ) -> list[ReadPair]:
     """Encode the texts of pairs, each text once."""
-    known: dict[str, ReadText] = {}
+    known: dict[str, ComparableText] = {}
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.left, pair.right)))
     for text in texts:
         blocks = tokenizer(text)
         encoded = encoder.encode([blocks])
         offsets = np.array(blocks.offsets, dtype=np.int64)
-        known[text] = read_text(
+        known[text] = prepare_text(
             text, encoded.document_vectors[0], encoded.block_vectors[0], offsets
         )
     return [ReadPair(pair, known[pair.left], known[pair.right]) for pair in pairs]

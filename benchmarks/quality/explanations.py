@@ -30,7 +30,7 @@ from benchmarks.quality.explanation_pairs import (
 from benchmarks.quality.fit_alignment import SEED, read_all
 from encoder.comparison.alignment import ALIGNMENT_RULE
 from encoder.comparison.compare import compare_texts
-from encoder.comparison.text import read_text
+from encoder.comparison.text import prepare_text
 from index.sqlite.block_vectors import BlockVectors
 
 TEST_SEED = SEED + 1
@@ -75,7 +75,7 @@ def measure_time(pairs: Sequence[ReadPair]) -> dict[str, float]:
     for _ in range(_REPETITIONS):
         started = time.process_time()
         read = [
-            read_text(one, vectors[0], of.vectors, of.offsets)
+            prepare_text(one, vectors[0], of.vectors, of.offsets)
             for one, of in zip(texts, blocks, strict=True)
         ]
         opened = time.process_time()

@@ -29,7 +29,7 @@ from encoder.reranker.pair_tokenizer import (
     collate_pairs,
     shape_without_filter,
 )
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.judgements import read_pairs
 from index.corpus.reader import read_corpus
 from index.document import Document
@@ -140,7 +140,7 @@ def _tokens(
     checkpoint: RerankerCheckpoint, labelled: Sequence[tuple[str, str, int]]
 ) -> list[PairTokens]:
     reader = PairTokenizer(checkpoint)
-    read: dict[str, ReadText] = {}
+    read: dict[str, SentenceGraphText] = {}
     for first, second, _ in labelled:
         for text in (first, second):
             if text not in read:

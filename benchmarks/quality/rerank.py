@@ -23,7 +23,7 @@ import typer
 from benchmarks.common import commit, make_record, markdown_table, spread, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
-from encoder.reranker.sentence_ranking import ReadText, rank_sentences, read_text
+from encoder.reranker.sentence_ranking import SentenceGraphText, rank_sentences, split_for_ranking
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.metrics import QueryMeasures, evaluate_per_query
 from evaluation.report import RetrievalTask
@@ -88,7 +88,7 @@ def measure(
     """Measure both stages of each mode on the queries of one part."""
     report: dict[str, Any] = {"queries": len(task.query_ids)}
     for mode in MODES:
-        system, mixture = corpus.systems[mode], reranker.rule.mixture(mode)
+        system, mixture = corpus.systems[mode], reranker.rule.weights_of(mode)
         before = _evaluate(system, task)
         second = reranked_system(system, scorer, mixture, candidates, "reranked")
         after = _evaluate(second, task)
@@ -118,7 +118,7 @@ def measure_cost(
             clock.append(time.thread_time())
             pair = reranker.pair(query, text)
             clock.append(time.thread_time())
-            reranker.judge_tokens(pair)
+            reranker.score_tokens(pair)
             clock.append(time.thread_time())
             tokens.append(float(len(pair)))
             for name, (start, end) in zip(milliseconds, itertools.pairwise(clock), strict=True):
@@ -133,7 +133,7 @@ def measure_filter(corpus: JudgedCorpus) -> Any:
     """Measure the sentence-level filter on two texts of 500 sentences, one thread."""
     words = itertools.chain.from_iterable(_words(text) for text in corpus.texts)
     texts = [tuple(itertools.islice(words, SENTENCES)) for _ in range(2)]
-    read = [ReadText("", tuple((0, 0) for _ in some), some) for some in texts]
+    read = [SentenceGraphText("", tuple((0, 0) for _ in some), some) for some in texts]
     rounds = []
     for _ in range(9):
         started = time.thread_time()
@@ -184,7 +184,7 @@ def _evaluate(system: System, task: RetrievalTask) -> QueryMeasures:
 
 
 def _words(text: str) -> Sequence[tuple[str, ...]]:
-    return read_text(text).words
+    return split_for_ranking(text).words
 
 
 if __name__ == "__main__":

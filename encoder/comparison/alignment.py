@@ -19,10 +19,10 @@ from encoder.comparison.block_matches import (
     match_blocks,
     measure_background,
 )
-from encoder.comparison.exact_matches import Box, Match, find_exact_matches, merge_spans
+from encoder.comparison.exact_matches import Box, ExactMatch, find_exact_matches, merge_spans
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
 from encoder.comparison.sentence_matches import match_sentences
-from encoder.comparison.text import ReadText, span_vectors
+from encoder.comparison.text import ComparableText, span_vectors
 from encoder.comparison.words import Words, word_range
 
 _OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
@@ -97,7 +97,9 @@ class _Found(NamedTuple):
     kind: PassageKind
 
 
-def align_texts(left: ReadText, right: ReadText, rule: AlignmentThresholds) -> Alignment:
+def align_texts(
+    left: ComparableText, right: ComparableText, rule: AlignmentThresholds
+) -> Alignment:
     """Find the passages that match, with their boundaries to the word."""
     if not len(left.words) or not len(right.words):
         return _without_words(left, right)
@@ -114,7 +116,7 @@ def align_texts(left: ReadText, right: ReadText, rule: AlignmentThresholds) -> A
     )
 
 
-def _without_words(left: ReadText, right: ReadText) -> Alignment:
+def _without_words(left: ComparableText, right: ComparableText) -> Alignment:
     """Align texts one of which is punctuation only: it is the other, or shares nothing with it."""
     if left.text.split() != right.text.split():
         return Alignment((), Covered(0.0, 0.0), Covered(0.0, 0.0))
@@ -122,7 +124,7 @@ def _without_words(left: ReadText, right: ReadText) -> Alignment:
     return Alignment(_passages(left, right, whole), Covered(1.0, 1.0), Covered(1.0, 1.0))
 
 
-def _worded(left: ReadText, right: ReadText, rule: AlignmentThresholds) -> list[_Found]:
+def _worded(left: ComparableText, right: ComparableText, rule: AlignmentThresholds) -> list[_Found]:
     """Find the passages that share their words, or most of their telling ones."""
     exact = find_exact_matches(left.words, right.words, rule.shingle)
     ours = _mask(len(left.words), [(one.left, one.left + one.length) for one in exact])
@@ -149,7 +151,7 @@ def _worded(left: ReadText, right: ReadText, rule: AlignmentThresholds) -> list[
 
 
 def _by_vectors(
-    left: ReadText, right: ReadText, found: Sequence[_Found], rule: AlignmentThresholds
+    left: ComparableText, right: ComparableText, found: Sequence[_Found], rule: AlignmentThresholds
 ) -> list[_Found]:
     """Find the passages, in what is not accounted for, whose block vectors lie together."""
     cosines = left.block_vectors @ right.block_vectors.T
@@ -168,17 +170,17 @@ def _by_vectors(
     ]
 
 
-def _run_box(left: ReadText, right: ReadText, run: BlockRun) -> Box:
+def _run_box(left: ComparableText, right: ComparableText, run: BlockRun) -> Box:
     ours = _words_of_blocks(left, *run.left)
     theirs = _words_of_blocks(right, *run.right)
     return Box(*ours, *theirs)
 
 
-def _words_of_blocks(read: ReadText, first: int, last: int) -> tuple[int, int]:
+def _words_of_blocks(read: ComparableText, first: int, last: int) -> tuple[int, int]:
     return word_range(read.words, int(read.offsets[first, 0]), int(read.offsets[last - 1, 1]))
 
 
-def _free_blocks(read: ReadText, ranges: Sequence[tuple[int, ...]]) -> Bool:
+def _free_blocks(read: ComparableText, ranges: Sequence[tuple[int, ...]]) -> Bool:
     """Say of each block whether passages leave most of its words."""
     before = _counted(_mask(len(read.words), ranges))
     first = np.searchsorted(read.words.starts, read.offsets[:, 0], side="left")
@@ -188,7 +190,7 @@ def _free_blocks(read: ReadText, ranges: Sequence[tuple[int, ...]]) -> Bool:
 
 
 def _passages(
-    left: ReadText, right: ReadText, found: Sequence[_Found]
+    left: ComparableText, right: ComparableText, found: Sequence[_Found]
 ) -> tuple[AlignedPassage, ...]:
     ours = [_span(left, *one.box[:2]) for one in found]
     theirs = [_span(right, *one.box[2:]) for one in found]
@@ -200,7 +202,7 @@ def _passages(
     )
 
 
-def _span(read: ReadText, first: int, last: int) -> Span:
+def _span(read: ComparableText, first: int, last: int) -> Span:
     """Return the characters of some words, with the punctuation that stands at them."""
     words = read.words
     if first == 0 and last == len(words):
@@ -224,7 +226,7 @@ def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind
     )
 
 
-def _box(match: Match) -> Box:
+def _box(match: ExactMatch) -> Box:
     return Box(match.left, match.left + match.length, match.right, match.right + match.length)
 
 

@@ -10,14 +10,18 @@ from encoder.comparison.alignment import (
     align_texts,
 )
 from encoder.comparison.result import AlignedPassage, Comparison, Relation
-from encoder.comparison.text import ReadText, span_vectors
+from encoder.comparison.text import ComparableText, span_vectors
 from encoder.comparison.words import word_range
 
 _NAMES = {"verbatim": "word for word", "paraphrase": "in other words", "similar": "similar"}
 
 
-def judge_relation(
-    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentThresholds
+def classify_relation(
+    left: ComparableText,
+    right: ComparableText,
+    score: float,
+    alignment: Alignment,
+    rule: AlignmentThresholds,
 ) -> Relation:
     """Name the relation of two texts.
 
@@ -34,7 +38,11 @@ def judge_relation(
 
 
 def gather_evidence(
-    left: ReadText, right: ReadText, score: float, alignment: Alignment, rule: AlignmentThresholds
+    left: ComparableText,
+    right: ComparableText,
+    score: float,
+    alignment: Alignment,
+    rule: AlignmentThresholds,
 ) -> tuple[str, ...]:
     """Say what the relation rests on, a sentence for each figure."""
     side = "reach" if score >= rule.topic_score else "stay under"
@@ -70,13 +78,13 @@ def _coverage(left: Covered, right: Covered, passages: int) -> str:
     )
 
 
-def _longest(left: ReadText, passages: list[AlignedPassage]) -> str:
+def _longest(left: ComparableText, passages: list[AlignedPassage]) -> str:
     words = {one: _words(left, one) for one in passages}
     longest = max(passages, key=words.__getitem__)
     return f"The longest passage has {words[longest]} words and is shared {_NAMES[longest.kind]}."
 
 
-def _words(read: ReadText, passage: AlignedPassage) -> int:
+def _words(read: ComparableText, passage: AlignedPassage) -> int:
     first, last = word_range(read.words, *passage.left)
     return last - first
 
@@ -86,8 +94,8 @@ def _percent(share: float) -> str:
 
 
 def compare_texts(
-    left: ReadText,
-    right: ReadText,
+    left: ComparableText,
+    right: ComparableText,
     *,
     probability: float | None = None,
     rule: AlignmentThresholds = ALIGNMENT_RULE,
@@ -107,7 +115,7 @@ def compare_texts(
     return Comparison(
         score=score,
         probability=probability,
-        relation=judge_relation(left, right, score, alignment, rule),
+        relation=classify_relation(left, right, score, alignment, rule),
         evidence=gather_evidence(left, right, score, alignment, rule),
         left_sections=left.sections,
         right_sections=right.sections,
@@ -118,6 +126,6 @@ def compare_texts(
     )
 
 
-def document_score(left: ReadText, right: ReadText) -> float:
+def document_score(left: ComparableText, right: ComparableText) -> float:
     """Return the cosine of two document vectors."""
     return float(np.clip(left.vector @ right.vector, -1.0, 1.0))

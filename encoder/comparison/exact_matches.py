@@ -77,7 +77,7 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_STEP = 64
 
 
-class Match(NamedTuple):
+class ExactMatch(NamedTuple):
     """Equal words: `left:left + length` of one text and `right:right + length` of the other."""
 
     left: int
@@ -85,7 +85,7 @@ class Match(NamedTuple):
     length: int
 
 
-def find_exact_matches(left: Words, right: Words, shingle: int) -> list[Match]:
+def find_exact_matches(left: Words, right: Words, shingle: int) -> list[ExactMatch]:
     """Find the passages of at least `shingle` words that two texts share.
 
     Every word of either text that stands in a shared shingle is in a match; of a passage that one
@@ -100,7 +100,7 @@ def find_exact_matches(left: Words, right: Words, shingle: int) -> list[Match]:
     for match in found:
         covered[match.right : match.right + match.length] = True
     again = _sweep(right.codes, left.codes, back, there, covered)
-    found += [Match(other, one, length) for one, other, length in again]
+    found += [ExactMatch(other, one, length) for one, other, length in again]
     return sorted(set(found))
 
 
@@ -125,7 +125,7 @@ class _Shingles:
 
 def _sweep(
     codes: Int64, others: Int64, mine: _Shingles, theirs: _Shingles, covered: Bool
-) -> Iterator[Match]:
+) -> Iterator[ExactMatch]:
     """Walk over a text and yield, for what is shared and not yet covered, the longest match."""
     first = np.searchsorted(theirs.ordered, mine.hashes, side="left")
     last = np.searchsorted(theirs.ordered, mine.hashes, side="right")
@@ -142,7 +142,7 @@ def _sweep(
                 for candidate in candidates
             )
             if length >= mine.length:  # equal hashes of other words are possible, if unlikely
-                yield Match(place, -other, length)
+                yield ExactMatch(place, -other, length)
                 stop = place + length - mine.length + 1
         turn = int(np.searchsorted(shared, stop, side="left"))
 

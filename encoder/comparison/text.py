@@ -13,8 +13,8 @@ from encoder.sentences import split_sentences
 
 
 @dataclass(frozen=True, slots=True)
-class ReadText:
-    """A text and what is known of it without encoding it again; `read_text` makes it.
+class ComparableText:
+    """A text and what is known of it without encoding it again; `prepare_text` makes it.
 
     Attributes:
         text: the whole of it.
@@ -35,9 +35,9 @@ class ReadText:
     sections: tuple[Section, ...]
 
 
-def read_text(
+def prepare_text(
     text: str, vector: Float32, block_vectors: Float32, offsets: Int64, *, language: str = "en"
-) -> ReadText:
+) -> ComparableText:
     """Find the words, sentences and sections of a text, once for all its comparisons.
 
     Args:
@@ -54,7 +54,7 @@ def read_text(
     if not len(block_vectors) or offsets.shape != (len(block_vectors), 2):
         raise ValueError(f"{len(block_vectors)} block vectors do not fit {offsets.shape} offsets")
     words = find_words(text)
-    return ReadText(
+    return ComparableText(
         text=text,
         vector=vector,
         block_vectors=block_vectors.astype(np.float32, copy=False),
@@ -65,7 +65,7 @@ def read_text(
     )
 
 
-def span_vectors(read: ReadText, spans: list[Span]) -> Float32:
+def span_vectors(read: ComparableText, spans: list[Span]) -> Float32:
     """Return the vector of each span: the mean of the blocks it touches, weighted by characters.
 
     Returns:

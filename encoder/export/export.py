@@ -24,10 +24,10 @@ from encoder.checkpoint import (
     BLOCK_GRAPH,
     CONFIG,
     DOCUMENT_GRAPH,
+    HASHED_TERMS,
     MANIFEST,
     PARITY,
     PRECISIONS,
-    SKETCH,
     TERMS,
     TOKENIZER,
     Checkpoint,
@@ -114,7 +114,7 @@ def staged_graphs(directory: Path, precisions: Sequence[str]) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(dir=directory) as name:
         staging = Path(name)
-        for file in (CONFIG, TOKENIZER, MANIFEST, TERMS, SKETCH):
+        for file in (CONFIG, TOKENIZER, MANIFEST, TERMS, HASHED_TERMS):
             if (directory / file).exists():
                 shutil.copy(directory / file, staging / file)
         yield staging

@@ -55,7 +55,7 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
     check_precisions(precisions, RERANKER_PRECISIONS)
     model = load_reranker_model(checkpoint)
     pairs = golden_pairs_of(checkpoint)
-    golden = GoldenPairs(tuple(pairs), judge_with_model(model, pairs))
+    golden = GoldenPairs(tuple(pairs), score_with_model(model, pairs))
     with staged_graphs(checkpoint.directory, precisions) as staging:
         _write_graphs(model, staging, precisions, pairs)
         write_manifest(staging)
@@ -68,7 +68,7 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
     return differences
 
 
-def judge_with_model(model: RerankerModel, pairs: Sequence[PairTokens]) -> "np.ndarray":
+def score_with_model(model: RerankerModel, pairs: Sequence[PairTokens]) -> "np.ndarray":
     """Return the logits Float32[N] of pairs by the model itself, one at a time, without padding."""
     with torch.no_grad():
         logits = [model(*(t[None] for t in _tensors(pair))) for pair in pairs]
@@ -101,6 +101,6 @@ def _write_graphs(
 
 def _measure(staged: RerankerCheckpoint, golden: GoldenPairs, precision: str) -> float:
     reranker = OnnxReranker(staged, precision=precision)
-    difference = golden.difference(reranker.judge_tokens)
+    difference = golden.difference(reranker.score_tokens)
     check_pair_parity(difference, precision)
     return difference

@@ -1,4 +1,9 @@
-"""An LSTM as one ONNX operator: the exporter would unroll it to the length of its example."""
+"""An LSTM as one ONNX operator.
+
+The exporter translates LSTMs itself (torch 2.13, onnxscript 0.7), but freezes the time axis of
+their output to the length of its example: a graph that joins it with other states, as CoLDE's does,
+fails at every other length. The parity test at three lengths shows when this module can go.
+"""
 
 import copy
 from typing import TypeVar

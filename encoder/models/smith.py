@@ -52,9 +52,9 @@ class SmithConfig:
             model without a term channel.
         term_dimension: how much of `dimension` the term channel has.
         term_buckets: rows of the term table that words of several WordPieces share.
-        sketch_dimension: how much of `dimension` the term sketch
-            (`encoder/terms/feature_hashing.py`) has, which is not learned; 0 for a model without
-            one.
+        sketch_dimension: how much of `dimension` hashed terms
+            (`encoder/terms/feature_hashing.py`) have, which are not learned; 0 for a model without
+            them. Named so in the configuration of shipped checkpoints.
         pooling: a block is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean", what most sentence encoders were trained with).
         combine: how the two levels are combined (section 4.1.4).
@@ -114,7 +114,7 @@ class DocumentEncoder(nn.Module):
     """The document level: block vectors -> the document vector (sections 4.1.2 and 4.1.4).
 
     With a term channel, which the paper has not, the document vector is of two parts side by
-    side, or three with a sketch, each of unit norm before factors balance them.
+    side, or three with hashed terms, each of unit norm before factors balance them.
     """
 
     sketch_balance: Tensor
@@ -137,7 +137,7 @@ class DocumentEncoder(nn.Module):
             self.term_projection = nn.Linear(config.term_features, config.term_dimension)
             self.balance = nn.Parameter(torch.zeros(()))  # logarithm of the factor of the blocks
         if config.sketch_dimension:
-            # Likewise of the sketch, but set: training would trust only words that it knows.
+            # That of the hashed terms, which is set: training would trust only words that it knows.
             self.register_buffer("sketch_balance", torch.zeros(()))
 
     def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
@@ -158,8 +158,8 @@ class DocumentEncoder(nn.Module):
         Args:
             block_vectors: [D, S, H] block vectors, whatever in the places of padding.
             block_mask: [D, S], 1 for a block and 0 for padding; at least one block a document.
-            term_features: [D, term_features + sketch_dimension] as the term table and the term
-                sketch give them; with a term channel.
+            term_features: [D, term_width], those of the term table and of hashed terms; with a
+                term channel only.
 
         Returns:
             [D, dimension] document vectors of unit norm.
@@ -167,11 +167,11 @@ class DocumentEncoder(nn.Module):
         blocks = F.normalize(self._project_blocks(block_vectors, block_mask), dim=-1)
         if term_features is None:
             return blocks
-        known, sketch = self._split(term_features)
+        known, hashed = self._split(term_features)
         terms = F.normalize(self.term_projection(self.dropout(known)), dim=-1)
         parts = [terms, self.balance.exp() * blocks]
         if self.config.sketch_dimension:
-            parts.append(self.sketch_balance.exp() * F.normalize(sketch, dim=-1))
+            parts.append(self.sketch_balance.exp() * F.normalize(hashed, dim=-1))
         return F.normalize(torch.cat(parts, dim=-1), dim=-1)
 
     def _split(self, term_features: Tensor) -> tuple[Tensor, Tensor]:

@@ -93,7 +93,7 @@ def load_reranker_checkpoint(directory: Path) -> RerankerCheckpoint:
     """Open the directory of a reranker and verify its configuration and tokenizer.
 
     Raises:
-        CheckpointError: a file is missing, changed or not understood; the message names it.
+        CheckpointError: a file is missing, changed or invalid; the message names it.
     """
     manifest = read_manifest(directory)
     config = read_config(directory, manifest)

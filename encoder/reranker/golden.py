@@ -27,9 +27,9 @@ class GoldenPairs:
     pairs: tuple[PairTokens, ...]
     logits: Float32
 
-    def difference(self, judge: Callable[[PairTokens], float]) -> float:
+    def difference(self, score: Callable[[PairTokens], float]) -> float:
         """Return the largest difference of a logit to the model's."""
-        found = np.array([judge(pair) for pair in self.pairs])
+        found = np.array([score(pair) for pair in self.pairs])
         return float(np.abs(found - self.logits).max())
 
 
@@ -70,7 +70,7 @@ def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:
     """Read the golden pairs of a reranker.
 
     Raises:
-        CheckpointError: they are missing, changed or not understood.
+        CheckpointError: they are missing, changed or invalid.
     """
     with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
         ends = np.cumsum(arrays["lengths"])[:-1]

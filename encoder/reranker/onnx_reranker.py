@@ -15,12 +15,12 @@ from encoder.reranker.checkpoint import (
 )
 from encoder.reranker.golden import check_pair_parity, read_golden_pairs
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
-from encoder.reranker.score_fusion import ScoreFusion, read_rerank_rule
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.score_fusion import ScoreFusion, read_score_fusion
+from encoder.reranker.sentence_ranking import SentenceGraphText
 
 
 class Reranker(Protocol):
-    """Judges pairs of texts. Safe to call from threads."""
+    """Scores pairs of texts. Safe to call from threads."""
 
     @property
     def name(self) -> str:
@@ -32,11 +32,11 @@ class Reranker(Protocol):
         """Return how its logits and the scores of a first stage become one score."""
         ...
 
-    def read(self, text: str) -> ReadText:
+    def read(self, text: str) -> SentenceGraphText:
         """Read a text once for many pairs."""
         ...
 
-    def judge(self, first: ReadText, second: ReadText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Return the logit of the probability that two documents match."""
         ...
 
@@ -69,7 +69,7 @@ class OnnxReranker:
         name = f"{chosen}/{PAIR_GRAPH}"
         self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
         self._reader = PairTokenizer(checkpoint)
-        self._rule = read_rerank_rule(checkpoint)
+        self._rule = read_score_fusion(checkpoint)
         self.checkpoint = checkpoint
         self.precision = chosen
 
@@ -83,19 +83,19 @@ class OnnxReranker:
         """Return the rule of the checkpoint."""
         return self._rule
 
-    def read(self, text: str) -> ReadText:
+    def read(self, text: str) -> SentenceGraphText:
         """Split a text into sentences and words."""
         return self._reader.read(text)
 
-    def judge(self, first: ReadText, second: ReadText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Filter the sentences of both texts, then read what is left of them together."""
-        return self.judge_tokens(self.pair(first, second))
+        return self.score_tokens(self.pair(first, second))
 
-    def pair(self, first: ReadText, second: ReadText) -> PairTokens:
+    def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
         """Filter the sentences of both texts and join the tokens of what is left."""
         return self._reader.pair(first, second)
 
-    def judge_tokens(self, pair: PairTokens) -> float:
+    def score_tokens(self, pair: PairTokens) -> float:
         """Return the logit of a pair of tokens."""
         inputs = {
             "input_ids": pair.input_ids[np.newaxis],
@@ -111,7 +111,7 @@ class OnnxReranker:
             ParityError: on this machine the graph does not compute what the model computes.
         """
         golden = read_golden_pairs(self.checkpoint)
-        check_pair_parity(golden.difference(self.judge_tokens), self.precision)
+        check_pair_parity(golden.difference(self.score_tokens), self.precision)
 
 
 def open_reranker(name: Path, *, precision: str | None = None) -> OnnxReranker:

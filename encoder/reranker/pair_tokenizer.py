@@ -10,7 +10,12 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import TOKENIZER, read_verified
 from encoder.errors import CheckpointError
 from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint
-from encoder.reranker.sentence_ranking import ReadText, best_sentences, rank_sentences, read_text
+from encoder.reranker.sentence_ranking import (
+    SentenceGraphText,
+    best_sentences,
+    rank_sentences,
+    split_for_ranking,
+)
 from encoder.sentences import replace_lone_surrogates
 
 FIRST, SEPARATOR, WORD, PADDING = 2, 1, 0, -1  # what stands at a place of a pair
@@ -42,7 +47,7 @@ class PairTokenizer:
         """Load the tokenizer.
 
         Raises:
-            CheckpointError: it is missing, changed or not understood.
+            CheckpointError: it is missing, changed or invalid.
         """
         data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
         try:
@@ -55,12 +60,14 @@ class PairTokenizer:
         self._shape = checkpoint.pair
         self._start, self._end = checkpoint.start_token, checkpoint.end_token
 
-    def read(self, text: str) -> ReadText:
+    def read(self, text: str) -> SentenceGraphText:
         """Split a text into sentences and words; a query is split once for all candidates."""
         readable = replace_lone_surrogates(text)
-        return read_text(readable, language=self._shape.language, most=self._shape.most_sentences)
+        return split_for_ranking(
+            readable, language=self._shape.language, most=self._shape.most_sentences
+        )
 
-    def pair(self, first: ReadText, second: ReadText) -> PairTokens:
+    def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
         """Choose the sentences of both texts and join their tokens."""
         if self._shape.filtered:
             ranks = rank_sentences(first, second)
@@ -77,13 +84,15 @@ class PairTokenizer:
         ids_a, ids_b = _fill(a, room_of_a), _fill(b, room - room_of_a)
         return join_pair(ids_a, ids_b, self._start, self._end)
 
-    def _choose(self, text: ReadText, ranks: Float32) -> list[int]:
+    def _choose(self, text: SentenceGraphText, ranks: Float32) -> list[int]:
         """Return the places of the sentences to read, the most important first."""
         lead = list(range(min(self._shape.lead_sentences, len(text.spans))))
         best = [place for place in best_sentences(ranks, len(ranks)) if place not in lead]
         return [*lead, *best][: self._shape.sentences]
 
-    def _tokens(self, text: ReadText, places: Sequence[int]) -> list[tuple[int, list[int]]]:
+    def _tokens(
+        self, text: SentenceGraphText, places: Sequence[int]
+    ) -> list[tuple[int, list[int]]]:
         """Return the tokens of sentences, each with its place; no more than a pair can hold."""
         found: list[tuple[int, list[int]]] = []
         held, limit = 0, self._shape.sentence_tokens

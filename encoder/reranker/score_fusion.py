@@ -26,7 +26,7 @@ VERSION_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class FusionWeights:
     """The rule of one kind of first-stage score.
 
     Attributes:
@@ -48,7 +48,7 @@ class Mixture:
         return (1.0 - self.weight) * first_stage + self.weight * probability
 
 
-UNFITTED = Mixture(weight=0.5, scale=1.0)
+UNFITTED = FusionWeights(weight=0.5, scale=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +58,41 @@ class ScoreFusion:
     Attributes:
         encoder: fingerprint of the vectors that the first-stage scores were made of; "" where
             nothing was fitted.
-        mixtures: by the kind of first-stage score ("semantic", "lexical", "hybrid").
+        weights: by the kind of first-stage score ("semantic", "lexical", "hybrid").
         maps: from score to match probability, by the same kinds.
         fitted_on: pairs that the maps were fitted on.
     """
 
     encoder: str = ""
-    mixtures: Mapping[str, Mixture] = field(default_factory=dict)
+    weights: Mapping[str, FusionWeights] = field(default_factory=dict)
     maps: Mapping[str, FittedMap] = field(default_factory=dict)
     fitted_on: tuple[FittedOn, ...] = ()
 
     @property
     def version(self) -> str | None:
         """A short digest of all that is in it; None where nothing was fitted."""
-        if not self.mixtures and not self.maps:
+        if not self.weights and not self.maps:
             return None
         text = json.dumps(_to_json(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
-    def mixture(self, kind: str) -> Mixture:
-        """Return the rule of a kind; that of equal parts where none was fitted."""
-        return self.mixtures.get(kind, UNFITTED)
+    def weights_of(self, kind: str) -> FusionWeights:
+        """Return the weights of a kind; equal parts where none were fitted."""
+        return self.weights.get(kind, UNFITTED)
 
 
-def write_rerank_rule(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> None:
+def write_score_fusion(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> None:
     """Write `rule.json` into the directory of a reranker, and the manifest with it.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
     write_atomically(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)
 
 
-def read_rerank_rule(checkpoint: RerankerCheckpoint) -> ScoreFusion:
+def read_score_fusion(checkpoint: RerankerCheckpoint) -> ScoreFusion:
     """Read the rule of a reranker; an unfitted one where it has none.
 
     Raises:
@@ -108,7 +108,7 @@ def read_rerank_rule(checkpoint: RerankerCheckpoint) -> ScoreFusion:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
         rule = ScoreFusion(
             encoder=str(content["encoder"]),
-            mixtures={kind: Mixture(**one) for kind, one in content["mixtures"].items()},
+            weights={kind: FusionWeights(**one) for kind, one in content["mixtures"].items()},
             maps={kind: parse_fitted_map(one) for kind, one in content["maps"].items()},
             fitted_on=tuple(FittedOn(**one) for one in content["fitted_on"]),
         )
@@ -126,7 +126,7 @@ def _to_json(rule: ScoreFusion) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "encoder": rule.encoder,
-        "mixtures": {kind: asdict(one) for kind, one in rule.mixtures.items()},
+        "mixtures": {kind: asdict(one) for kind, one in rule.weights.items()},
         "maps": {kind: fitted_map_to_json(one) for kind, one in rule.maps.items()},
         "fitted_on": [asdict(one) for one in rule.fitted_on],
     }

@@ -8,11 +8,11 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.reranker.stop_words import ENGLISH
 from encoder.sentences import split_sentences
 
 DAMPING = 0.85  # d of the paper
@@ -20,10 +20,11 @@ _ITERATIONS = 50
 _TOLERANCE = 1e-5  # of all ranks together, which sum to 1
 _FREQUENT = 24  # sentences; words of more are counted by a matrix product, of fewer pair by pair
 _WORD = re.compile(r"[^\W_]+")
+_STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("ascii").split())
 
 
 @dataclass(frozen=True, slots=True)
-class ReadText:
+class SentenceGraphText:
     """A text as the filter sees it.
 
     Attributes:
@@ -44,7 +45,7 @@ class ReadText:
         return self.text[start:end]
 
 
-def read_text(text: str, *, language: str = "en", most: int = 500) -> ReadText:
+def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> SentenceGraphText:
     """Split a text into sentences and words.
 
     Args:
@@ -55,10 +56,10 @@ def read_text(text: str, *, language: str = "en", most: int = 500) -> ReadText:
     spans = tuple(split_sentences(text, language))
     kept = spans[:most]
     words = tuple(_words(text[start:end]) for start, end in kept)
-    return ReadText(text, kept, words, len(spans) - len(kept))
+    return SentenceGraphText(text, kept, words, len(spans) - len(kept))
 
 
-def rank_sentences(first: ReadText, second: ReadText) -> tuple[Float32, Float32]:
+def rank_sentences(first: SentenceGraphText, second: SentenceGraphText) -> tuple[Float32, Float32]:
     """Return the PageRank of the sentences of two texts in the graph of both.
 
     Returns:
@@ -127,7 +128,7 @@ def _words(sentence: str) -> tuple[str, ...]:
     if not lowered.isascii():
         decomposed = unicodedata.normalize("NFKD", lowered)
         lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return tuple(dict.fromkeys(w for w in _WORD.findall(lowered) if w not in ENGLISH))
+    return tuple(dict.fromkeys(w for w in _WORD.findall(lowered) if w not in _STOP_WORDS))
 
 
 def _common_words(sentences: Sequence[Sequence[str]]) -> Float32:

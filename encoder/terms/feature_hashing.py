@@ -1,9 +1,9 @@
-"""The term sketch: all words of a document, folded into few dimensions by their hashes.
+"""Feature hashing: all words of a document in few dimensions (Weinberger et al., 2009).
 
-A term table keeps the words that training saw in use. Which words tell the documents of a field
-apart that training never saw, it cannot know; a sketch does not have to. Each word has one place
-and one sign by its hash (feature hashing: Weinberger et al., 2009), so that the cosine of two
-sketches is the TF-IDF cosine of the two documents, give or take 1 / sqrt(dimension).
+A term table knows the words that were in the training documents. Which words distinguish the
+documents of another field it cannot know; feature hashing does not need to. The hash of a word is
+its place and its sign, so that the cosine of two feature vectors is the TF-IDF cosine of the two
+documents, up to an error of about 1 / sqrt(dimension).
 """
 
 import io
@@ -25,13 +25,13 @@ _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  #
 
 
 @dataclass(frozen=True)
-class TermSketch:
+class HashedTerms:
     """Sums the words of a document, each by its weight, at the places of their hashes.
 
     Attributes:
         vocabulary: of `BUCKETS` buckets, whose words are counted whole (`count_words`).
         weights: Float32[R], the inverse document frequency of each of its rows.
-        dimension: of the sketch.
+        dimension: of the features.
     """
 
     vocabulary: TermVocabulary
@@ -39,9 +39,9 @@ class TermSketch:
     dimension: int
 
     def features(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Return the sketch [dimension] of the sentence blocks of a document.
+        """Return the features [dimension] of the sentence blocks of a document.
 
-        It is of unit norm, and nought where no word has a weight.
+        They have unit norm, or are zero where no word has a weight.
         """
         terms = count_words(self.vocabulary, blocks)
         values = np.log1p(terms.counts) * self._signed_weights[terms.rows]
@@ -60,16 +60,16 @@ class TermSketch:
         return np.where(odd, -self.weights, self.weights).astype(np.float32)
 
 
-def write_term_sketch(path: Path, sketch: TermSketch) -> None:
-    """Write the weights of a sketch, in half precision, as an .npz file."""
+def write_hashed_terms(path: Path, terms: HashedTerms) -> None:
+    """Write the weights of hashed terms, in half precision, as an .npz file."""
     with path.open("wb") as file:
-        np.savez(file, weights=sketch.weights.astype(np.float16))
+        np.savez(file, weights=terms.weights.astype(np.float16))
 
 
-def read_term_sketch(
+def read_hashed_terms(
     data: bytes, where: str, vocabulary: TermVocabulary, dimension: int
-) -> TermSketch:
-    """Read what `write_term_sketch` wrote.
+) -> HashedTerms:
+    """Read what `write_hashed_terms` wrote.
 
     Raises:
         CheckpointError: it is no such file, or of another vocabulary; `where` names it.
@@ -78,12 +78,12 @@ def read_term_sketch(
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             weights = arrays["weights"].astype(np.float32)
     except (EOFError, KeyError, ValueError, OSError, BadZipFile) as error:
-        raise CheckpointError(f"{where}: is no term sketch: {error}") from error
+        raise CheckpointError(f"{where}: is not a file of hashed terms: {error}") from error
     if weights.shape != (vocabulary.rows,):
         raise CheckpointError(
             f"{where}: has weights of {weights.shape}, where the vocabulary has {vocabulary.rows}"
         )
-    return TermSketch(vocabulary, weights, dimension)
+    return HashedTerms(vocabulary, weights, dimension)
 
 
 def _hash_rows(rows: int) -> UInt64:

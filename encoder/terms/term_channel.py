@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float32
-from encoder.checkpoint import SKETCH, TERMS, Checkpoint, read_verified
+from encoder.checkpoint import HASHED_TERMS, TERMS, Checkpoint, read_verified
 from encoder.errors import CheckpointError
-from encoder.terms.feature_hashing import BUCKETS, TermSketch, read_term_sketch
+from encoder.terms.feature_hashing import BUCKETS, HashedTerms, read_hashed_terms
 from encoder.terms.term_table import (
     TermTable,
     TermVocabulary,
@@ -25,40 +25,41 @@ class TermChannel:
     Attributes:
         vocabulary: by which the terms of the table are counted.
         table: weights and vectors of terms.
-        sketch: of all words, beside the table; of dimension 0 where there is none.
+        hashed: hashed words beside the table; of dimension 0 where there are none.
     """
 
     vocabulary: TermVocabulary
     table: TermTable
-    sketch: TermSketch
+    hashed: HashedTerms
 
     @property
     def width(self) -> int:
         """Width of the features."""
-        return self.table.width + self.sketch.dimension
+        return self.table.width + self.hashed.dimension
 
     def features(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Return the term features [width] of the sentence blocks of a document."""
         if self.table.width == 0:
             return np.empty(0, dtype=np.float32)
         features = self.table.features(self.vocabulary.count(blocks))
-        if self.sketch.dimension == 0:
+        if self.hashed.dimension == 0:
             return features
-        return np.concatenate([features, self.sketch.features(blocks)])
+        return np.concatenate([features, self.hashed.features(blocks)])
 
 
 def open_term_channel(checkpoint: Checkpoint) -> TermChannel:
     """Read the term table of a checkpoint.
 
     Raises:
-        CheckpointError: it or the sketch is missing, changed, or does not fit the configuration.
+        CheckpointError: it or the hashed terms are missing, changed, or do not fit the
+            configuration.
     """
     width = int(checkpoint.model.get("term_features", 0))
     buckets = int(checkpoint.model.get("term_buckets", 0))
     vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), buckets)
-    sketch = _open_sketch(checkpoint)
+    hashed = _open_hashed_terms(checkpoint)
     if width == 0:
-        return TermChannel(vocabulary, _empty_table(), sketch)
+        return TermChannel(vocabulary, _empty_table(), hashed)
     where = str(checkpoint.directory / TERMS)
     table = read_term_table(read_verified(checkpoint.directory, checkpoint.files, TERMS), where)
     if (len(table.weights), table.width) != (vocabulary.rows, width):
@@ -66,27 +67,27 @@ def open_term_channel(checkpoint: Checkpoint) -> TermChannel:
             f"{where}: {len(table.weights)} rows of {table.width}, where the configuration has "
             f"{vocabulary.rows} of {width}"
         )
-    return TermChannel(vocabulary, table, sketch)
+    return TermChannel(vocabulary, table, hashed)
 
 
-def new_sketch_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
-    """Return the vocabulary that the term sketch of a checkpoint counts by."""
+def hashed_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
+    """Return the vocabulary that the hashed terms of a checkpoint are counted by."""
     return read_term_vocabulary(open_tokenizer(checkpoint), BUCKETS)
 
 
-def no_sketch() -> TermSketch:
-    """Return the sketch of a model that has none."""
+def no_hashed_terms() -> HashedTerms:
+    """Return the hashed terms of a model that has none."""
     none = TermVocabulary(np.empty(0, dtype=np.bool_), 0)
-    return TermSketch(none, np.empty(0, dtype=np.float32), 0)
+    return HashedTerms(none, np.empty(0, dtype=np.float32), 0)
 
 
-def _open_sketch(checkpoint: Checkpoint) -> TermSketch:
+def _open_hashed_terms(checkpoint: Checkpoint) -> HashedTerms:
     dimension = int(checkpoint.model.get("sketch_dimension", 0))
     if dimension == 0:
-        return no_sketch()
-    data = read_verified(checkpoint.directory, checkpoint.files, SKETCH)
-    where = str(checkpoint.directory / SKETCH)
-    return read_term_sketch(data, where, new_sketch_vocabulary(checkpoint), dimension)
+        return no_hashed_terms()
+    data = read_verified(checkpoint.directory, checkpoint.files, HASHED_TERMS)
+    where = str(checkpoint.directory / HASHED_TERMS)
+    return read_hashed_terms(data, where, hashed_vocabulary(checkpoint), dimension)
 
 
 def _empty_table() -> TermTable:

@@ -18,7 +18,7 @@ from encoder.arrays import Float32, Float64, Int64
 from encoder.calibration import FittedMap, FittedOn
 from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rule
+from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.judgements import Qrels
@@ -32,7 +32,7 @@ MODES = ("semantic", "lexical", "hybrid")
 WEIGHTS = tuple(step / 20 for step in range(21))
 SCALES = (0.125, 0.25, 0.5, 1.0)
 _ROUNDING = 1e-9
-_FIRST_STAGE, _RERANKER = Mixture(0.0, 1.0), Mixture(1.0, 1.0)  # each of them alone
+_FIRST_STAGE, _RERANKER = FusionWeights(0.0, 1.0), FusionWeights(1.0, 1.0)  # each of them alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class MixtureFit:
         ndcg: Float64[corpora, scales, weights], nDCG@10 of each.
     """
 
-    mixture: Mixture
+    mixture: FusionWeights
     ndcg: Float64
 
 
@@ -89,7 +89,7 @@ def score_candidates(
     )
 
 
-def ndcg_of(candidates: Candidates, mixture: Mixture) -> Float64:
+def ndcg_of(candidates: Candidates, mixture: FusionWeights) -> Float64:
     """Return nDCG@10 Float64[Q] of candidates in the order of a mixture.
 
     Relevant documents that are no candidates count as not found.
@@ -120,7 +120,7 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
         raise ValueError("there is no corpus to fit the mixture on")
     ndcg = np.array(
         [
-            [[float(ndcg_of(one, Mixture(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
+            [[float(ndcg_of(one, FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
             for one in corpora
         ]
     )
@@ -130,7 +130,7 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
     loses = (level < ndcg[..., :1] - _ROUNDING).any(0)
     smooth = np.where(loses, -np.inf, level.mean(0))
     scale, weight = np.unravel_index(int(np.argmax(smooth)), smooth.shape)
-    return MixtureFit(Mixture(WEIGHTS[weight], SCALES[scale]), ndcg)
+    return MixtureFit(FusionWeights(WEIGHTS[weight], SCALES[scale]), ndcg)
 
 
 def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -> FittedMap:
@@ -175,7 +175,7 @@ class _Validation:
         system, task = self.corpus.systems[mode], self.task
         return score_candidates(system, self.scorer, task.ids, task.rows, task.qrels, number)
 
-    def scored_pairs(self, mode: str, mixture: Mixture) -> tuple[Float32, Int64]:
+    def scored_pairs(self, mode: str, mixture: FusionWeights) -> tuple[Float32, Int64]:
         """Return reranked scores and labels of the validation pairs."""
         pairs = self.corpus.pairs("valid")
         first_stage = self.corpus.systems[mode].score_pairs(pairs.sources, pairs.targets)
@@ -210,7 +210,7 @@ def main() -> None:
         figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, candidates, fitted)}
     rule = ScoreFusion(
         encoder=checkpoint.fingerprint,
-        mixtures=mixtures,
+        weights=mixtures,
         maps={
             mode: fit_rerank_map([one.scored_pairs(mode, mixture) for one in corpora])
             for mode, mixture in mixtures.items()
@@ -219,7 +219,7 @@ def main() -> None:
     )
     print(json.dumps({"version": rule.version, "modes": figures}, indent=2))
     if given.write:
-        write_rerank_rule(reranker.checkpoint, rule)
+        write_score_fusion(reranker.checkpoint, rule)
 
 
 def _parse_arguments() -> argparse.Namespace:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from encoder.comparison.compare import compare_texts, document_score
 from encoder.comparison.result import Comparison
-from encoder.comparison.text import ReadText
+from encoder.comparison.text import ComparableText
 from index.search.calibrator import calibrate_scores
 from service.encode import EncodedText
 from service.engine import Engine
@@ -103,7 +103,7 @@ def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> lis
     return explanations
 
 
-def compare_read(engine: Engine, left: ReadText, right: ReadText) -> Comparison:
+def compare_read(engine: Engine, left: ComparableText, right: ComparableText) -> Comparison:
     """Compare two texts that were read, with the probability that the calibration gives."""
     (worth,) = calibrate_scores(engine.calibrator, "semantic", [document_score(left, right)])
     return compare_texts(left, right, probability=worth.probability)

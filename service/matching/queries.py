@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from encoder.comparison.text import ReadText, read_text
+from encoder.comparison.text import ComparableText, prepare_text
 from index.directory.data_directory import DataDirectory
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Engine
@@ -94,7 +94,7 @@ async def add_blocks(engine: Engine, texts: Sequence[EncodedText]) -> list[Encod
     ]
 
 
-def to_comparable(language: str, text: EncodedText) -> ReadText:
+def to_comparable(language: str, text: EncodedText) -> ComparableText:
     """Find the words and sections of a text that has its block vectors.
 
     Raises:
@@ -103,4 +103,4 @@ def to_comparable(language: str, text: EncodedText) -> ReadText:
     if text.blocks is None:
         raise ValueError(f"document {text.document_id!r} has no block vectors")
     blocks = text.blocks
-    return read_text(text.text, text.vector, blocks.vectors, blocks.offsets, language=language)
+    return prepare_text(text.text, text.vector, blocks.vectors, blocks.offsets, language=language)

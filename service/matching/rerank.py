@@ -94,7 +94,7 @@ def _order(
     logits: Sequence[float],
 ) -> list[Hit]:
     """Return hits with the scores of the reranker, best first; equal ones stay in their order."""
-    mixture = pool.reranker.rule.mixture(mode)
+    mixture = pool.reranker.rule.weights_of(mode)
     scores = [mixture.score(hit.score, logit) for hit, logit in zip(hits, logits, strict=True)]
     probabilities: list[float | None] = [None] * len(scores)
     if fitted is not None:

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import Reranker, open_reranker
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.sentence_ranking import SentenceGraphText
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
 from service.settings import Settings
@@ -86,7 +86,7 @@ class RerankPool:
         logits: dict[int, float] = {}
         todo = iter(enumerate(texts))
 
-        async def work(first: ReadText) -> None:
+        async def work(first: SentenceGraphText) -> None:
             for number, text in todo:
                 logits[number] = await self._run(self._judge_one, first, text)
 
@@ -102,8 +102,8 @@ class RerankPool:
             self._metrics.rerank_out_of_time.inc()
         return Judged(tuple(logits[number] for number in sorted(logits)), taken)
 
-    def _judge_one(self, first: ReadText, text: str) -> float:
-        return self.reranker.judge(first, self.reranker.read(text))
+    def _judge_one(self, first: SentenceGraphText, text: str) -> float:
+        return self.reranker.score(first, self.reranker.read(text))
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def run() -> T:

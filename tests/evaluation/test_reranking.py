@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.reranker.score_fusion import Mixture, ScoreFusion
-from encoder.reranker.sentence_ranking import ReadText, read_text
+from encoder.reranker.score_fusion import FusionWeights, ScoreFusion
+from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from evaluation.fitting.reranking import (
     SCALES,
     WEIGHTS,
@@ -37,10 +37,10 @@ class TopicReranker:
     def rule(self) -> ScoreFusion:
         return ScoreFusion()
 
-    def read(self, text: str) -> ReadText:
-        return read_text(text)
+    def read(self, text: str) -> SentenceGraphText:
+        return split_for_ranking(text)
 
-    def judge(self, first: ReadText, second: ReadText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         self.judged.append((first.text, second.text))
         return 4.0 if first.text[0] == second.text[0] else -4.0
 
@@ -72,7 +72,7 @@ def test_the_first_candidates_come_first_in_the_order_of_the_mixture(
     texts: list[str], system: System
 ) -> None:
     scorer = PairScorer(TopicReranker(), texts, threads=2)
-    mixture = Mixture(0.9, 1.0)
+    mixture = FusionWeights(0.9, 1.0)
     second = reranked_system(system, scorer, mixture, 8, "reranked")
     names = [IDS[row] for row in ROWS]
     before, after = (rank(one, IDS, names, ROWS) for one in (system, second))
@@ -87,7 +87,7 @@ def test_the_first_candidates_come_first_in_the_order_of_the_mixture(
 
 def test_pairs_are_scored_by_the_mixture(texts: list[str], system: System) -> None:
     scorer = PairScorer(TopicReranker(), texts)
-    second = reranked_system(system, scorer, Mixture(0.5, 1.0), 8, "reranked")
+    second = reranked_system(system, scorer, FusionWeights(0.5, 1.0), 8, "reranked")
     sources, targets = np.array([0, 0]), np.array([3, 4])
     first = system.score_pairs(sources, targets).tolist()
     probability = 1 / (1 + np.exp(-4.0))
@@ -121,7 +121,7 @@ def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: Sy
     best = found.ndcg.mean(0).max()
     reached = ndcg_of(candidates, found.mixture).mean()
     assert reached == pytest.approx(best, abs=0.01)
-    assert reached > ndcg_of(candidates, Mixture(0.0, 1.0)).mean() + 0.1
+    assert reached > ndcg_of(candidates, FusionWeights(0.0, 1.0)).mean() + 0.1
     with pytest.raises(ValueError, match="no corpus"):
         fit_mixture([])
 
@@ -133,7 +133,7 @@ def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System)
     assert fit_mixture([gains]).mixture.weight > 0.0
     both = fit_mixture([gains, loses])
     for one in (gains, loses):
-        before = ndcg_of(one, Mixture(0.0, 1.0)).mean()
+        before = ndcg_of(one, FusionWeights(0.0, 1.0)).mean()
         assert ndcg_of(one, both.mixture).mean() >= before - 0.01
     assert both.mixture.weight < fit_mixture([gains]).mixture.weight
 
@@ -142,7 +142,7 @@ def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System)
 def test_ndcg_of_candidates_is_that_of_the_evaluation(
     texts: list[str], system: System, weight: float
 ) -> None:
-    qrels, mixture = qrels_of(texts), Mixture(weight, 1.0)
+    qrels, mixture = qrels_of(texts), FusionWeights(weight, 1.0)
     scorer = PairScorer(TopicReranker(), texts)
     candidates = score_candidates(system, scorer, IDS, ROWS, qrels, 12)
     second = reranked_system(system, scorer, mixture, 12, "reranked")

@@ -13,14 +13,14 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
-from training.collate import Reader, encode_parts, new_objective
+from training.collate import Reader, encode_slices, new_objective
 from training.data.batch_specs import (
+    BatchSpec,
     CandidateBatch,
     DocumentsBatch,
-    Drawn,
+    DocumentSlice,
     LabelBatch,
     PairBatch,
-    Part,
     SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
@@ -53,19 +53,23 @@ def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_cached_and_computed_blocks_agree(model: Smith, reader: Reader) -> None:
-    parts = [Part(0, 2), Part(0, 0, np.array([1, 3])), Part(0, 1)]
-    cached = encode_parts(model, reader, parts)
-    computed = encode_parts(model, reader, parts, from_tokens=True)
+    parts = [DocumentSlice(0, 2), DocumentSlice(0, 0, np.array([1, 3])), DocumentSlice(0, 1)]
+    cached = encode_slices(model, reader, parts)
+    computed = encode_slices(model, reader, parts, from_tokens=True)
     assert cached.shape == (3, 32)
     assert np.allclose(np.linalg.norm(cached, axis=1), 1, atol=1e-5)
     assert np.allclose(cached, computed, atol=2e-3)  # float16 is between the two
-    alone = encode_parts(model, reader, parts[1:2])
+    alone = encode_slices(model, reader, parts[1:2])
     assert np.allclose(cached[1], alone[0], atol=1e-5)
-    assert not np.allclose(cached[1], encode_parts(model, reader, [Part(0, 0)])[0], atol=1e-3)
+    assert not np.allclose(
+        cached[1], encode_slices(model, reader, [DocumentSlice(0, 0)])[0], atol=1e-3
+    )
 
 
 def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoint) -> None:
-    batch = reader.batch([Part(0, 0), Part(0, 1, np.array([2]))], step_generator(0, 1))
+    batch = reader.batch(
+        [DocumentSlice(0, 0), DocumentSlice(0, 1, np.array([2]))], step_generator(0, 1)
+    )
     assert batch.block_mask.sum(1).tolist() == [4, 1]
     assert batch.texts is not None
     assert batch.texts.documents.tolist() == [0, 0, 1]
@@ -73,17 +77,17 @@ def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoi
     whole = reader.archives[0].blocks(1)
     ids = batch.texts.input_ids[2][batch.texts.attention_mask[2] == 1].tolist()
     assert ids == [checkpoint.start_token, *whole[2], checkpoint.end_token]
-    assert reader.batch([Part(0, 0)], None).texts is None
+    assert reader.batch([DocumentSlice(0, 0)], None).texts is None
 
 
-PARTS = (Part(0, 0), Part(0, 1))
-ALL = (*PARTS, Part(0, 2))
+PARTS = (DocumentSlice(0, 0), DocumentSlice(0, 1))
+ALL = (*PARTS, DocumentSlice(0, 2))
 CUT = tuple(
-    Part(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
+    DocumentSlice(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
     for row in (0, 1)
     for number in (0, 1)
 )
-DRAWN: dict[str, Drawn] = {
+SPECS: dict[str, BatchSpec] = {
     "pairs": PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
     "links": CandidateBatch(PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
     "supcon": LabelBatch(ALL, np.array([0, 0, 1])),
@@ -94,7 +98,7 @@ DRAWN: dict[str, Drawn] = {
 }
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", SPECS)
 def test_every_kind_has_a_loss(
     kind: str, model: Smith, reader: Reader, checkpoint: Checkpoint
 ) -> None:
@@ -110,9 +114,9 @@ def test_every_kind_has_a_loss(
 
     def loss_of(seed: int) -> float:
         objective = new_objective(
-            recipe, lambda _: DRAWN[kind], reader, model.config, vocabulary, seed
+            recipe, lambda _: SPECS[kind], reader, model.config, vocabulary, seed
         )
-        task = objective.draw(step_generator(0, 1, 2))
+        task = objective.sample(step_generator(0, 1, 2))
         with torch.no_grad():
             if isinstance(task, VectorTask):
                 assert isinstance(task.documents, DocumentBatch)
@@ -126,22 +130,22 @@ def test_every_kind_has_a_loss(
     assert loss_of(1) == loss_of(1)  # heads that begin at random are seeded
 
 
-def test_draws_hang_on_the_generator_alone(
+def test_samples_depend_on_the_generator_alone(
     model: Smith, reader: Reader, checkpoint: Checkpoint
 ) -> None:
     table = {"name": "r", "steps": 1, "documents": 3, "objective": [{"kind": "distil"}]}
-    drawn: list[float] = []
+    sampled: list[float] = []
 
-    def draw(random: np.random.Generator) -> Drawn:
-        drawn.append(random.random())
-        return DRAWN["distil"]
+    def sample(random: np.random.Generator) -> BatchSpec:
+        sampled.append(random.random())
+        return SPECS["distil"]
 
     recipe = parse_training_recipe(table).objectives[0]
     vocabulary = read_vocabulary(checkpoint)
-    objective = new_objective(recipe, draw, reader, model.config, vocabulary, 0)
+    objective = new_objective(recipe, sample, reader, model.config, vocabulary, 0)
     for step in (1, 2, 1):
-        objective.draw(step_generator(0, step))
-    assert drawn[0] == drawn[2] != drawn[1]
+        objective.sample(step_generator(0, step))
+    assert sampled[0] == sampled[2] != sampled[1]
 
 
 def test_a_trained_model_is_a_checkpoint(
@@ -162,7 +166,7 @@ def test_a_trained_model_is_a_checkpoint(
 @pytest.mark.parametrize(
     ("objective", "message"),
     [
-        ({"kind": "sp"}, "masked sentence blocks need SMITH"),
+        ({"kind": "sp"}, "cannot predict masked sentence blocks"),
         ({"kind": "sections", "parts": 4}, "parts is above the 3 sections"),
     ],
 )
@@ -174,7 +178,7 @@ def test_what_colde_cannot_learn_is_said(
     recipe = parse_training_recipe(table).objectives[0]
     vocabulary, config = read_vocabulary(checkpoint), model_config(checkpoint)
     with pytest.raises(TrainingRecipeError, match=message):
-        new_objective(recipe, lambda _: DRAWN["sections"], reader, config, vocabulary, 0)
+        new_objective(recipe, lambda _: SPECS["sections"], reader, config, vocabulary, 0)
 
 
 def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> None:
@@ -184,6 +188,6 @@ def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> N
     model = load_model(load_checkpoint(tiny_colde))
     with torch.no_grad():
         cut = encode(model, batch)
-    alone = encode_parts(model, reader, [Part(0, 0, np.array([0, 1]))])
+    alone = encode_slices(model, reader, [DocumentSlice(0, 0, np.array([0, 1]))])
     assert cut.shape == (4, 32)
     assert np.abs(cut[0].numpy() - alone[0]).max() > 1e-4  # the other section is seen

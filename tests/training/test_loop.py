@@ -42,7 +42,7 @@ class Bench:
     def plan(self, **recipe: Any) -> TrainingPlan:
         temperature = Temperature(0.1)
 
-        def draw(generator: torch.Generator) -> VectorTask:
+        def sample(generator: torch.Generator) -> VectorTask:
             return supervised_contrastive_task(self.batch, LABELS, temperature)
 
         def validate(model: Smith) -> float:
@@ -61,7 +61,7 @@ class Bench:
         }
         return TrainingPlan(
             recipe=parse_training_recipe(values | recipe),
-            objectives=[Objective("supcon", 1.0, draw, temperature)],
+            objectives=[Objective("supcon", 1.0, sample, temperature)],
             validate=validate,
             data_fingerprint="of the data",
         )
@@ -188,24 +188,24 @@ def test_gradients_are_clipped_and_told_as_they_were(bench: Bench) -> None:
 
 
 def test_objectives_are_summed_by_weight_and_draw_apart(bench: Bench) -> None:
-    draws: dict[str, list[int]] = {"a": [], "b": []}
+    sampled: dict[str, list[int]] = {"a": [], "b": []}
     temperature = Temperature(0.1)
 
-    def draws_of(name: str) -> Callable[[torch.Generator], VectorTask]:
-        def draw(generator: torch.Generator) -> VectorTask:
-            draws[name].append(int(torch.randint(10**9, (), generator=generator)))
+    def sampler_of(name: str) -> Callable[[torch.Generator], VectorTask]:
+        def sample(generator: torch.Generator) -> VectorTask:
+            sampled[name].append(int(torch.randint(10**9, (), generator=generator)))
             return supervised_contrastive_task(bench.batch, LABELS, temperature)
 
-        return draw
+        return sample
 
-    objectives = [Objective("a", 1.0, draws_of("a")), Objective("b", 0.25, draws_of("b"))]
+    objectives = [Objective("a", 1.0, sampler_of("a")), Objective("b", 0.25, sampler_of("b"))]
     plan = replace(bench.plan(steps=2, accumulation=2), objectives=objectives)
     bench.train(plan)
     record = read_curve(bench.directory / CURVE)[1]
     assert record["loss"] == pytest.approx(record["loss.a"] + 0.25 * record["loss.b"])
-    assert len(set(draws["a"] + draws["b"])) == 8
+    assert len(set(sampled["a"] + sampled["b"])) == 8
     expected = int(torch.randint(10**9, (), generator=step_generator(0, 1, 1, 0)))
-    assert draws["a"][0] == expected
+    assert sampled["a"][0] == expected
 
 
 def test_pairs_and_relations_are_learned(bench: Bench) -> None:
@@ -233,27 +233,27 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
 def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint(
     bench: Bench, value: float
 ) -> None:
-    plan, drawn = bench.plan(), []
+    plan, sampled = bench.plan(), []
 
-    def draw(generator: torch.Generator) -> VectorTask:
-        drawn.append(1)
-        factor = value if len(drawn) == 4 else 1.0
+    def sample(generator: torch.Generator) -> VectorTask:
+        sampled.append(1)
+        factor = value if len(sampled) == 4 else 1.0
         return VectorTask(bench.batch, lambda vectors: vectors.sum() * factor)
 
-    plan = replace(plan, objectives=[Objective("broken", 1.0, draw)])
+    plan = replace(plan, objectives=[Objective("broken", 1.0, sample)])
     with pytest.raises(NotFiniteError, match=r"step 4: .*of objective broken is (nan|-?inf)"):
         bench.train(plan)
     assert (bench.directory / STATE).exists()
-    drawn.append(1)  # the fifth draw is sound again
+    sampled.append(1)  # the fifth draw is sound again
     assert bench.train(plan).step == 6
     assert len(bench.losses()) == 6
 
 
 def test_a_gradient_or_a_validation_that_is_no_number_is_named(bench: Bench) -> None:
-    def draw(generator: torch.Generator) -> VectorTask:
+    def sample(generator: torch.Generator) -> VectorTask:
         return VectorTask(bench.batch, lambda vectors: (vectors - vectors.detach()).sum().sqrt())
 
-    plan = replace(bench.plan(), objectives=[Objective("root", 1.0, draw)])
+    plan = replace(bench.plan(), objectives=[Objective("root", 1.0, sample)])
     with pytest.raises(NotFiniteError, match=r"step 1: the gradient is (nan|inf)"):
         bench.train(plan)
     bench.figures = [math.nan]
@@ -268,7 +268,7 @@ def test_the_state_of_another_run_is_refused(bench: Bench) -> None:
         bench.train(bench.plan(seed=1))
     with pytest.raises(ResumeError, match="its data, or the checkpoint"):
         bench.train(replace(bench.plan(), data_fingerprint="other"))
-    wider = [Objective("supcon", 1.0, bench.plan().objectives[0].draw, Temperature("learned"))]
+    wider = [Objective("supcon", 1.0, bench.plan().objectives[0].sample, Temperature("learned"))]
     with pytest.raises(ResumeError, match=r"does not fit the model: head\.supcon\.logarithm"):
         bench.train(replace(bench.plan(), objectives=wider))
 

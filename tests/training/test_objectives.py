@@ -48,14 +48,14 @@ def test_what_does_not_fit_is_refused(
 
 
 def test_generators_hang_on_their_numbers_and_are_far_apart() -> None:
-    def draw(*numbers: int) -> int:
+    def sample(*numbers: int) -> int:
         return int(torch.randint(2**62, (), generator=step_generator(*numbers)))
 
-    assert draw(1, 2) == draw(1, 2)
+    assert sample(1, 2) == sample(1, 2)
     seeds = {step_seed(seed, step) for seed in range(30) for step in range(300)}
-    draws = {draw(seed, step, 1) for seed in range(30) for step in range(30)}
+    samples = {sample(seed, step, 1) for seed in range(30) for step in range(30)}
     assert len(seeds) == 9_000
-    assert len(draws) == 900
+    assert len(samples) == 900
     assert step_seed(1, 2) != step_seed(2, 1) != step_seed(1, 2, 0)
 
 

@@ -56,7 +56,7 @@ class Watching:
         model.register_forward_pre_hook(lambda _, inputs: self.seen.append(inputs[0]))
 
 
-def drawn(objective_recipe: RerankRecipe, table: LabelledPairDataset, *of: object) -> np.ndarray:
+def sampled(objective_recipe: RerankRecipe, table: LabelledPairDataset, *of: object) -> np.ndarray:
     checkpoint, model = of
     assert isinstance(checkpoint, RerankerCheckpoint)
     assert isinstance(model, MatchIgnition)
@@ -64,7 +64,7 @@ def drawn(objective_recipe: RerankRecipe, table: LabelledPairDataset, *of: objec
     objective = rerank_objective(objective_recipe, table, checkpoint, BATCH)
     for step in range(8):
         with torch.no_grad():
-            task = objective.draw(step_generator(0, step))
+            task = objective.sample(step_generator(0, step))
             assert isinstance(task, ModelTask)
             loss = task.loss(model)
         assert torch.isfinite(loss)
@@ -75,15 +75,15 @@ def test_a_pair_is_cut_to_the_tokens_of_the_recipe(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
     table = table_of(checkpoint, [(5, 5)])
-    assert drawn(recipe(tokens=13), table, checkpoint, model).shape == (8 * BATCH, 13)
-    assert drawn(recipe(tokens=48), table, checkpoint, model).shape == (8 * BATCH, 27)
+    assert sampled(recipe(tokens=13), table, checkpoint, model).shape == (8 * BATCH, 13)
+    assert sampled(recipe(tokens=48), table, checkpoint, model).shape == (8 * BATCH, 27)
 
 
 def test_matches_have_their_share_and_a_corpus_the_root_of_its_matches(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
     table = table_of(checkpoint, [(7, 9), (50, 144)])
-    words = drawn(recipe(positives=0.25), table, checkpoint, model)[:, 1] - 200
+    words = sampled(recipe(positives=0.25), table, checkpoint, model)[:, 1] - 200
     assert (words % 2).mean() == pytest.approx(0.25, abs=0.06)
     assert (words // 2).mean() == pytest.approx(12 / (3 + 12), abs=0.06)
 

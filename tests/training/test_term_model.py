@@ -120,7 +120,7 @@ def test_a_new_channel_takes_the_place_of_the_old_where_documents_suffice(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path, documents: int
 ) -> None:
     start = load_checkpoint(tiny_terms)
-    asked = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "sketch": 5})
+    asked = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "hashed_dimension": 5})
     rows = [np.arange(documents)]
     channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
     model, own = open_model(start, asked, channel), load_model(start)

@@ -1,7 +1,5 @@
 """The first layer of the term channel: what the fit keeps, and what folding changes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -48,7 +46,7 @@ def unrounded(table: TermTable) -> Float32:
 
 def test_the_span_keeps_the_cosines_of_training_documents() -> None:
     documents = corpus()
-    recipe = replace(RECIPE, span=39, residual=0)  # all but one of the dimensions that 40 have
+    recipe = RECIPE.model_copy(update={"span": 39, "residual": 0})  # 40 documents span 39
     table = fit_term_table([documents], ROWS, recipe, 0)
     found = features(documents, table)
     exact = tfidf(documents, table)
@@ -73,7 +71,7 @@ def test_the_residual_is_orthogonal_to_the_span() -> None:
 def test_a_power_brings_the_lengths_of_the_span_nearer_to_each_other() -> None:
     found = []
     for power in (0.0, 0.5):
-        table = fit_term_table([corpus()], ROWS, replace(RECIPE, power=power), 0)
+        table = fit_term_table([corpus()], ROWS, RECIPE.model_copy(update={"power": power}), 0)
         lengths = np.linalg.norm(features(corpus(), table)[:, :8], axis=0)
         found.append(lengths.max() / lengths.min())
     assert found[1] < found[0]

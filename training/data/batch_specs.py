@@ -1,7 +1,7 @@
-"""What one training step reads, drawn from the data as arrays; tensors are made of it later.
+"""Specifications of batches: which documents a training step reads, as arrays.
 
-The data knows documents, links and pairs, and no torch; the objectives know tensors and no data.
-These are the words between the two.
+The data knows documents, links and pairs but not torch; the objectives know tensors but not the
+data. These types connect the two; `training.collate` makes tensors of them.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from encoder.arrays import Bool, Float32, Int64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A document, or some of its sentence blocks.
+class DocumentSlice:
+    """A document, or a slice of its sentence blocks.
 
     Attributes:
         archive: number of the block archive.
@@ -33,22 +33,22 @@ class Part:
     sections: int = 1
 
 
-Parts = tuple[Part, ...]
+DocumentSlices = tuple[DocumentSlice, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentsBatch:
     """Documents, of which nothing is known."""
 
-    documents: Parts
+    documents: DocumentSlices
 
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
     """P pairs with their labels [P]."""
 
-    sources: Parts
-    targets: Parts
+    sources: DocumentSlices
+    targets: DocumentSlices
     labels: Bool
 
 
@@ -60,11 +60,11 @@ class CandidateBatch:
         queries: Q.
         candidates: C; the hard negatives are among them.
         positives: Bool[Q, C]; every query has one.
-        ignored: Bool[Q, C], neither positive nor negative: probably matches that nobody judged.
+        ignored: Bool[Q, C], neither positive nor negative: probably matches, but not judged.
     """
 
-    queries: Parts
-    candidates: Parts
+    queries: DocumentSlices
+    candidates: DocumentSlices
     positives: Bool
     ignored: Bool
 
@@ -73,7 +73,7 @@ class CandidateBatch:
 class LabelBatch:
     """D documents with a label each, Int64[D]; equal labels belong together."""
 
-    documents: Parts
+    documents: DocumentSlices
     labels: Int64
 
 
@@ -81,11 +81,11 @@ class LabelBatch:
 class SimilarityBatch:
     """D documents and how similar a teacher finds them, Float32[D, D]."""
 
-    documents: Parts
+    documents: DocumentSlices
     similarities: Float32
 
 
-Drawn = DocumentsBatch | PairBatch | CandidateBatch | LabelBatch | SimilarityBatch
+BatchSpec = DocumentsBatch | PairBatch | CandidateBatch | LabelBatch | SimilarityBatch
 
 
 _PLAY = 0.4  # of an equal part, by which a random cut may lie beside its place
@@ -117,8 +117,8 @@ def cut_blocks(
     cuts: list[int] = [0]
     for number in range(1, min(parts, len(allowed) + 1)):
         play = 0.0 if random is None else random.uniform(-_PLAY, _PLAY)
-        wanted = round((number + play) * blocks / parts)
+        target = round((number + play) * blocks / parts)
         left = allowed[allowed > cuts[-1]]
         left = left[: len(left) - (min(parts, len(allowed) + 1) - 1 - number)]
-        cuts.append(int(left[np.abs(left - wanted).argmin()]))
+        cuts.append(int(left[np.abs(left - target).argmin()]))
     return [np.arange(a, b, dtype=np.int64) for a, b in pairwise([*cuts, blocks])]

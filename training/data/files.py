@@ -1,4 +1,4 @@
-"""The files that a user has for training: a corpus, and what may be known of its documents."""
+"""The files of a training job: a corpus, and what is known of its documents."""
 
 import math
 import re
@@ -22,7 +22,7 @@ _PART_IN_NAME = re.compile(rf"[._-]({'|'.join(PARTS)})[._-]")
 
 @dataclass(frozen=True, slots=True)
 class CorpusFiles:
-    """One corpus with what is known of its documents.
+    """A corpus with what is known of its documents.
 
     Attributes:
         corpus: of any format of `index.corpus.reader`.
@@ -49,11 +49,11 @@ class TrainingJob(Generic[Start]):
         recipe: a TOML file.
         start: the checkpoint to start from, with its weights: an encoder or a reranker.
         files: the corpora.
-        output: the directory to write; must not be there.
-        work: the directory for what is computed on the way.
+        output: the directory to write; must not exist.
+        work: the directory for intermediate results.
         precisions: of the graphs to export.
         steps: instead of those of the recipe.
-        seconds: of training, of this call, after which it stops and keeps the best so far.
+        seconds: of training in this call, after which it stops and keeps the best weights.
     """
 
     recipe: Path
@@ -71,20 +71,20 @@ RerankJob = TrainingJob[RerankerCheckpoint]
 
 
 class TimeLimit:
-    """Says when the seconds of a job are over, counted from here; asked before each step."""
+    """Stops a job after its seconds, counted from now; checked before each step."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = math.inf if seconds is None else time.monotonic() + seconds
         self.over = False
 
     def __call__(self) -> bool:
-        """Return whether they are."""
+        """Return whether they are over."""
         self.over = time.monotonic() >= self._end
         return self.over
 
 
 def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
-    """Read the recipe of a job, with the steps that the job says.
+    """Read the recipe of a job, with the number of steps that the job sets.
 
     Raises:
         TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
@@ -126,10 +126,10 @@ def part_in_name(path: Path) -> str | None:
 def given_files(
     corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
 ) -> list[CorpusFiles]:
-    """Put together what a command line names.
+    """Return the files that a command line names.
 
     Raises:
-        CorpusError: files are named and it is not clear of which of several corpora.
+        CorpusError: files are named, and there are several corpora.
     """
     if len(set(corpora)) < len(corpora):
         raise CorpusError("a corpus is named twice")

@@ -20,7 +20,7 @@ from encoder.atomic_files import replace_durably
 from evaluation.baselines import tfidf_matrix
 from index.errors import CorpusError
 
-NEIGHBOURS = 32  # of each document that are kept
+NEIGHBOURS = 32  # of each document, at most
 _FORMAT = 1
 _KEY = "neighbours.json"
 _ROWS_A_CALL = 256
@@ -64,7 +64,7 @@ def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
     """Find the neighbours of texts, or read what was found before.
 
     Args:
-        directory: where they are kept; made again where the texts are others.
+        directory: where they are stored; computed again if the texts have changed.
         texts: M of at least two.
 
     Raises:
@@ -87,7 +87,7 @@ def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
 
 
 def without_neighbours(texts: int) -> Neighbours:
-    """Return what is known of M texts whose words nobody looked at: that they share none."""
+    """Return the neighbours of M texts where none were searched for: there are none."""
     nothing = np.empty(0, dtype=np.float32)
     return Neighbours(
         nearest=np.empty((texts, 0), dtype=np.int64),
@@ -114,7 +114,7 @@ def _write(directory: Path, texts: Sequence[str]) -> None:
     for start in range(0, len(texts), _ROWS_A_CALL):
         cosines = (matrix[start : start + _ROWS_A_CALL] @ transposed).toarray()  # [r, M]
         rows = np.arange(len(cosines))
-        cosines[rows, start + rows] = -1.0  # nobody is a neighbour of itself
+        cosines[rows, start + rows] = -1.0  # a document is not its own neighbour
         best = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
         found = np.take_along_axis(cosines, best, axis=1)
         order = np.lexsort((best, -found), axis=1)

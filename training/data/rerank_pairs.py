@@ -16,7 +16,7 @@ import numpy as np
 from encoder.arrays import Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer
-from encoder.reranker.sentence_ranking import ReadText
+from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.judgements import Qrels, read_pairs, read_qrels, read_splits
 from evaluation.systems import lexical_system, rank
 from index.corpus.reader import read_corpus
@@ -69,7 +69,7 @@ class RerankCorpus:
 
 @dataclass(frozen=True, slots=True)
 class PairKinds:
-    """Which pairs without a link are drawn.
+    """Which pairs without a link are sampled.
 
     Attributes:
         candidates: lexical neighbours of each document with links that are near ones; at most
@@ -119,7 +119,7 @@ def read_rerank_corpus(files: CorpusFiles, seed: int = 0) -> RerankCorpus:
 
 
 def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> list[RowPair]:
-    """Draw the pairs of the training part; neighbours are kept in a directory.
+    """Sample the pairs of the training part; neighbours are kept in a directory.
 
     Raises:
         CorpusError: there is no link within it, or an extra is not installed.
@@ -153,7 +153,7 @@ def _labelled(corpus: RerankCorpus, rows: Int64) -> dict[Edge, bool]:
 
 
 def _sample(linked: set[Edge], near: set[Edge], random: float) -> list[RowPair]:
-    """Draw at most PAIRS: matches, and of the others near ones and random ones by their share."""
+    """Sample at most PAIRS: matches, and of the others near ones and random ones by their share."""
     chance = np.random.default_rng(0)
     matches = _some(linked, max(round(MATCHES * PAIRS), PAIRS - len(near)), chance)
     others = min(PAIRS - len(matches), OTHERS * len(matches))
@@ -178,8 +178,8 @@ def _some(edges: set[Edge], most: int, chance: np.random.Generator) -> list[Edge
 def _random_pairs(linked: Sequence[Edge], number: int, chance: np.random.Generator) -> set[Edge]:
     """Join ends of random links: a document is in them as often as in links."""
     ends = np.array(linked, dtype=np.int64).ravel()
-    drawn = chance.choice(ends, (number, 2)).tolist()
-    return {_edge(a, b) for a, b in drawn if a != b}
+    chosen = chance.choice(ends, (number, 2)).tolist()
+    return {_edge(a, b) for a, b in chosen if a != b}
 
 
 def _links(corpus: RerankCorpus, rows: Int64) -> set[Edge]:
@@ -291,9 +291,9 @@ def _tokenise(
     pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairTokenizer, progress: Progress
 ) -> LabelledPairDataset:
     progress.started("preparing pairs", len(pairs), unit="pairs")
-    read: dict[int, ReadText] = {}
+    read: dict[int, SentenceGraphText] = {}
 
-    def text(row: int) -> ReadText:
+    def text(row: int) -> SentenceGraphText:
         if row not in read:
             read[row] = reader.read(corpus.readings[row])
         return read[row]

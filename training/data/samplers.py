@@ -1,4 +1,4 @@
-"""The batches of a recipe's objectives, out of a user's corpora."""
+"""The samplers of a recipe's objectives."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,26 +9,26 @@ import numpy as np
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.progress import Progress
-from training.data.batch_specs import Drawn
+from training.data.batch_specs import BatchSpec
 from training.data.corpus import TrainingCorpus
 from training.data.neighbours import find_neighbours
 from training.data.sampling import (
-    Source,
-    draw_documents,
-    draw_halves,
-    draw_links,
-    draw_neighbours,
-    draw_pairs,
-    draw_views,
-    new_source,
+    TrainingSource,
+    new_training_source,
+    sample_documents,
+    sample_halves,
+    sample_links,
+    sample_neighbours,
+    sample_pairs,
+    sample_views,
 )
-from training.data.sections import draw_labels, draw_sections, matching_pairs
+from training.data.sections import matching_pairs, sample_labels, sample_sections
 from training.data.splits import TRAIN
 
 if TYPE_CHECKING:
     from training.recipe import ObjectiveRecipe
 
-Draw = Callable[[np.random.Generator], Drawn]
+Sampler = Callable[[np.random.Generator], BatchSpec]
 
 
 def find_sources(
@@ -36,14 +36,14 @@ def find_sources(
     directories: Sequence[Path],
     max_blocks: int,
     progress: Progress,
-) -> list[Source]:
+) -> list[TrainingSource]:
     """Find the lexical neighbours of the training part of each corpus.
 
     Args:
         data: corpora; the number of a part's archive is their place.
         directories: where the neighbours of each are kept.
         max_blocks: blocks of a document that training reads.
-        progress: hears of it.
+        is notified.
 
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
@@ -52,15 +52,17 @@ def find_sources(
     for number, (one, directory) in enumerate(zip(data, directories, strict=True)):
         rows = one.rows(TRAIN)
         if len(rows) < 2:
-            continue  # nothing to draw from: held-out documents only
+            continue  # nothing to sample: held-out documents only
         progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
         neighbours = find_neighbours(directory, _texts(one, rows.tolist()))
-        sources.append(new_source(number, one, neighbours, max_blocks))
+        sources.append(new_training_source(number, one, neighbours, max_blocks))
     return sources
 
 
-def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) -> Draw:
-    """Return what draws the batches of an objective.
+def sampler_of(
+    objective: "ObjectiveRecipe", sources: Sequence[TrainingSource], size: int
+) -> Sampler:
+    """Return the sampler of the batches of an objective.
 
     Args:
         objective: one of a recipe.
@@ -74,22 +76,22 @@ def draw_of(objective: "ObjectiveRecipe", sources: Sequence[Source], size: int) 
     linked = None
     if parameters.get("groups") == "pairs":
         linked = [matching_pairs(one.corpus) for one in sources]
-    draws: dict[str, Draw] = {
-        "pairs": lambda random: draw_pairs(sources, size, random),
-        "links": lambda random: draw_links(sources, size, hard, random),
-        "supcon": lambda random: draw_labels(sources, size, random, parts, linked),
-        "sections": lambda random: draw_sections(sources, size, parts, random),
-        "halves": lambda random: draw_halves(sources, size, hard, random),
-        "drop": lambda random: draw_views(sources, size, hard, share, random),
-        "distil": lambda random: draw_neighbours(sources, size, random),
-        "wp": lambda random: draw_documents(sources, size, random),
-        "sp": lambda random: draw_documents(sources, size, random),
+    samplers: dict[str, Sampler] = {
+        "pairs": lambda random: sample_pairs(sources, size, random),
+        "links": lambda random: sample_links(sources, size, hard, random),
+        "supcon": lambda random: sample_labels(sources, size, random, parts, linked),
+        "sections": lambda random: sample_sections(sources, size, parts, random),
+        "halves": lambda random: sample_halves(sources, size, hard, random),
+        "drop": lambda random: sample_views(sources, size, hard, share, random),
+        "distil": lambda random: sample_neighbours(sources, size, random),
+        "wp": lambda random: sample_documents(sources, size, random),
+        "sp": lambda random: sample_documents(sources, size, random),
     }
-    return draws[objective.kind]
+    return samplers[objective.kind]
 
 
 def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:
-    """Read the texts of some documents; the archive has only their tokens."""
+    """Read the texts of some documents, of which the archive has only tokens."""
     wanted = {one.encoded.ids[row]: place for place, row in enumerate(rows)}
     texts = [""] * len(rows)
     for document in read_corpus(one.files.corpus):

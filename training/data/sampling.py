@@ -1,8 +1,8 @@
-"""What a training step draws from the data: a function of a random generator and nothing else.
+"""Sampling of the batches of training steps: functions of a random generator and nothing else.
 
 Every batch is of one corpus: a negative from another corpus teaches which corpus a document is of.
-It is chosen by the square root of how much it has of what is drawn, so that a small corpus is heard
-beside a large one.
+It is chosen by the square root of how much it has to sample from, so that a small corpus
+counts beside a large one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ from index.errors import CorpusError
 from training.data.batch_specs import (
     CandidateBatch,
     DocumentsBatch,
+    DocumentSlice,
     PairBatch,
-    Part,
     SimilarityBatch,
     cut_blocks,
 )
@@ -24,13 +24,13 @@ from training.data.corpus import TrainingCorpus
 from training.data.neighbours import Neighbours
 from training.data.splits import TRAIN
 
-PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is no negative
+PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is not used as a negative
 NEIGHBOURHOOD = 8  # documents of one neighbourhood in a batch of neighbours
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One corpus to draw from.
+class TrainingSource:
+    """A corpus to sample from.
 
     Attributes:
         number: of its block archive.
@@ -50,9 +50,11 @@ class Source:
 
     def part(
         self, row: int, places: Int64 | None = None, section: int = 0, sections: int = 1
-    ) -> Part:
+    ) -> DocumentSlice:
         """Return a document, some of its blocks, or one of its sections."""
-        return Part(self.number, int(self.corpus.encoded.rows[row]), places, section, sections)
+        return DocumentSlice(
+            self.number, int(self.corpus.encoded.rows[row]), places, section, sections
+        )
 
     def blocks(self, row: int) -> int:
         """Return how many blocks of a document are read."""
@@ -66,17 +68,17 @@ class Source:
         return near
 
 
-def new_source(
+def new_training_source(
     number: int, corpus: TrainingCorpus, neighbours: Neighbours, max_blocks: int
-) -> Source:
-    """Make a source of a corpus; its neighbours are those of the training part, in its order."""
-    return Source(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
+) -> TrainingSource:
+    """Make the source of a corpus; `neighbours` are those of its training part, in order."""
+    return TrainingSource(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
 
 
-def draw_documents(
-    sources: Sequence[Source], size: int, random: np.random.Generator
+def sample_documents(
+    sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> DocumentsBatch:
-    """Draw documents of all corpora, none twice."""
+    """Sample documents of all corpora, none twice."""
     ends = np.cumsum([len(source.rows) for source in sources])
     parts = []
     for place in random.permutation(ends[-1])[:size].tolist():
@@ -86,8 +88,10 @@ def draw_documents(
     return DocumentsBatch(tuple(parts))
 
 
-def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator) -> PairBatch:
-    """Draw size / 2 labelled pairs.
+def sample_pairs(
+    sources: Sequence[TrainingSource], size: int, random: np.random.Generator
+) -> PairBatch:
+    """Sample size / 2 labelled pairs.
 
     Raises:
         CorpusError: no corpus has a pair for training.
@@ -102,10 +106,10 @@ def draw_pairs(sources: Sequence[Source], size: int, random: np.random.Generator
     )
 
 
-def draw_links(
-    sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
+def sample_links(
+    sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
-    """Draw queries, for each one linked document and its lexical neighbours that are not linked.
+    """Sample queries, for each one linked document and its lexical neighbours that are not linked.
 
     Raises:
         CorpusError: no corpus has a link for training.
@@ -129,10 +133,10 @@ def draw_links(
     )
 
 
-def draw_halves(
-    sources: Sequence[Source], size: int, hard_negatives: int, random: np.random.Generator
+def sample_halves(
+    sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
-    """Draw neighbourhoods of documents; each one's first half looks for its second half.
+    """Sample neighbourhoods of documents; each one's first half looks for its second half.
 
     The second halves of lexical neighbours are the hard negatives.
     """
@@ -140,37 +144,37 @@ def draw_halves(
     def halves(blocks: int, random: np.random.Generator) -> list[Int64]:
         return cut_blocks(blocks, 2, random)
 
-    return _draw_views(sources, size, hard_negatives, halves, random)
+    return _sample_views(sources, size, hard_negatives, halves, random)
 
 
-def draw_views(
-    sources: Sequence[Source],
+def sample_views(
+    sources: Sequence[TrainingSource],
     size: int,
     hard_negatives: int,
     share: float,
     random: np.random.Generator,
 ) -> CandidateBatch:
-    """Draw as `draw_halves`; the two views of a document are it without a share of its blocks."""
+    """Sample as `sample_halves`; the two views of a document each lack a share of its blocks."""
 
     def views(blocks: int, random: np.random.Generator) -> list[Int64]:
         kept = max(1, blocks - int(share * blocks))
         return [np.sort(random.permutation(blocks)[:kept]) for _ in range(2)]
 
-    return _draw_views(sources, size, hard_negatives, views, random)
+    return _sample_views(sources, size, hard_negatives, views, random)
 
 
-def draw_neighbours(
-    sources: Sequence[Source], size: int, random: np.random.Generator
+def sample_neighbours(
+    sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> SimilarityBatch:
-    """Draw neighbourhoods of documents with the teacher's similarities among all of them."""
+    """Sample neighbourhoods of documents with the teacher's similarities among all of them."""
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     rows = _neighbourhoods(source, size, random)
     similarities = source.neighbours.between(np.searchsorted(source.rows, rows))
     return SimilarityBatch(tuple(source.part(row) for row in rows), similarities)
 
 
-def _draw_views(
-    sources: Sequence[Source],
+def _sample_views(
+    sources: Sequence[TrainingSource],
     size: int,
     hard_negatives: int,
     views: Callable[[int, np.random.Generator], list[Int64]],
@@ -178,26 +182,26 @@ def _draw_views(
 ) -> CandidateBatch:
     counts = [len(s.rows) for s in sources]
     source = choose_source(sources, counts, "documents", random)
-    drawn = _neighbourhoods(source, size // (2 + hard_negatives), random)
+    chosen = _neighbourhoods(source, size // (2 + hard_negatives), random)
     queries, candidates, rows = [], [], []
-    for row in drawn:
+    for row in chosen:
         two = views(source.blocks(row), random)
         queries.append(source.part(row, two[0]))
         candidates.append(source.part(row, two[-1]))
         rows.append(row)
-    more = [n for row in drawn for n in _hard_negatives(source, row, hard_negatives, random)]
+    more = [n for row in chosen for n in _hard_negatives(source, row, hard_negatives, random)]
     for row in dict.fromkeys(more):
-        if row not in drawn:
+        if row not in chosen:
             candidates.append(source.part(row, views(source.blocks(row), random)[-1]))
             rows.append(row)
     positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
-    ignored = _ignored(source, drawn, rows) & ~positives
+    ignored = _ignored(source, chosen, rows) & ~positives
     return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored)
 
 
 def choose_source(
-    sources: Sequence[Source], counts: Sequence[int], what: str, random: np.random.Generator
-) -> Source:
+    sources: Sequence[TrainingSource], counts: Sequence[int], what: str, random: np.random.Generator
+) -> TrainingSource:
     """Choose a corpus by the square root of how much it has.
 
     Raises:
@@ -209,19 +213,19 @@ def choose_source(
     return sources[int(random.choice(len(sources), p=shares / shares.sum()))]
 
 
-def _neighbourhoods(source: Source, size: int, random: np.random.Generator) -> list[int]:
-    """Draw documents, each followed by some of its lexical neighbours, until there are `size`."""
-    drawn: dict[int, None] = {}
+def _neighbourhoods(source: TrainingSource, size: int, random: np.random.Generator) -> list[int]:
+    """Sample documents, each followed by some of its lexical neighbours, until there are `size`."""
+    chosen: dict[int, None] = {}
     for row in random.permutation(source.rows).tolist():
-        if len(drawn) >= max(2, size):
+        if len(chosen) >= max(2, size):
             break
         near = random.permutation(source.near(row))[: NEIGHBOURHOOD - 1]
-        drawn |= dict.fromkeys([row, *near.tolist()])
-    return list(drawn)[: max(2, size)]
+        chosen |= dict.fromkeys([row, *near.tolist()])
+    return list(chosen)[: max(2, size)]
 
 
 def _hard_negatives(
-    source: Source, row: int, number: int, random: np.random.Generator
+    source: TrainingSource, row: int, number: int, random: np.random.Generator
 ) -> list[int]:
     near = source.near(row)
     likely = source.neighbours.similarities[np.searchsorted(source.rows, row)][: len(near)]
@@ -229,7 +233,7 @@ def _hard_negatives(
     return [int(near_row) for near_row in random.permutation(wrong)[:number]]
 
 
-def _ignored(source: Source, queries: Sequence[int], candidates: Sequence[int]) -> Bool:
+def _ignored(source: TrainingSource, queries: Sequence[int], candidates: Sequence[int]) -> Bool:
     """Return which candidates are the query itself, linked to it, or so near that they match."""
     rows = np.array([*queries, *candidates], dtype=np.int64)
     likely = source.neighbours.between(np.searchsorted(source.rows, rows)) >= PROBABLE_MATCH

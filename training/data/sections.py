@@ -1,4 +1,4 @@
-"""Augmented batches (CoLDE, section 3.3): documents cut into sections, with a label each."""
+"""Augmented batches (CoLDE, section 3.3): documents cut into labelled sections."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -12,25 +12,25 @@ from encoder.tokenizer import BlockTokenizer
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.progress import Progress
-from training.data.batch_specs import LabelBatch, Part, cut_blocks
+from training.data.batch_specs import DocumentSlice, LabelBatch, cut_blocks
 from training.data.corpus import TrainingCorpus
-from training.data.sampling import Source, choose_source
+from training.data.sampling import TrainingSource, choose_source
 from training.data.splits import TRAIN
 
 
 def find_section_starts(
     corpus: TrainingCorpus, checkpoint: Checkpoint, progress: Progress
 ) -> dict[int, Int64]:
-    """Read the texts of the training part, which the block archive does not have.
+    """Find where sections begin in the texts of the training part.
 
     Args:
         corpus: encoded with the tokenizer of the checkpoint.
         checkpoint: whose tokenizer it is.
-        progress: hears of it.
+        is notified.
 
     Returns:
-        For each row of a document with headings, the blocks that its sections begin with,
-        ascending: each the first block in which no text of the section before is.
+        For each row of a document with headings, the first blocks of its sections, ascending:
+        each is the first block without text of the section before it.
 
     Raises:
         CorpusError: the corpus cannot be read.
@@ -55,25 +55,25 @@ def blocks_at(offsets: Sequence[tuple[int, int]], characters: Sequence[int]) -> 
 
     Args:
         offsets: (start, end) characters of each block.
-        characters: that sections begin with.
+        characters: where sections begin.
     """
     begins = [start for start, _ in offsets]
     return np.unique(np.array([bisect_left(begins, c) for c in characters], dtype=np.int64))
 
 
-Linked = Callable[[int], Int64]  # the rows that a row belongs together with
+Linked = Callable[[int], Int64]  # a row -> the rows it is related to
 
 _NOTHING: Int64 = np.empty(0, dtype=np.int64)
 
 
-def draw_sections(
-    sources: Sequence[Source], size: int, parts: int, random: np.random.Generator
+def sample_sections(
+    sources: Sequence[TrainingSource], size: int, parts: int, random: np.random.Generator
 ) -> LabelBatch:
-    """Draw documents, each a label of its own; needs nothing but their blocks.
+    """Sample documents, each with a label of its own; only their blocks are needed.
 
     Args:
-        sources: corpora to draw from.
-        size: sections, at least; no document is cut off.
+        sources: corpora to sample from.
+        size: minimum number of sections; every document is complete.
         parts: sections of a document; a document of fewer blocks has as many sections.
         random: of the choice.
     """
@@ -82,24 +82,24 @@ def draw_sections(
     return _labelled(source, groups, size, parts, random)
 
 
-def draw_labels(
-    sources: Sequence[Source],
+def sample_labels(
+    sources: Sequence[TrainingSource],
     size: int,
     random: np.random.Generator,
     parts: int = 2,
     linked: Sequence[Linked] | None = None,
 ) -> LabelBatch:
-    """Draw groups of two documents that belong together, cut into sections: a label a group.
+    """Sample groups of two related documents, cut into sections: one label for each group.
 
-    No document of a group belongs together with one of another. Where nothing is known to belong
-    together a group is one document.
+    No document of a group is related to one of another group. Where no relations are known, a
+    group is one document.
 
     Args:
-        sources: corpora to draw from.
-        size: sections, at least; no group is cut off.
+        sources: corpora to sample from.
+        size: minimum number of sections; every group is complete.
         random: of the choice.
         parts: sections of a document; 1 leaves documents whole.
-        linked: of each corpus, what belongs together; its links when not given.
+        linked: of each corpus, the related documents; its links when not given.
     """
     linked = linked or [source.corpus.linked for source in sources]
     known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
@@ -111,7 +111,7 @@ def draw_labels(
 
 
 def matching_pairs(corpus: TrainingCorpus) -> Linked:
-    """Return what the pairs of a corpus's training part say to belong together."""
+    """Return the relations given by the labelled pairs of the training part of a corpus."""
     pairs = corpus.pairs
     sources, targets = pairs.sources[pairs.labels], pairs.targets[pairs.labels]
     found: dict[int, list[int]] = {}
@@ -123,7 +123,7 @@ def matching_pairs(corpus: TrainingCorpus) -> Linked:
 
 
 def _groups(
-    source: Source, linked: Linked, random: np.random.Generator, *, alone: bool
+    source: TrainingSource, linked: Linked, random: np.random.Generator, *, alone: bool
 ) -> Iterator[list[int]]:
     taken: set[int] = set()
     for row in random.permutation(source.rows).tolist():
@@ -138,22 +138,22 @@ def _groups(
 
 
 def _labelled(
-    source: Source,
+    source: TrainingSource,
     groups: Iterator[list[int]],
     size: int,
     parts: int,
     random: np.random.Generator,
 ) -> LabelBatch:
-    drawn: list[Part] = []
+    chosen: list[DocumentSlice] = []
     labels: list[int] = []
     for label, group in enumerate(groups):
         for row in group:
             starts = source.section_starts.get(row, ())
             cut = cut_blocks(source.blocks(row), parts, random, starts)
-            drawn += [
+            chosen += [
                 source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
             ]
             labels += [label] * len(cut)
-        if len(drawn) >= size:
+        if len(chosen) >= size:
             break
-    return LabelBatch(tuple(drawn), np.array(labels, dtype=np.int64))
+    return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))

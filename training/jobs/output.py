@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from encoder.checkpoint import (
     CONFIG,
-    SKETCH,
+    HASHED_TERMS,
     TERMS,
     TOKENIZER,
     Checkpoint,
@@ -24,7 +24,7 @@ from encoder.checkpoint import (
 from encoder.errors import CheckpointError
 from encoder.models.architecture import EncoderModel, ReadsTerms
 from encoder.models.weights import save_weights
-from encoder.terms.feature_hashing import write_term_sketch
+from encoder.terms.feature_hashing import write_hashed_terms
 from encoder.terms.term_channel import TermChannel
 from encoder.terms.term_table import write_term_table
 from training.data.files import EncoderJob, Start, TrainingJob
@@ -42,18 +42,18 @@ CURVE_PICTURE = "curve.svg"
 
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
-    """What a run did.
+    """The outcome of a run.
 
     Attributes:
         recipe: its name.
         start: name and fingerprint of the checkpoint it started from.
         figure: what validation measured.
-        before: that figure before the first step.
+        before: this figure before the first step.
         best: the best one.
-        best_step: after which step it was measured; the checkpoint has these weights.
-        steps: that were taken.
+        best_step: the step after which it was measured; the checkpoint has these weights.
+        steps: completed.
         stopped: why it ended: "steps", "patience" or "time".
-        corpora: what was found of each.
+        corpora: facts about each.
     """
 
     recipe: str
@@ -69,7 +69,7 @@ class TrainingReport:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a run has trained.
+    """A trained model with its term channel.
 
     Attributes:
         model: with its best weights.
@@ -96,7 +96,7 @@ def make_report(
         job: that ran.
         recipe: as it was followed.
         figure: what validation measured.
-        corpora: what was found of each.
+        corpora: facts about each.
         out_of_time: whether the run ended because its time was up.
     """
     from training.run_files import CURVE, LOSS, VALIDATION, read_curve
@@ -120,7 +120,7 @@ def make_report(
 
 
 def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
-    """Write the checkpoint, its graphs, the curves and the report: all of it or nothing.
+    """Write the checkpoint, its graphs, the curves and the report, atomically.
 
     Args:
         job: that ran.
@@ -131,7 +131,7 @@ def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
         ParityError: a graph does not compute what the model computes.
         QualityError: a smaller precision loses more than the gate allows; the run stays in the work
             directory, and the same job with another precision goes on from there.
-        OSError: the disk did not take it.
+        OSError: it could not be written.
     """
     from encoder.export.export import export_checkpoint
 
@@ -144,9 +144,9 @@ def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
 
 @contextmanager
 def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Path]:
-    """Give a directory to write a checkpoint into; with its curves and report it is the output.
+    """Yield a directory for a checkpoint; with its curves and report it becomes the output.
 
-    Where writing fails, there is no output.
+    If an error is raised, there is no output.
     """
     from training.run_files import CURVE, draw_curve
 
@@ -174,7 +174,7 @@ def write_trained(
         model: trained.
         channel: its term channel; of width 0 where it has none.
         start: the checkpoint it was trained from, whose tokenizer and sizes it keeps.
-        directory: made where it is missing.
+        directory: created if missing.
         name: of the new checkpoint.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -188,10 +188,10 @@ def write_trained(
             "term_features": table.width,
             "term_dimension": table.width,
             "term_buckets": channel.vocabulary.buckets,
-            "sketch_dimension": channel.sketch.dimension,
+            "sketch_dimension": channel.hashed.dimension,
         }
-        if channel.sketch.dimension:
-            write_term_sketch(directory / SKETCH, channel.sketch)
+        if channel.hashed.dimension:
+            write_hashed_terms(directory / HASHED_TERMS, channel.hashed)
     save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)
@@ -199,7 +199,7 @@ def write_trained(
 
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """Read the token ids that masking has to know.
+    """Read the token ids that masking needs.
 
     Raises:
         CheckpointError: the tokenizer has no [MASK].

@@ -1,7 +1,7 @@
-"""The job of `longmatch train`: a user's corpora and a recipe in, a trained checkpoint out.
+"""The job of `longmatch train`: from corpora and a recipe to a trained checkpoint.
 
-Everything it computes on the way lies in a work directory, and the same call goes on from there:
-block vectors, lexical neighbours, the state of the training loop.
+Intermediate results (block vectors, lexical neighbours, the state of the training loop) are stored
+in a work directory, from which the same call resumes.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from encoder.terms.term_channel import TermChannel
 from evaluation.encoded_corpus import keep_blocks
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
-from training.data.samplers import draw_of, find_sources
-from training.data.sampling import Source
+from training.data.samplers import find_sources, sampler_of
+from training.data.sampling import TrainingSource
 from training.data.sections import find_section_starts
 from training.data.splits import TRAIN
 from training.jobs.output import RUN, Trained, make_report
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 def prepare_data(
     job: EncoderJob, encoder: OnnxEncoder, progress: Progress
 ) -> tuple[TrainingCorpus, ...]:
-    """Encode the block vectors of all corpora, read what is known of them, refuse leaks.
+    """Encode the block vectors of all corpora, read their judgements, check for data leakage.
 
     Raises:
-        CorpusError: as `keep_blocks` and `read_training_data`; or the output is there already.
+        CorpusError: as `keep_blocks` and `read_training_data`; or the output exists already.
         ArchiveError: the work directory is damaged, or another encoder made it.
-        TrainingRecipeError: the recipe cannot be followed.
+        TrainingRecipeError: the recipe is invalid.
     """
     if job.output.exists():
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")
@@ -58,7 +58,7 @@ def prepare_data(
 
 def prepare_sources(
     job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
-) -> list[Source]:
+) -> list[TrainingSource]:
     """Find the lexical neighbours of the training part of each corpus, and sections if needed.
 
     Raises:
@@ -78,19 +78,19 @@ def prepare_sources(
 def run_training(
     job: EncoderJob,
     data: Sequence[TrainingCorpus],
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     progress: "TrainingProgress",
 ) -> Trained:
-    """Train, or go on with training; `write_output` makes a checkpoint of it.
+    """Train, or resume training; `write_output` makes a checkpoint of the result.
 
     Args:
         job: what to train.
         data: of `prepare_data`.
         sources: of `prepare_sources`.
-        progress: hears of every step.
+        is notified of every step.
 
     Raises:
-        CorpusError: the data has not what the recipe learns from.
+        CorpusError: the data lacks what the recipe learns from.
         EncoderError: the checkpoint has no weights, or training failed.
     """
     from training.collate import training_device
@@ -149,7 +149,7 @@ def _reader(
 
 
 def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: "TrainingRecipe") -> Path:
-    """Return where the term table of a run is kept: that of another run is another file."""
+    """Return the path of the term table of a run."""
     from training.recipe import recipe_fingerprint
 
     of_run = f"{recipe_fingerprint(recipe)} {_fingerprint(job.start, data)}"
@@ -159,7 +159,7 @@ def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: "Traini
 def _objectives(
     start: Checkpoint,
     recipe: "TrainingRecipe",
-    sources: Sequence[Source],
+    sources: Sequence[TrainingSource],
     reader: "Reader",
     model: "EncoderModel",
 ) -> list[Any]:
@@ -169,10 +169,10 @@ def _objectives(
     vocabulary = read_vocabulary(start)
     objectives = []
     for number, objective in enumerate(recipe.objectives):
-        draw = draw_of(objective, sources, recipe.documents)
-        draw(np.random.default_rng(0))  # what the data does not have is said before training
+        sampler = sampler_of(objective, sources, recipe.documents)
+        sampler(np.random.default_rng(0))  # fails before training where the data lacks something
         seed = recipe.seed + number
-        made = new_objective(objective, draw, reader, model.config, vocabulary, seed)
+        made = new_objective(objective, sampler, reader, model.config, vocabulary, seed)
         made.head.to(next(model.parameters()).device)
         objectives.append(made)
     return objectives
@@ -180,11 +180,11 @@ def _objectives(
 
 def _encoding(
     model: "EncoderModel", reader: "Reader", recipe: "TrainingRecipe"
-) -> Callable[[Sequence[Part]], Float32]:
-    from training.collate import encode_parts
+) -> Callable[[Sequence[DocumentSlice]], Float32]:
+    from training.collate import encode_slices
 
     from_tokens = recipe.sentence_level.trained != "frozen"
-    return lambda parts: encode_parts(model, reader, parts, from_tokens=from_tokens)
+    return lambda parts: encode_slices(model, reader, parts, from_tokens=from_tokens)
 
 
 def _fingerprint(start: Checkpoint, data: Sequence[TrainingCorpus]) -> str:

@@ -1,4 +1,4 @@
-"""The job of `longmatch train-reranker`: corpora with links in, a trained reranker out."""
+"""The job of `longmatch train-reranker`: from corpora with links to a trained reranker."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -31,18 +31,18 @@ FIGURE = "nDCG@10 of validation queries, their first lexical candidates in the r
 def train_reranker(
     job: RerankJob, progress: Progress, training_observer: "TrainingProgress"
 ) -> RerankerCheckpoint:
-    """Train a reranker, or go on with training, and write it with its graphs.
+    """Train a reranker, or resume training, and write it with its graphs.
 
     Raises:
-        CorpusError: the data has not what a reranker learns from, or an extra is not installed.
-        TrainingRecipeError: the recipe is none of a reranker.
+        CorpusError: the data lacks what a reranker learns from, or an extra is not installed.
+        TrainingRecipeError: the recipe is not for a reranker.
         ParityError: a graph does not compute what the model computes.
     """
     from encoder.export.create import load_reranker_model
     from training.collate import training_device
     from training.loop import TrainingPlan, train
     from training.recipe import RerankRecipe
-    from training.rerank_objective import judge_pairs, rerank_objective
+    from training.rerank_objective import rerank_objective, score_pairs
 
     recipe = read_recipe(job)
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
@@ -55,7 +55,7 @@ def train_reranker(
         recipe=recipe,
         objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
         validate=lambda trained: validation_figure(
-            data.validation, judge_pairs(trained, data.validation, job.start)
+            data.validation, score_pairs(trained, data.validation, job.start)
         ),
         data_fingerprint=rerank_fingerprint(corpora, job.start),
         stop=out_of_time,
@@ -69,9 +69,9 @@ def train_reranker(
 def validation_figure(table: LabelledPairDataset, logits: Float32) -> float:
     """Return nDCG@10 of the candidates of queries, in the order of the reranker alone.
 
-    The mean of the corpora, each counting alike. A mixture with the first stage hides what a young
-    reranker has learned, since the first stage by itself is much better. Relevant documents that
-    are not among the candidates are not asked for.
+    The mean over corpora of equal weight. Fusion with the first stage would hide what a reranker
+    has learned early in training, when the first stage alone is much better. Relevant documents
+    that are not among the candidates are ignored.
 
     Args:
         table: candidates; the group of a pair is its query, and a hundred thousand groups a corpus.
@@ -104,7 +104,7 @@ def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[
 
 
 def _write(job: RerankJob, model: "RerankerModel", report: TrainingReport) -> RerankerCheckpoint:
-    """Write the reranker, its graphs, its curve and the report: all of it or nothing."""
+    """Write the reranker, its graphs, its curve and the report, atomically."""
     from encoder.export.create import write_trained_reranker
     from encoder.export.export_reranker import export_reranker
 

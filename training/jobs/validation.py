@@ -1,4 +1,4 @@
-"""What tells whether training helps: a figure on documents that training does not see."""
+"""Validation of a training run, on documents that training does not see."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from evaluation.metrics import AUC, evaluate_run, measure_pairs
 from evaluation.systems import rank, vector_system
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus
 from training.data.splits import TRAIN, VALID
 
@@ -17,7 +17,7 @@ HALVES = "reciprocal rank of the other half of a held-out document"
 _HELD_OUT = 1_000  # documents whose halves are searched, at most
 _OTHERS = 2_000  # documents of the training part among whose halves they are searched, at most
 
-EncodeParts = Callable[[Sequence[Part]], Float32]  # -> [D, dimension], unit norm
+EncodeParts = Callable[[Sequence[DocumentSlice]], Float32]  # -> [D, dimension], unit norm
 
 
 def choose_figure(data: Sequence[TrainingCorpus]) -> str:
@@ -54,7 +54,7 @@ def measure(
 
 def _links(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
     ids = one.encoded.ids
-    vectors = encode([Part(number, int(row)) for row in one.encoded.rows])
+    vectors = encode([DocumentSlice(number, int(row)) for row in one.encoded.rows])
     row_of = {name: row for row, name in enumerate(ids)}
     queries = list(one.judgements)
     rows = np.array([row_of[query] for query in queries], dtype=np.int64)
@@ -65,7 +65,7 @@ def _links(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
 def _pairs(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
     pairs = one.valid_pairs
     rows, places = np.unique(np.concatenate([pairs.sources, pairs.targets]), return_inverse=True)
-    vectors = encode([Part(number, int(one.encoded.rows[row])) for row in rows])
+    vectors = encode([DocumentSlice(number, int(one.encoded.rows[row])) for row in rows])
     sources, targets = np.split(vectors[places], 2)
     cosines = (sources * targets).sum(1)
     return measure_pairs(cosines, pairs.labels, 0.0)[AUC]
@@ -85,13 +85,15 @@ def _halves(number: int, one: TrainingCorpus, encode: EncodeParts, max_blocks: i
     return float(np.mean([(1 / rank).mean() for rank in ranks]))
 
 
-def _cut(number: int, one: TrainingCorpus, row: int, max_blocks: int) -> tuple[Part, Part]:
+def _cut(
+    number: int, one: TrainingCorpus, row: int, max_blocks: int
+) -> tuple[DocumentSlice, DocumentSlice]:
     archive_row = int(one.encoded.rows[row])
     start, stop = one.encoded.archive.span(archive_row)
     places = np.arange(min(stop - start, max_blocks), dtype=np.int64)
     middle = len(places) // 2  # a single block is both halves
     first, second = (places[:middle], places[middle:]) if middle else (places, places)
-    return Part(number, archive_row, first), Part(number, archive_row, second)
+    return DocumentSlice(number, archive_row, first), DocumentSlice(number, archive_row, second)
 
 
 def _has_both(one: TrainingCorpus) -> bool:

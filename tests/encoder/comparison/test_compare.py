@@ -15,7 +15,7 @@ from encoder.arrays import Float32
 from encoder.comparison.alignment import ALIGNMENT_RULE
 from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Comparison, Span
-from encoder.comparison.text import ReadText, read_text
+from encoder.comparison.text import ComparableText, prepare_text
 from encoder.comparison.words import find_words
 
 WIDTH = 64
@@ -40,7 +40,7 @@ def word_vector(word: str) -> Float32:
     return draw.normal(size=WIDTH).astype(np.float32)
 
 
-def read(text: str) -> ReadText:
+def read(text: str) -> ComparableText:
     words = find_words(text)
     cuts = [*range(0, max(1, len(words)), BLOCK_WORDS), len(words)]
     offsets, vectors = [], []
@@ -53,7 +53,7 @@ def read(text: str) -> ReadText:
     rows = np.stack(vectors)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     vector = rows.sum(axis=0)
-    return read_text(text, vector / np.linalg.norm(vector), rows, np.array(offsets))
+    return prepare_text(text, vector / np.linalg.norm(vector), rows, np.array(offsets))
 
 
 def compared(left: str, right: str) -> Comparison:
@@ -207,4 +207,4 @@ def test_a_hundred_blocks_each_take_little_time() -> None:
 def test_blocks_and_offsets_must_fit() -> None:
     whole = read(prose(100, 1))
     with pytest.raises(ValueError, match="do not fit"):
-        read_text(whole.text, whole.vector, whole.block_vectors, whole.offsets[:1])
+        prepare_text(whole.text, whole.vector, whole.block_vectors, whole.offsets[:1])

@@ -21,7 +21,7 @@ from encoder.checkpoint import (
 )
 from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import create_reranker, load_reranker_model, read_reranker_recipe
-from encoder.export.export_reranker import export_reranker, judge_with_model
+from encoder.export.export_reranker import export_reranker, score_with_model
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import (
     find_reranker,
@@ -31,10 +31,10 @@ from encoder.reranker.golden import read_golden_pairs
 from encoder.reranker.onnx_reranker import OnnxReranker, Reranker, open_reranker
 from encoder.reranker.score_fusion import (
     UNFITTED,
-    Mixture,
+    FusionWeights,
     ScoreFusion,
-    read_rerank_rule,
-    write_rerank_rule,
+    read_score_fusion,
+    write_score_fusion,
 )
 
 RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
@@ -55,12 +55,12 @@ def test_graphs_judge_as_the_model_does(tiny_reranker: Path, precision: str) -> 
     texts = [reranker.read(text) for text in GOLDEN_TEXTS]
     pairs = [reranker.pair(a, b) for a in texts for b in texts]
     assert len({len(pair) for pair in pairs}) > 3
-    expected = judge_with_model(load_reranker_model(checkpoint), pairs)
-    found = np.array([reranker.judge_tokens(pair) for pair in pairs])
+    expected = score_with_model(load_reranker_model(checkpoint), pairs)
+    found = np.array([reranker.score_tokens(pair) for pair in pairs])
     np.testing.assert_allclose(found, expected, atol={"fp32": 1e-3, "int8": 0.5}[precision])
     assert expected.std() > 0.1
-    one = reranker.judge(texts[1], texts[2])
-    assert one == reranker.judge_tokens(reranker.pair(texts[1], texts[2]))
+    one = reranker.score(texts[1], texts[2])
+    assert one == reranker.score_tokens(reranker.pair(texts[1], texts[2]))
 
 
 def test_int8_is_preferred_and_unknown_precisions_are_named(tiny_reranker: Path) -> None:
@@ -155,34 +155,36 @@ def test_without_weights_a_reranker_can_only_be_served(changed: Path) -> None:
 
 
 @pytest.mark.parametrize(("weight", "scale"), [(-0.1, 1.0), (1.1, 1.0), (0.5, 0.0)])
-def test_a_mixture_has_bounds(weight: float, scale: float) -> None:
+def test_fusion_weights_have_bounds(weight: float, scale: float) -> None:
     with pytest.raises(ValueError, match="weight"):
-        Mixture(weight, scale)
+        FusionWeights(weight, scale)
 
 
-def test_a_mixture_is_a_mean_of_score_and_probability() -> None:
+def test_a_fused_score_is_a_mean_of_score_and_probability() -> None:
     probability = torch.sigmoid(torch.tensor(2 * 0.7)).item()
-    assert Mixture(0.25, 2.0).score(0.4, 0.7) == pytest.approx(0.75 * 0.4 + 0.25 * probability)
-    assert Mixture(1.0, 1.0).score(0.4, -1e6) == 0.0
-    assert Mixture(0.0, 1.0).score(0.4, 3.0) == 0.4
+    assert FusionWeights(0.25, 2.0).score(0.4, 0.7) == pytest.approx(
+        0.75 * 0.4 + 0.25 * probability
+    )
+    assert FusionWeights(1.0, 1.0).score(0.4, -1e6) == 0.0
+    assert FusionWeights(0.0, 1.0).score(0.4, 3.0) == 0.4
 
 
 def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
     checkpoint = load_reranker_checkpoint(changed)
-    assert read_rerank_rule(checkpoint) == ScoreFusion()
+    assert read_score_fusion(checkpoint) == ScoreFusion()
     assert ScoreFusion().version is None
     rule = ScoreFusion(
         encoder="abc",
-        mixtures={"semantic": Mixture(0.3, 0.5)},
+        weights={"semantic": FusionWeights(0.3, 0.5)},
         maps={"semantic": FittedMap(Logistic(9.0, -4.0), ERRORS)},
         fitted_on=(FittedOn("small valid", 40, 20, "0" * 64),),
     )
-    write_rerank_rule(checkpoint, rule)
+    write_score_fusion(checkpoint, rule)
     opened = open_reranker(changed)
     assert opened.rule == rule
     assert opened.rule.version == rule.version
-    assert opened.rule.mixture("semantic") == Mixture(0.3, 0.5)
-    assert opened.rule.mixture("hybrid") == UNFITTED
+    assert opened.rule.weights_of("semantic") == FusionWeights(0.3, 0.5)
+    assert opened.rule.weights_of("hybrid") == UNFITTED
     assert opened.checkpoint.fingerprint == checkpoint.fingerprint
 
 
@@ -200,7 +202,7 @@ def test_a_rule_that_was_meddled_with_is_refused(
     changed: Path, change: dict[str, object], message: str
 ) -> None:
     checkpoint = load_reranker_checkpoint(changed)
-    write_rerank_rule(checkpoint, ScoreFusion("abc", {"semantic": Mixture(0.3, 0.5)}))
+    write_score_fusion(checkpoint, ScoreFusion("abc", {"semantic": FusionWeights(0.3, 0.5)}))
     content = json.loads((changed / RULE).read_text()) | change
     (changed / RULE).write_text(json.dumps(content))
     write_manifest(changed)

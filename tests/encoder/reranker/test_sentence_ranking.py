@@ -13,8 +13,8 @@ from encoder.reranker.sentence_ranking import (
     best_sentences,
     page_rank,
     rank_sentences,
-    read_text,
     similarities,
+    split_for_ranking,
 )
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -66,14 +66,16 @@ def test_ranks_are_those_of_page_rank(sentences: list[list[str]]) -> None:
 
 def test_each_text_says_what_matters_in_the_other() -> None:
     both = "The harbour quay was built of stone."
-    first = read_text(f"Bakers knead dough daily. {both} Poets admire autumn colours.")
-    second = read_text("The stone quay of the harbour stands. Stone harbour walls protect a quay.")
+    first = split_for_ranking(f"Bakers knead dough daily. {both} Poets admire autumn colours.")
+    second = split_for_ranking(
+        "The stone quay of the harbour stands. Stone harbour walls protect a quay."
+    )
     ranks, _ = rank_sentences(first, second)
     assert first.sentence(best_sentences(ranks, 1)[0]) == both
 
 
 def test_stop_words_case_and_accents_do_not_count() -> None:
-    read = read_text("The Café was where it was. THE CAFE IS OURS, again!")
+    read = split_for_ranking("The Café was where it was. THE CAFE IS OURS, again!")
     assert read.words == (("cafe",), ("cafe",))
 
 
@@ -83,12 +85,14 @@ def test_of_equal_sentences_the_earlier_is_better() -> None:
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "The of and.", "Yes."])
 def test_texts_with_nothing_to_rank(text: str) -> None:
-    ranks, others = rank_sentences(read_text(text), read_text("One more sentence about quays."))
-    assert len(ranks) == len(read_text(text).spans)
+    ranks, others = rank_sentences(
+        split_for_ranking(text), split_for_ranking("One more sentence about quays.")
+    )
+    assert len(ranks) == len(split_for_ranking(text).spans)
     assert np.isfinite(ranks).all()
     assert np.isfinite(others).all()
 
 
 def test_a_long_text_says_what_was_not_looked_at() -> None:
-    read = read_text("Stones are heavy. " * 30, most=12)
+    read = split_for_ranking("Stones are heavy. " * 30, most=12)
     assert (len(read.words), read.sentences_left_out) == (12, 18)

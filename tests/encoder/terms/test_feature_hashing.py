@@ -1,4 +1,4 @@
-"""The term sketch: what it keeps of all words, wherever it is computed."""
+"""Hashed terms: what it keeps of all words, wherever it is computed."""
 
 from pathlib import Path
 
@@ -7,16 +7,16 @@ import pytest
 
 from encoder.arrays import Float32
 from encoder.errors import CheckpointError
-from encoder.terms.feature_hashing import TermSketch, read_term_sketch, write_term_sketch
+from encoder.terms.feature_hashing import HashedTerms, read_hashed_terms, write_hashed_terms
 from encoder.terms.term_table import TermVocabulary, count_words
 
 PIECES, BUCKETS = 4_000, 1_000
 VOCABULARY = TermVocabulary(np.arange(PIECES) % 4 == 3, BUCKETS)  # each fourth goes on with a word
 
 
-def sketch_of(dimension: int) -> TermSketch:
+def hashed_terms_of(dimension: int) -> HashedTerms:
     weights = np.random.default_rng(0).uniform(0.5, 9, VOCABULARY.rows).astype(np.float32)
-    return TermSketch(VOCABULARY, weights, dimension)
+    return HashedTerms(VOCABULARY, weights, dimension)
 
 
 def documents(number: int = 60, length: int = 300) -> list[list[list[int]]]:
@@ -30,40 +30,40 @@ def documents(number: int = 60, length: int = 300) -> list[list[list[int]]]:
     ]
 
 
-def tfidf(sketch: TermSketch, blocks: list[list[int]]) -> Float32:
+def tfidf(hasher: HashedTerms, blocks: list[list[int]]) -> Float32:
     terms = count_words(VOCABULARY, blocks)
     vector = np.zeros(VOCABULARY.rows, dtype=np.float32)
-    vector[terms.rows] = np.log1p(terms.counts) * sketch.weights[terms.rows]
+    vector[terms.rows] = np.log1p(terms.counts) * hasher.weights[terms.rows]
     return vector / np.linalg.norm(vector)
 
 
-def test_cosines_of_sketches_are_those_of_tfidf_within_their_noise() -> None:
-    sketch = sketch_of(512)
+def test_cosines_of_hashed_terms_are_those_of_tfidf_within_their_noise() -> None:
+    terms = hashed_terms_of(512)
     some = documents()
-    exact = np.stack([tfidf(sketch, one) for one in some])
-    sketched = np.stack([sketch.features(one) for one in some])
-    assert np.allclose(np.linalg.norm(sketched, axis=1), 1, atol=1e-5)
-    errors = sketched @ sketched.T - exact @ exact.T
+    exact = np.stack([tfidf(terms, one) for one in some])
+    hashed = np.stack([terms.features(one) for one in some])
+    assert np.allclose(np.linalg.norm(hashed, axis=1), 1, atol=1e-5)
+    errors = hashed @ hashed.T - exact @ exact.T
     assert (exact @ exact.T)[0, 1] > 0.2 > 0.1 > (exact @ exact.T)[0, 9]
     assert 0.5 / np.sqrt(512) < errors[np.triu_indices(60, 1)].std() < 1.5 / np.sqrt(512)
 
 
 def test_words_are_counted_whole_in_any_order_of_blocks() -> None:
-    sketch = sketch_of(64)
+    terms = hashed_terms_of(64)
     blocks = documents(1)[0]
-    assert np.array_equal(sketch.features(blocks), sketch.features(blocks))
+    assert np.array_equal(terms.features(blocks), terms.features(blocks))
     begins = [[0, 3, 8], [4, 12]]  # piece 3 goes on with the word of piece 0
     swapped = [[8, 0, 3], [12, 4]]
-    assert np.array_equal(sketch.features(begins), sketch.features(swapped))
-    assert not np.allclose(sketch.features([[0, 3]]), sketch.features([[3, 0]]))
+    assert np.array_equal(terms.features(begins), terms.features(swapped))
+    assert not np.allclose(terms.features([[0, 3]]), terms.features([[3, 0]]))
 
 
 def test_places_and_signs_are_fixed_for_ever() -> None:
     """Vectors that lie in an index must stay comparable with those of a later release."""
-    sketch = TermSketch(VOCABULARY, np.ones(VOCABULARY.rows, dtype=np.float32), 16)
+    terms = HashedTerms(VOCABULARY, np.ones(VOCABULARY.rows, dtype=np.float32), 16)
     places = [
         (int(np.abs(one).argmax()), float(one.sum()))
-        for one in (sketch.features([[token]]) for token in (0, 1, 2, 4, 3_998))
+        for one in (terms.features([[token]]) for token in (0, 1, 2, 4, 3_998))
     ]
     assert places == PLACES
 
@@ -72,26 +72,26 @@ PLACES = [(7, -1.0), (10, 1.0), (7, -1.0), (13, -1.0), (13, 1.0)]
 
 
 def test_a_document_without_a_weighted_word_is_nought() -> None:
-    silent = TermSketch(VOCABULARY, np.zeros(VOCABULARY.rows, dtype=np.float32), 16)
+    silent = HashedTerms(VOCABULARY, np.zeros(VOCABULARY.rows, dtype=np.float32), 16)
     assert not silent.features([[0, 3, 8]]).any()
 
 
 def test_weights_are_read_back_in_half_precision(tmp_path: Path) -> None:
-    sketch = sketch_of(32)
-    write_term_sketch(tmp_path / "sketch.npz", sketch)
+    terms = hashed_terms_of(32)
+    write_hashed_terms(tmp_path / "sketch.npz", terms)
     data = (tmp_path / "sketch.npz").read_bytes()
-    read = read_term_sketch(data, "sketch.npz", VOCABULARY, 32)
-    assert np.array_equal(read.weights, sketch.weights.astype(np.float16).astype(np.float32))
+    read = read_hashed_terms(data, "sketch.npz", VOCABULARY, 32)
+    assert np.array_equal(read.weights, terms.weights.astype(np.float16).astype(np.float32))
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x03\x04"])
 def test_another_file_is_refused(data: bytes) -> None:
-    with pytest.raises(CheckpointError, match=r"here\.npz: is no term sketch"):
-        read_term_sketch(data, "here.npz", VOCABULARY, 32)
+    with pytest.raises(CheckpointError, match=r"here\.npz: is not a file of hashed terms"):
+        read_hashed_terms(data, "here.npz", VOCABULARY, 32)
 
 
 def test_weights_of_another_vocabulary_are_refused(tmp_path: Path) -> None:
-    write_term_sketch(tmp_path / "sketch.npz", sketch_of(32))
+    write_hashed_terms(tmp_path / "sketch.npz", hashed_terms_of(32))
     other = TermVocabulary(VOCABULARY.continues, BUCKETS + 1)
     with pytest.raises(CheckpointError, match="where the vocabulary has 5001"):
-        read_term_sketch((tmp_path / "sketch.npz").read_bytes(), "here", other, 32)
+        read_hashed_terms((tmp_path / "sketch.npz").read_bytes(), "here", other, 32)

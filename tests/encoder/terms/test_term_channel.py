@@ -43,7 +43,7 @@ def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: 
     assert not np.allclose(features, channel.features(blocks[:1]))
     known = channel.table.features(channel.vocabulary.count(blocks))
     assert np.array_equal(features[:width], known)
-    assert np.array_equal(features[width:], channel.sketch.features(blocks))
+    assert np.array_equal(features[width:], channel.hashed.features(blocks))
 
 
 def test_words_decide_over_document_vectors_beside_blocks(tiny_terms: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker
-from encoder.reranker.score_fusion import Mixture, ScoreFusion, write_rerank_rule
+from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
 
 MakeClient = Callable[..., Any]
 
@@ -50,9 +50,9 @@ def test_candidates_are_ordered_by_what_the_reranker_says(
     read = {name: reranker.read(text) for name, text in {**texts, **readings}.items()}
     first_stage = {one["id"]: one["score"] for one in before["matches"]}
     for one in after["matches"]:
-        logit = reranker.judge(read["ants"], read[one["id"]])
+        logit = reranker.score(read["ants"], read[one["id"]])
         assert one["first_stage_score"] == first_stage[one["id"]]
-        expected = reranker.rule.mixture(mode).score(one["first_stage_score"], logit)
+        expected = reranker.rule.weights_of(mode).score(one["first_stage_score"], logit)
         assert one["score"] == pytest.approx(expected, abs=1e-6)
         assert one["probability"] is None
     scores = [one["score"] for one in after["matches"]]
@@ -120,8 +120,8 @@ def test_scores_of_vectors_alone_are_mixed_as_such(
     make_client: MakeClient, tiny_reranker: Path, texts: dict[str, str], tmp_path: Path
 ) -> None:
     directory = Path(shutil.copytree(tiny_reranker, tmp_path / "fitted"))
-    mixtures = {"semantic": Mixture(0.0, 1.0), "hybrid": Mixture(1.0, 1.0)}
-    write_rerank_rule(load_reranker_checkpoint(directory), ScoreFusion(mixtures=mixtures))
+    mixtures = {"semantic": FusionWeights(0.0, 1.0), "hybrid": FusionWeights(1.0, 1.0)}
+    write_score_fusion(load_reranker_checkpoint(directory), ScoreFusion(weights=mixtures))
     client = make_client(reranker=directory)
     documents = [{"id": name, "text": text} for name, text in texts.items()]
     assert client.post("/index", json={"documents": documents}).status_code == 200

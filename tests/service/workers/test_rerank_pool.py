@@ -7,7 +7,7 @@ import time
 import pytest
 
 from encoder.reranker.score_fusion import ScoreFusion
-from encoder.reranker.sentence_ranking import ReadText, read_text
+from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from service.errors import EncodingFailedError, ShuttingDownError
 from service.metrics import Metrics, create_metrics
 from service.workers.rerank_pool import RerankPool
@@ -26,10 +26,10 @@ class SlowReranker:
         self.judged: list[str] = []
         self._lock = threading.Lock()
 
-    def read(self, text: str) -> ReadText:
-        return read_text(text)
+    def read(self, text: str) -> SentenceGraphText:
+        return split_for_ranking(text)
 
-    def judge(self, first: ReadText, second: ReadText) -> float:
+    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         time.sleep(self.seconds)
         if second.text == "broken":
             raise ValueError("broken")

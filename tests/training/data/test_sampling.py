@@ -7,22 +7,22 @@ import pytest
 
 from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import read_training_data
 from training.data.files import find_corpus_files
 from training.data.neighbours import find_neighbours
 from training.data.sampling import (
     PROBABLE_MATCH,
-    Source,
-    draw_documents,
-    draw_halves,
-    draw_links,
-    draw_neighbours,
-    draw_pairs,
-    draw_views,
-    new_source,
+    TrainingSource,
+    new_training_source,
+    sample_documents,
+    sample_halves,
+    sample_links,
+    sample_neighbours,
+    sample_pairs,
+    sample_views,
 )
-from training.data.sections import draw_labels, draw_sections, matching_pairs
+from training.data.sections import matching_pairs, sample_labels, sample_sections
 from training.data.splits import TRAIN
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
@@ -39,7 +39,7 @@ def make_texts(seed: int) -> dict[str, str]:
 
 
 @pytest.fixture
-def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[Source]:
+def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[TrainingSource]:
     """Two corpora: one with splits, links and pairs, one with nothing."""
     corpora = []
     for name, seed in (("known", 1), ("plain", 2)):
@@ -64,83 +64,85 @@ def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[
     for number, one in enumerate(data):
         texts = list(make_texts(number + 1).values())
         neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in one.rows(TRAIN)])
-        made.append(new_source(number, one, neighbours, 6))
+        made.append(new_training_source(number, one, neighbours, 6))
     return made
 
 
-def row_of(part: Part) -> int:
+def row_of(part: DocumentSlice) -> int:
     return part.row  # the archive's rows are the corpus's here
 
 
-def require_training_rows(sources: list[Source], parts: tuple[Part, ...]) -> None:
+def require_training_rows(sources: list[TrainingSource], parts: tuple[DocumentSlice, ...]) -> None:
     for part in parts:
         assert part.row in sources[part.archive].rows
 
 
-def test_equal_seeds_draw_equal_batches(sources: list[Source]) -> None:
-    for draw in (
-        lambda r: draw_documents(sources, 10, r),
-        lambda r: draw_pairs(sources, 10, r),
-        lambda r: draw_links(sources, 12, 1, r),
-        lambda r: draw_labels(sources, 12, r),
-        lambda r: draw_halves(sources, 12, 1, r),
-        lambda r: draw_views(sources, 12, 1, 0.5, r),
-        lambda r: draw_neighbours(sources, 12, r),
+def test_equal_seeds_sample_equal_batches(sources: list[TrainingSource]) -> None:
+    for sample in (
+        lambda r: sample_documents(sources, 10, r),
+        lambda r: sample_pairs(sources, 10, r),
+        lambda r: sample_links(sources, 12, 1, r),
+        lambda r: sample_labels(sources, 12, r),
+        lambda r: sample_halves(sources, 12, 1, r),
+        lambda r: sample_views(sources, 12, 1, 0.5, r),
+        lambda r: sample_neighbours(sources, 12, r),
     ):
-        drawn = [repr(draw(np.random.default_rng(seed))) for seed in (1, 1, 2)]
-        assert drawn[0] == drawn[1] != drawn[2]
+        sampled = [repr(sample(np.random.default_rng(seed))) for seed in (1, 1, 2)]
+        assert sampled[0] == sampled[1] != sampled[2]
 
 
-def test_links(sources: list[Source]) -> None:
+def test_links(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
-        drawn = draw_links(sources, 12, 1, np.random.default_rng(seed))
+        sampled = sample_links(sources, 12, 1, np.random.default_rng(seed))
         corpus = sources[0].corpus
-        require_training_rows(sources, drawn.queries + drawn.candidates)
-        assert {part.archive for part in drawn.queries + drawn.candidates} == {0}
-        assert len(drawn.queries) == 4
-        assert len(set(map(row_of, drawn.candidates))) == len(drawn.candidates)
+        require_training_rows(sources, sampled.queries + sampled.candidates)
+        assert {part.archive for part in sampled.queries + sampled.candidates} == {0}
+        assert len(sampled.queries) == 4
+        assert len(set(map(row_of, sampled.candidates))) == len(sampled.candidates)
         for query, positives, ignored in zip(
-            drawn.queries, drawn.positives, drawn.ignored, strict=True
+            sampled.queries, sampled.positives, sampled.ignored, strict=True
         ):
             linked = corpus.linked(query.row)
-            rows = np.array([row_of(part) for part in drawn.candidates])
+            rows = np.array([row_of(part) for part in sampled.candidates])
             assert positives.tolist() == np.isin(rows, linked).tolist()
             assert positives.any()
             assert not (positives & ignored).any()
             assert ignored[rows == query.row].all()
 
 
-def test_hard_negatives_are_near_and_not_linked(sources: list[Source]) -> None:
+def test_hard_negatives_are_near_and_not_linked(sources: list[TrainingSource]) -> None:
     source = sources[0]
     more = 0
     for seed in SEEDS:
-        drawn = draw_links(sources, 12, 2, np.random.default_rng(seed))
-        linked = {int(n) for q in drawn.queries for n in source.corpus.linked(q.row)}
-        near = {int(n) for q in drawn.queries for n in source.near(q.row)}
-        for candidate in drawn.candidates:
+        sampled = sample_links(sources, 12, 2, np.random.default_rng(seed))
+        linked = {int(n) for q in sampled.queries for n in source.corpus.linked(q.row)}
+        near = {int(n) for q in sampled.queries for n in source.near(q.row)}
+        for candidate in sampled.candidates:
             if candidate.row not in linked:
                 more += 1
                 assert candidate.row in near
     assert more
 
 
-def test_pairs_keep_their_labels(sources: list[Source]) -> None:
+def test_pairs_keep_their_labels(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
-        drawn = draw_pairs(sources, 8, np.random.default_rng(seed))
-        assert len(drawn.labels) == 4
-        for source, target, label in zip(drawn.sources, drawn.targets, drawn.labels, strict=True):
+        sampled = sample_pairs(sources, 8, np.random.default_rng(seed))
+        assert len(sampled.labels) == 4
+        for source, target, label in zip(
+            sampled.sources, sampled.targets, sampled.labels, strict=True
+        ):
             assert target.row == source.row + 1
             assert label == bool(source.row % 2)
-        require_training_rows(sources, drawn.sources + drawn.targets)
+        require_training_rows(sources, sampled.sources + sampled.targets)
 
 
-def test_halves_are_the_document_cut_in_two(sources: list[Source]) -> None:
+def test_halves_are_the_document_cut_in_two(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
-        drawn = draw_halves(sources, 16, 1, np.random.default_rng(seed))
-        require_training_rows(sources, drawn.queries + drawn.candidates)
-        assert len(drawn.queries) == 5
-        assert np.array_equal(drawn.positives, np.eye(*drawn.positives.shape, dtype=bool))
-        for query, candidate in zip(drawn.queries, drawn.candidates, strict=False):
+        sampled = sample_halves(sources, 16, 1, np.random.default_rng(seed))
+        require_training_rows(sources, sampled.queries + sampled.candidates)
+        assert len(sampled.queries) == 5
+        assert np.array_equal(sampled.positives, np.eye(*sampled.positives.shape, dtype=bool))
+        for query, candidate in zip(sampled.queries, sampled.candidates, strict=False):
             assert query.row == candidate.row
             blocks = sources[query.archive].blocks(query.row)
             assert blocks <= 6
@@ -151,34 +153,34 @@ def test_halves_are_the_document_cut_in_two(sources: list[Source]) -> None:
                 assert len(candidate.places)
 
 
-def test_views_keep_half_of_the_blocks(sources: list[Source]) -> None:
+def test_views_keep_half_of_the_blocks(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
-        drawn = draw_views(sources, 16, 0, 0.5, np.random.default_rng(seed))
-        for part in drawn.queries + drawn.candidates:
+        sampled = sample_views(sources, 16, 0, 0.5, np.random.default_rng(seed))
+        for part in sampled.queries + sampled.candidates:
             blocks = sources[part.archive].blocks(part.row)
             assert len(part.places) == blocks - blocks // 2 if blocks > 1 else 1
             assert np.array_equal(part.places, np.unique(part.places))
 
 
-def test_neighbourhoods_with_the_teacher(sources: list[Source]) -> None:
+def test_neighbourhoods_with_the_teacher(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
-        drawn = draw_neighbours(sources, 16, np.random.default_rng(seed))
-        rows = [row_of(part) for part in drawn.documents]
+        sampled = sample_neighbours(sources, 16, np.random.default_rng(seed))
+        rows = [row_of(part) for part in sampled.documents]
         assert len(set(rows)) == len(rows) == 16
-        source = sources[drawn.documents[0].archive]
-        require_training_rows(sources, drawn.documents)
+        source = sources[sampled.documents[0].archive]
+        require_training_rows(sources, sampled.documents)
         places = np.searchsorted(source.rows, rows)
-        assert np.allclose(drawn.similarities, source.neighbours.between(places))
-        assert np.allclose(np.diag(drawn.similarities), 1, atol=1e-5)
-        assert drawn.similarities.max() > PROBABLE_MATCH
+        assert np.allclose(sampled.similarities, source.neighbours.between(places))
+        assert np.allclose(np.diag(sampled.similarities), 1, atol=1e-5)
+        assert sampled.similarities.max() > PROBABLE_MATCH
 
 
-def test_groups_are_linked_within_and_not_between(sources: list[Source]) -> None:
+def test_groups_are_linked_within_and_not_between(sources: list[TrainingSource]) -> None:
     for seed in SEEDS:
-        drawn = draw_labels(sources, 12, np.random.default_rng(seed))
+        sampled = sample_labels(sources, 12, np.random.default_rng(seed))
         corpus = sources[0].corpus
         groups: dict[int, set[int]] = {}
-        for part, label in zip(drawn.documents, drawn.labels.tolist(), strict=True):
+        for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
             groups.setdefault(label, set()).add(part.row)
         for label, rows in groups.items():
             first, second = sorted(rows)
@@ -188,28 +190,28 @@ def test_groups_are_linked_within_and_not_between(sources: list[Source]) -> None
                     assert not others & set(corpus.linked(first).tolist())
 
 
-def test_pairs_can_say_what_belongs_together(sources: list[Source]) -> None:
+def test_pairs_can_say_what_belongs_together(sources: list[TrainingSource]) -> None:
     linked = [matching_pairs(source.corpus) for source in sources]
     assert not len(linked[1](0))
     for seed in SEEDS:
-        drawn = draw_labels(sources[:1], 8, np.random.default_rng(seed), 1, linked[:1])
-        rows = [row_of(part) for part in drawn.documents]
-        assert drawn.labels.tolist() == [n // 2 for n in range(len(rows))]
+        sampled = sample_labels(sources[:1], 8, np.random.default_rng(seed), 1, linked[:1])
+        rows = [row_of(part) for part in sampled.documents]
+        assert sampled.labels.tolist() == [n // 2 for n in range(len(rows))]
         for first, second in zip(rows[::2], rows[1::2], strict=True):
             assert abs(first - second) == 1
             assert min(first, second) % 2 == 1  # the pairs that match
             assert second in linked[0](first)
-        assert all(part.sections == 1 for part in drawn.documents)
+        assert all(part.sections == 1 for part in sampled.documents)
 
 
-def test_sections_are_documents_cut_and_need_no_label(sources: list[Source]) -> None:
+def test_sections_are_documents_cut_and_need_no_label(sources: list[TrainingSource]) -> None:
     own = replace(sources[1], section_starts={row: np.array([2]) for row in range(DOCUMENTS)})
     for seed in SEEDS:
-        drawn = draw_sections([own], 9, 3, np.random.default_rng(seed))
-        require_training_rows(sources, drawn.documents)
-        assert 9 <= len(drawn.documents) <= 11
-        by_label: dict[int, list[Part]] = {}
-        for part, label in zip(drawn.documents, drawn.labels.tolist(), strict=True):
+        sampled = sample_sections([own], 9, 3, np.random.default_rng(seed))
+        require_training_rows(sources, sampled.documents)
+        assert 9 <= len(sampled.documents) <= 11
+        by_label: dict[int, list[DocumentSlice]] = {}
+        for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
             by_label.setdefault(label, []).append(part)
         for parts in by_label.values():
             assert len({part.row for part in parts}) == 1
@@ -222,16 +224,16 @@ def test_sections_are_documents_cut_and_need_no_label(sources: list[Source]) -> 
                 assert [int(part.places[0]) for part in parts] == [0, 2]
 
 
-def test_documents_of_all_corpora_none_twice(sources: list[Source]) -> None:
+def test_documents_of_all_corpora_none_twice(sources: list[TrainingSource]) -> None:
     total = sum(len(source.rows) for source in sources)
-    drawn = draw_documents(sources, total + 5, np.random.default_rng(0)).documents
-    assert len({(part.archive, part.row) for part in drawn}) == len(drawn) == total
+    sampled = sample_documents(sources, total + 5, np.random.default_rng(0)).documents
+    assert len({(part.archive, part.row) for part in sampled}) == len(sampled) == total
 
 
-def test_what_is_not_there_is_said(sources: list[Source]) -> None:
+def test_what_is_not_there_is_said(sources: list[TrainingSource]) -> None:
     random = np.random.default_rng(0)
     with pytest.raises(CorpusError, match="learns from links"):
-        draw_links(sources[1:], 8, 0, random)
+        sample_links(sources[1:], 8, 0, random)
     with pytest.raises(CorpusError, match="learns from pairs"):
-        draw_pairs(sources[1:], 8, random)
-    assert len(draw_labels(sources[1:], 8, random).labels) >= 8
+        sample_pairs(sources[1:], 8, random)
+    assert len(sample_labels(sources[1:], 8, random).labels) >= 8

@@ -6,7 +6,7 @@ import pytest
 
 from encoder.arrays import Float32
 from evaluation.encoded_corpus import EncodedCorpus
-from training.data.batch_specs import Part
+from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import find_corpus_files
 from training.data.splits import VALID
@@ -32,12 +32,12 @@ def read(
     return read_with
 
 
-def encode_rows(parts: Sequence[Part]) -> Float32:
+def encode_rows(parts: Sequence[DocumentSlice]) -> Float32:
     """A document is a direction of its own; so are its halves, whichever they are."""
     return np.eye(DOCUMENTS, dtype=np.float32)[[part.row for part in parts]]
 
 
-def encode_alike(parts: Sequence[Part]) -> Float32:
+def encode_alike(parts: Sequence[DocumentSlice]) -> Float32:
     """All documents are one direction but for a little that their rows decide."""
     angles = np.array([part.row for part in parts]) * 1e-2
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
@@ -48,9 +48,9 @@ def test_halves(read: Callable[..., TrainingCorpus]) -> None:
     assert choose_figure([one]) == HALVES
     assert measure([one], encode_rows, HALVES, 64) == 1.0
 
-    def encode_by_length(parts: Sequence[Part]) -> Float32:
+    def encode_by_length(parts: Sequence[DocumentSlice]) -> Float32:
         return encode_rows(
-            [Part(0, 0 if part.places is None else len(part.places)) for part in parts]
+            [DocumentSlice(0, 0 if part.places is None else len(part.places)) for part in parts]
         )
 
     assert measure([one], encode_by_length, HALVES, 64) < 1.0
@@ -59,7 +59,7 @@ def test_halves(read: Callable[..., TrainingCorpus]) -> None:
 def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -> None:
     seen: list[int] = []
 
-    def encode(parts: Sequence[Part]) -> Float32:
+    def encode(parts: Sequence[DocumentSlice]) -> Float32:
         seen.extend(int(part.places.max()) for part in parts if part.places is not None)
         return encode_rows(parts)
 
