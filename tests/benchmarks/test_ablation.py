@@ -94,7 +94,7 @@ def settings_of(outcomes: Outcomes, part: str, row: str) -> dict[str, dict[str, 
     return dict(outcomes[part][row][0].settings)
 
 
-def test_every_model_is_trained_and_judged(outcomes: Outcomes, data: AblationData) -> None:
+def test_every_model_is_trained_and_evaluated(outcomes: Outcomes, data: AblationData) -> None:
     assert list(outcomes["pretraining"]) == ["NP", "WP", "SP", "WP+SP"]
     assert list(outcomes[BLOCK_PRETRAINING]) == ["NP", "SP"]
     combinations = ["normal", "sum_concat", "mean_concat", "attention", FROM_MEAN, MEAN]
@@ -167,13 +167,13 @@ def test_what_is_kept_is_not_run_again(
         run_cells([other], data, models, None, lambda _: None)
 
 
-def test_no_model_is_begun_when_the_time_is_up(data: AblationData, tmp_path: Path) -> None:
+def test_no_model_is_started_when_the_time_is_up(data: AblationData, tmp_path: Path) -> None:
     said: list[str] = []
     assert run_cells(plan(["length"], data, 1, TINY), data, tmp_path, 0, said.append) == {}
     assert said[0] == f"length, {MEAN}, 2 blocks, seed 0: left for the next call"
 
 
-def test_the_record_is_laid_out_and_drawn(
+def test_the_record_is_formatted_and_plotted(
     outcomes: Outcomes, data: AblationData, tmp_path: Path
 ) -> None:
     record = {

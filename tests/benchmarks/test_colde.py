@@ -71,7 +71,7 @@ def bench(folder: Path, tiny_checkpoint: Path) -> Bench:
     return made
 
 
-def test_test_pairs_and_queries_are_asked(bench: Bench) -> None:
+def test_test_pairs_and_queries_are_evaluated(bench: Bench) -> None:
     (truth,) = bench.truths
     assert len(truth.test.labels) == 15  # of six test documents
     assert {query[-1] for query in truth.queries} == {"6", "7", "8"}
@@ -138,7 +138,7 @@ def test_what_is_kept_is_not_trained_again(bench: Bench) -> None:
     assert all(text.endswith("left for the next call") for text in said)
 
 
-def test_a_record_prints_and_draws(bench: Bench, tmp_path: Path) -> None:
+def test_a_record_prints_and_plots(bench: Bench, tmp_path: Path) -> None:
     rows = quality(bench, 1, TINY)
     assert set(BOTH) <= set(rows)
     assert rows[SMITH]["against"] == {}

@@ -42,7 +42,7 @@ def test_ratios_are_taken_round_by_round() -> None:
         common.ratios([1.0], [1.0, 2.0])
 
 
-def test_contestants_run_in_turns_with_a_pause_before_each() -> None:
+def test_variants_run_in_turns_with_a_pause_before_each() -> None:
     happened: list[str] = []
 
     def variant(name: str) -> Callable[[int], str]:
@@ -60,24 +60,24 @@ def test_contestants_run_in_turns_with_a_pause_before_each() -> None:
 
 
 @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=80), st.data())
-def test_documents_are_dealt_evenly(sizes: list[int], data: st.DataObject) -> None:
+def test_documents_are_split_evenly(sizes: list[int], data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, len(sizes)))
     split = common.split_evenly(sizes, parts)
     assert sorted(item for part in split for item in part) == list(range(len(sizes)))
     assert max(map(len, split)) - min(map(len, split)) <= 1
 
 
-def test_long_documents_are_not_dealt_into_one_hand() -> None:
+def test_long_documents_are_not_split_into_one_part() -> None:
     assert common.split_evenly([900, 10, 800, 20, 700, 30], 3) == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize(("documents", "parts"), [(3, 0), (2, 3), (0, 1)])
-def test_hands_without_a_document_are_refused(documents: int, parts: int) -> None:
+def test_parts_without_a_document_are_rejected(documents: int, parts: int) -> None:
     with pytest.raises(ValueError, match="cannot be split"):
         common.split_evenly([10] * documents, parts)
 
 
-def test_documents_are_drawn_the_same_every_time(tmp_path: Path) -> None:
+def test_the_same_documents_are_sampled_every_time(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     lines = [json.dumps({"id": f"d{number}", "text": f"Text {number}."}) for number in range(50)]
     corpus.write_text("\n".join(["no JSON", *lines]))

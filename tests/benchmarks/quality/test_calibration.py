@@ -10,7 +10,7 @@ from index.search.score_distribution import Channels, measure_modes
 
 
 def stated_at_random(count: int, *, shift: float, seed: int) -> Stated:
-    """Draw labels of known probability; the first map states it, the second one that is off."""
+    """Sample labels of known probability; the first map states it, the second one that is off."""
     random = np.random.default_rng(seed)
     truth = random.uniform(0.2, 0.7, count)
     labels = (random.random(count) < truth).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Planted pairs: what is said to be shared is shared, and nothing else."""
+"""Planted pairs: exactly the labelled passages are shared."""
 
 import random
 from collections import Counter
@@ -16,8 +16,8 @@ from index.document import Document
 def pairs() -> list[PlantedPair]:
     documents = []
     for number in range(6):
-        draw = random.Random(number)
-        words = [f"w{number}x{draw.randrange(300)}" for _ in range(1000)]
+        chance = random.Random(number)
+        words = [f"w{number}x{chance.randrange(300)}" for _ in range(1000)]
         lines = (" ".join(words[n : n + 10]).capitalize() + "." for n in range(0, 1000, 10))
         documents.append(Document(f"d{number}", " ".join(lines)))
     return make_pairs(documents, 96, seed=3)
@@ -33,7 +33,7 @@ def test_every_share_strength_and_order_is_there(pairs: list[PlantedPair]) -> No
     assert {one.relation for one in pairs} == set(RELATIONS)
 
 
-def test_copied_passages_are_in_both_texts_and_as_large_as_said(pairs: list[PlantedPair]) -> None:
+def test_copied_passages_are_in_both_texts_and_of_planned_size(pairs: list[PlantedPair]) -> None:
     copied = [one for one in pairs if one.kind == "copied"]
     assert copied
     for one in copied:

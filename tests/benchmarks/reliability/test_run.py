@@ -1,4 +1,4 @@
-"""The reliability checks in short; `python -m benchmarks.reliability.run` runs them long."""
+"""Short reliability checks; `python -m benchmarks.reliability.run` runs them long."""
 
 import json
 import sys

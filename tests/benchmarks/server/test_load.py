@@ -4,7 +4,7 @@ from benchmarks.server.load import NO_ANSWER, SIZE_CLASSES, Answer, TextSource, 
 from index.document import Document
 
 
-def test_texts_have_the_words_asked_for_log_uniform() -> None:
+def test_texts_have_the_planned_words_log_uniform() -> None:
     source = TextSource([Document(id="a", text="one two  three\n\nfour five")])
     counts = []
     for seed in range(200):
@@ -17,7 +17,7 @@ def test_texts_have_the_words_asked_for_log_uniform() -> None:
     assert 70 < sum(count < 1_000 for count in counts) < 130
 
 
-def test_latencies_are_kept_apart_by_size_and_refusals() -> None:
+def test_latencies_are_kept_apart_by_size_and_rejections() -> None:
     answers = [
         Answer(60, 200, 0.1, tokens=80),
         Answer(20_000, 200, 9.0, tokens=25_000),
