@@ -23,8 +23,8 @@ from encoder.export.create import (
 from encoder.export.export import export_checkpoint
 from encoder.export.export_reranker import export_reranker
 from encoder.golden import GOLDEN_TEXTS
-from encoder.terms.feature_hashing import TermSketch
-from encoder.terms.term_channel import TermChannel, new_sketch_vocabulary
+from encoder.terms.feature_hashing import HashedTerms
+from encoder.terms.term_channel import TermChannel, hashed_vocabulary
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.jobs.output import write_trained
@@ -135,7 +135,7 @@ def make_colde(target: Path, find: Find) -> None:
 def make_terms(target: Path, find: Find) -> None:
     """Write the checkpoint `weights` with a term channel, and graphs of every precision."""
     terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
-    terms |= {"sketch": 8}
+    terms |= {"hashed_dimension": 8}
     objectives = [{"kind": "halves"}]
     recipe = parse_training_recipe(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
@@ -144,12 +144,12 @@ def make_terms(target: Path, find: Find) -> None:
     tokenizer = BlockTokenizer(start)
     vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
     corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
-    words = new_sketch_vocabulary(start)
+    words = hashed_vocabulary(start)
     whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
     channel = TermChannel(
         vocabulary,
         fit_term_table([corpus], vocabulary.rows, recipe.terms, 0),
-        TermSketch(words, term_weights([whole], words.rows), recipe.terms.sketch),
+        HashedTerms(words, term_weights([whole], words.rows), recipe.terms.hashed_dimension),
     )
     model = open_model(start, recipe, channel)
     export_checkpoint(write_trained(model, channel, start, target, "tiny-terms"), PRECISIONS)
