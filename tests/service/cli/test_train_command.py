@@ -202,7 +202,7 @@ def test_the_time_is_up(
     assert (report["stopped"], report["steps"]) == ("time", 1)
     again = longmatch(*arguments)
     assert again.status == 2
-    assert "is there already" in again.err
+    assert "exists already" in again.err
 
 
 @pytest.mark.parametrize(
