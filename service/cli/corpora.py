@@ -109,7 +109,7 @@ def index(
     console.print(
         f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
         f"{report.tokens_left_out} left out), {report.unchanged} unchanged, "
-        f"{report.refused} refused",
+        f"{report.refused} skipped",
     )
     raise typer.Exit(REFUSED if report.refused else OK)
 
@@ -203,7 +203,7 @@ def embed(
         if adapt:
             embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, progress)
     write_embedded_corpus(output, embedded)
-    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} refused")
+    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} skipped")
     raise typer.Exit(REFUSED if embedded.refused else OK)
 
 

@@ -102,8 +102,8 @@ def train_reranker_command(
     )
     _check_job(job)
     try:
-        with show_progress(console) as progress, show_training(console) as training_observer:
-            train_reranker(job, progress, training_observer)
+        with show_progress(console) as progress, show_training(console) as training_progress:
+            train_reranker(job, progress, training_progress)
     except KeyboardInterrupt:
         console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
@@ -162,8 +162,8 @@ def train(
             console.print(describe(one.found))
         with show_progress(console) as progress:
             sources = prepare_sources(job, data, progress)
-        with show_training(console) as training_observer:
-            trained = run_training(job, data, sources, training_observer)
+        with show_training(console) as training_progress:
+            trained = run_training(job, data, sources, training_progress)
         write_output(job, trained, quality_gate(lambda: sample_stdlib(gate_documents)))
     except KeyboardInterrupt:
         console.print(RESUMABLE)

@@ -113,7 +113,7 @@ def test_refused_input_is_named_and_shows_in_the_status(longmatch: Run, tmp_path
     assert "c.jsonl:2" in answer.err
     assert "c.jsonl:3" in answer.err
     assert "1 documents; 1 encoded" in answer.err
-    assert "2 refused" in answer.err
+    assert "2 skipped" in answer.err
 
 
 def test_many_refusals_are_counted(longmatch: Run, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_many_refusals_are_counted(longmatch: Run, tmp_path: Path) -> None:
     file.write_text("{oops\n" * 50 + '{"id": "a", "text": "Some text."}\n')
     answer = longmatch("index", file)
     assert answer.err.count("oops") <= 20
-    assert "refused 30 more" in answer.err
-    assert "50 refused" in answer.err
+    assert "skipped 30 more" in answer.err
+    assert "50 skipped" in answer.err
 
 
 def test_embed(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
