@@ -46,7 +46,7 @@ def open_graphs(
         CheckpointError: a graph is missing or changed, or not of the requested precision.
         ProviderError: none of the requested providers can be used.
     """
-    for provider in _usable_providers(providers):
+    for provider in usable_providers(providers):
         if provider == CUDA:
             ort.preload_dlls()  # CUDA as pip installs it lies where no loader looks
         chosen = _choose_precision(checkpoint, precision, provider)
@@ -60,7 +60,12 @@ def open_graphs(
     raise ProviderError(f"none of the execution providers starts: {', '.join(providers or ())}")
 
 
-def _usable_providers(requested: Sequence[str] | None) -> Iterator[str]:
+def usable_providers(requested: Sequence[str] | None) -> Iterator[str]:
+    """Yield those of the requested execution providers that are installed, in their order.
+
+    Raises:
+        ProviderError: none of them is installed.
+    """
     installed = {_short(name): name for name in ort.get_available_providers()}
     if requested is not None:
         missing = [name for name in requested if _short(name) not in installed]

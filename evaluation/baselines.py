@@ -159,7 +159,7 @@ def parse_baselines(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in BASELINES:
             known = ", ".join(BASELINES)
-            raise CorpusError(f"baselines: there is no {name!r}, only {known}, and 'all' for them")
+            raise CorpusError(f"there is no {name!r}, only {known}, and 'all' of them")
     return names
 
 

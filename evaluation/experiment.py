@@ -1,7 +1,7 @@
 """What `longmatch evaluate` measures: the systems of a run, and the tasks they are measured on."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,18 @@ from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import LEXICAL_BASELINES, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
-from evaluation.report import PairTask, RetrievalTask
+from evaluation.metrics import MEASURES, NDCG, measure_index
+from evaluation.plots import plot_by_length, plot_by_tokens_read
+from evaluation.report import (
+    PairTask,
+    Report,
+    RetrievalTask,
+    curve_by_tokens,
+    report_pairs,
+    report_retrieval,
+)
 from evaluation.reranking import PairScorer, reranked_system
+from evaluation.significance import Estimate
 from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
@@ -210,6 +220,25 @@ def _all_texts(vectors: Vectors, files: Sequence[Path], *, titled: bool = False)
     return [document.titled_text if titled else document.text for document in documents]
 
 
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """What systems are measured against.
+
+    Attributes:
+        qrels: judgements; empty if retrieval is not measured.
+        query_ids: ids of the queries to measure.
+        pairs: labelled pairs; empty if pair classification is not measured.
+        valid: other pairs, to choose thresholds on; may be empty.
+        reference: name of the system that the others are compared with.
+    """
+
+    qrels: Qrels
+    query_ids: Collection[str]
+    pairs: list[Pair]
+    valid: list[Pair]
+    reference: str
+
+
 def retrieval_task(vectors: Vectors, qrels: Qrels, chosen: Container[str]) -> RetrievalTask:
     """Make the retrieval task of the chosen queries that have judgements."""
     names = vectors.queries.ids
@@ -237,3 +266,69 @@ def pair_task(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> P
     found = find_pairs(pairs, corpus.ids)
     tokens: Int64 = np.maximum(corpus.tokens[found.sources], corpus.tokens[found.targets])
     return PairTask(found, find_pairs(valid, corpus.ids) if valid else None, tokens)
+
+
+def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Judgements) -> Report:
+    """Measure every system on the tasks that there are judgements for.
+
+    Raises:
+        CorpusError: no query has a judgement, or a document of a pair is missing.
+        MissingExtraError: a library that measures is not installed.
+    """
+    report: Report = {}
+    if judgements.qrels:
+        chosen = judgements.query_ids
+        task = retrieval_task(vectors, judgements.qrels, chosen)
+        found = report_retrieval(systems, task, judgements.reference)
+        of_semantic = found["systems"][SEMANTIC]
+        index = measure_index(vectors.corpus.vectors, vectors.all_vectors[task.rows])
+        missing = sum(query in judgements.qrels for query in chosen) - len(task.query_ids)
+        report |= {
+            "queries": len(task.query_ids),
+            "queries_missing": missing,
+            **{measure: of_semantic[measure]["value"] for measure in MEASURES},
+            "index_against_exact_search": asdict(index),
+            "retrieval": found,
+        }
+    if judgements.pairs:
+        pairs = pair_task(vectors.corpus, judgements.pairs, judgements.valid)
+        report["pairs"] = report_pairs(systems, pairs, judgements.reference)
+    return report
+
+
+def plot_report(
+    folder: Path,
+    report: Report,
+    vectors: Vectors,
+    judgements: Judgements,
+    blocks: CorpusBlocks | None,
+) -> None:
+    """Plot a report: quality by length and, with block vectors, by tokens read.
+
+    Args:
+        folder: created if it is missing.
+        report: of `measure_systems`.
+        vectors: of the documents and queries.
+        judgements: that the report was measured against.
+        blocks: block vectors of the documents, if they are kept.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for task, measure in (("retrieval", NDCG), ("pairs", "AUC")):
+        if task in report:
+            lengths = {
+                name: {
+                    bucket: Estimate(**figures[measure])
+                    for bucket, figures in one["by_length"].items()
+                    if measure in figures
+                }
+                for name, one in report[task]["systems"].items()
+            }
+            plot_by_length(folder / f"{task}-by-length.svg", lengths, measure)
+    if blocks is not None and judgements.qrels and vectors.queries is vectors.corpus:
+        queries = retrieval_task(vectors, judgements.qrels, judgements.query_ids)
+        curves = {"mean of block vectors": curve_by_tokens(blocks, queries)}
+        plot_by_tokens_read(folder / "retrieval-by-tokens-read.svg", curves, NDCG)

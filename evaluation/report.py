@@ -76,7 +76,7 @@ def choose_reference(names: Sequence[str], name: str | None) -> str:
     if name is None:
         return USUAL_REFERENCE if USUAL_REFERENCE in names else names[0]
     if name not in names:
-        raise CorpusError(f"reference: there is no {name!r} in this run, only {', '.join(names)}")
+        raise CorpusError(f"there is no {name!r} in this run, only {', '.join(names)}")
     return name
 
 

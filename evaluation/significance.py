@@ -119,6 +119,8 @@ def compare_paired(values: Float64, reference: Float64, resamples: int = RESAMPL
     """
     differences = values - reference
     (estimate,) = estimate_means(differences[:, None], resamples)
+    if len(differences) == 1:  # both exchanges differ as much
+        return Comparison(estimate.value, estimate.low, estimate.high, 1.0)
     require_extra("evaluate", "a randomisation test", "scipy")
     from scipy.stats import permutation_test
 

@@ -1,4 +1,4 @@
-"""`longmatch calibrate`: what scores are worth in one data directory."""
+"""Commands that calibrate scores: fit-calibration (a checkpoint), calibrate (a data directory)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,13 +18,21 @@ from encoder.calibration import (
     read_calibration,
     write_calibration,
 )
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.checkpoint import Checkpoint
 from encoder.errors import CheckpointError
-from evaluation.fitting.calibration import ScoredPairs, fit_kind, score_labelled_pairs
+from evaluation.fitting.calibration import (
+    MIN_OF_A_CLASS,
+    ScoredPairs,
+    fit_kind,
+    score_labelled_pairs,
+)
+from evaluation.judgements import read_pairs
 from index.adapt import read_corpus_adapter
 from index.corpus.reader import read_documents
 from index.directory.data_directory import CALIBRATION_FILE
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.errors import CorpusError
+from index.extras import require_extra
 from index.lexical.scoring import TermRows, rows_of_texts
 from index.search.calibrator import score_kind
 from index.search.corpus_calibration import (
@@ -35,6 +43,15 @@ from index.search.corpus_calibration import (
 from index.search.fusion import read_fusion
 from index.search.records import DEFAULT_MODE, Mode
 from index.search.score_distribution import Channels, NullDistribution, check_rate, threshold_for
+from service.cli.checks import (
+    OptionError,
+    check_corpus,
+    check_data_directory,
+    check_output_folder,
+    check_vectors,
+    open_checkpoint,
+    read_option,
+)
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
@@ -58,28 +75,28 @@ def fit_calibration(
     checkpoint: Annotated[Path, typer.Argument(help="The checkpoint directory to write into.")],
     pairs: Annotated[
         list[Path],
-        typer.Option(help="Labelled pairs, JSON Lines; may be given again, with its --corpus."),
+        typer.Option(help="Labelled pairs, JSON Lines; may be repeated, each with its --corpus."),
     ],
     corpus: Annotated[
         list[Path],
         typer.Option(
-            help="The corpus of these pairs, or its vectors as `longmatch embed` wrote them (.npz)."
+            help="The corpus of these pairs, or its vectors as written by `longmatch embed` (.npz)."
         ),
     ],
     texts: Annotated[
         list[Path] | None,
         typer.Option(
-            help="The corpus again where --corpus holds vectors and the kind needs words."
+            help="The corpus itself, if --corpus is a file of vectors and the kind needs words."
         ),
     ] = None,
     kind: Annotated[
         list[str],
         typer.Option(
-            help="semantic, lexical, hybrid, adapted or 'adapted hybrid'; may be given again. The "
-            "adapted ones take vectors of `embed --adapt`."
+            help="semantic, lexical, hybrid, adapted or 'adapted hybrid'; may be repeated. The "
+            "adapted kinds need vectors of `embed --adapt`."
         ),
     ] = [SEMANTIC],  # noqa: B006 (Typer copies it)
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of all random choices.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
@@ -87,13 +104,24 @@ def fit_calibration(
 ) -> None:
     """Fit match probabilities on labelled pairs and write them into a checkpoint.
 
-    The first --pairs goes with the first --corpus, and so on; each corpus counts the same. Use
+    The first --pairs belongs to the first --corpus, and so on; each corpus counts the same. Use
     pairs that the checkpoint was not trained on.
     """
+    require_extra("evaluate", "fit-calibration", "sklearn")
     modes = _modes_of(kind, corpus)
     needs_words = set(modes.values()) != {"semantic"}
     places = _check_places(pairs, corpus, texts, needs_words=needs_words)
-    opened = load_checkpoint(checkpoint)
+    for path in pairs:
+        _check_pairs(path)
+    for path in corpus:
+        if _holds_vectors(path):
+            check_vectors(path, "--corpus")
+        else:
+            check_corpus(path, "--corpus")
+    for path in texts or ():
+        check_corpus(path, "--texts")
+    opened = open_checkpoint(checkpoint, precision, provider, "CHECKPOINT")
+    check_output_folder(checkpoint, "CHECKPOINT")
     rule = read_fusion(opened)
     scored: list[dict[Mode, ScoredPairs]] = []
     for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
@@ -125,15 +153,16 @@ def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:
     every = {**_OF_PLAIN, **_OF_ADAPTED}
     for kind in kinds:
         if kind not in every:
-            raise typer.BadParameter(f"--kind {kind!r}: must be one of {', '.join(every)}")
+            raise OptionError("--kind", f"{kind!r} is none of {', '.join(every)}")
     known = next((one for one in (_OF_PLAIN, _OF_ADAPTED) if one.keys() >= set(kinds)), None)
     if known is None:
-        raise typer.BadParameter(
-            f"--kind {', '.join(kinds)}: vectors are adapted or are not: fit them one by one"
+        raise OptionError(
+            "--kind",
+            f"{', '.join(kinds)}: vectors are either adapted or not: fit these kinds separately",
         )
     adapted = known is _OF_ADAPTED
-    if adapted and any(path.suffix.lower() != ".npz" for path in corpora):
-        raise typer.BadParameter(f"--kind {kinds[0]} takes vectors of `embed --adapt` as --corpus")
+    if adapted and not all(_holds_vectors(path) for path in corpora):
+        raise OptionError("--kind", f"{kinds[0]} takes vectors of `embed --adapt` as --corpus")
     return {kind: known[kind] for kind in kinds}
 
 
@@ -144,18 +173,35 @@ def _check_places(
     *,
     needs_words: bool,
 ) -> Sequence[Path]:
-    """Return where the texts of each corpus are."""
+    """Return the paths of the texts of each corpus."""
     if len(pairs) != len(corpora):
-        raise typer.BadParameter(
-            f"{len(pairs)} --pairs for {len(corpora)} --corpus: each file of pairs needs its corpus"
+        raise OptionError(
+            "--pairs",
+            f"{len(pairs)} --pairs for {len(corpora)} --corpus: each needs the other",
         )
     if texts and len(texts) != len(corpora):
-        raise typer.BadParameter(f"{len(texts)} --texts for {len(corpora)} --corpus")
-    if needs_words and not texts and any(path.suffix.lower() == ".npz" for path in corpora):
-        raise typer.BadParameter(
-            "vectors have no words: lexical and hybrid kinds need the --texts of each --corpus"
+        raise OptionError("--texts", f"{len(texts)} --texts for {len(corpora)} --corpus")
+    if needs_words and not texts and any(map(_holds_vectors, corpora)):
+        raise OptionError(
+            "--texts", "lexical and hybrid kinds need the texts of each --corpus, not only vectors"
         )
     return texts or corpora
+
+
+def _check_pairs(path: Path) -> None:
+    """Check that there are enough labelled pairs to fit a map."""
+    labels = [pair.label for pair in read_option("--pairs", read_pairs, path)]
+    matches, others = sum(labels), len(labels) - sum(labels)
+    if min(matches, others) < MIN_OF_A_CLASS:
+        raise OptionError(
+            "--pairs",
+            f"{path}: {matches} pairs with label 1 and {others} with label 0; "
+            f"at least {MIN_OF_A_CLASS} of each are needed",
+        )
+
+
+def _holds_vectors(path: Path) -> bool:
+    return path.suffix.lower() == ".npz"
 
 
 def _vectors(
@@ -165,7 +211,7 @@ def _vectors(
     provider: list[str] | None,
     threads: int | None,
 ) -> EmbeddedCorpus:
-    if path.suffix.lower() == ".npz":
+    if _holds_vectors(path):
         return read_embedded_corpus(path)
     loaded = load(checkpoint.directory, precision, provider, threads)
     with show_progress(console) as progress:
@@ -176,14 +222,14 @@ def _other_kinds(checkpoint: Checkpoint) -> dict[str, KindCalibration]:
     try:
         before = read_calibration(checkpoint)
     except CheckpointError as error:
-        console.print(f"the old calibration is not kept: {error}")
+        console.print(f"the old calibration is dropped: {error}")
         return {}
     return {} if before is None else dict(before.kinds)
 
 
 def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
     table = Table(
-        "kind", "probability from", "method", "log loss", "ECE", "of a perfect one", box=None
+        "kind", "probability from", "method", "log loss", "ECE", "ECE if perfect", box=None
     )
     for kind, fitted in kinds.items():
         maps: Sequence[tuple[str, FittedMap]] = (
@@ -202,18 +248,23 @@ def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
 def calibrate(
     data: DataOption = DEFAULT_DATA,
     false_positive_rate: Annotated[
-        float, typer.Option(help="The wished one: 0.1, 0.03, 0.01, 0.003 or 0.001.")
+        float, typer.Option(help="0.1, 0.03, 0.01, 0.003 or 0.001.")
     ] = 0.01,
-    seed: Annotated[int, typer.Option(min=0, help="Of the pairs that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random pairs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
 ) -> None:
-    """Measure how random pairs of your own documents score, in each mode; no labels are needed.
+    """Measure the scores of random pairs of your documents in each mode; needs no labels.
 
-    Writes calibration.json into the data directory; a server reads it at its start.
+    Writes calibration.json into the data directory; a server reads it when it starts.
     """
-    check_rate(false_positive_rate)
-    loaded = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    try:
+        check_rate(false_positive_rate)
+    except CorpusError as error:
+        raise OptionError("--false-positive-rate", error) from error
+    check_data_directory(data)
+    check_output_folder(data, "--data")
+    loaded = open_checkpoint(checkpoint)
     adapter = read_corpus_adapter(data, loaded)
     space, rule = vector_space(loaded, adapter), read_fusion(loaded)
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
@@ -236,8 +287,8 @@ def calibrate(
         return
     _print_thresholds(kinds)
     console.print(
-        f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents; a "
-        f"{kind} score of {threshold.score:.4f} is reached by {false_positive_rate:.1%} of them"
+        f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents; "
+        f"{false_positive_rate:.1%} of them reach a {kind} score of {threshold.score:.4f}"
     )
 
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.errors import EncoderError
+from encoder.checkpoint import Checkpoint
 from encoder.export.quality import Quality
-from evaluation.judgements import read_ids, read_qrels
+from evaluation.judgements import Qrels, read_ids, read_qrels
 from evaluation.quality_gate import (
     DOCUMENTS,
     NEIGHBOURS,
@@ -18,20 +17,27 @@ from evaluation.quality_gate import (
     sample_corpus,
     sample_stdlib,
 )
-from index.errors import CorpusError
+from index.extras import require_extra
+from service.cli.checks import (
+    OptionError,
+    check_corpus,
+    check_output_folder,
+    check_precisions,
+    check_weights,
+    open_checkpoint,
+    read_option,
+)
 from service.cli.options import console
 from service.cli.progress import show_progress
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from encoder.export.export import Gate
 
 PrecisionsOption = Annotated[
-    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be given again.")
+    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be repeated.")
 ]
 GateDocumentsOption = Annotated[
-    int, typer.Option(min=NEIGHBOURS + 2, help="How many documents the gate encodes at most.")
+    int, typer.Option(min=NEIGHBOURS + 2, help="The most documents that the quality gate encodes.")
 ]
 
 
@@ -43,12 +49,16 @@ def create_checkpoint(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
-    seed: Annotated[int, typer.Option(help="Of the weights that begin at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the weights that are initialised at random.")] = 0,
 ) -> None:
-    """Make a checkpoint from a recipe and export it, for training or a first look: not gated."""
-    create, _ = _training_modules()
-    checkpoint = create.create_checkpoint(create.read_recipe(recipe), bert, output, seed=seed)
-    _export(checkpoint, precision)
+    """Create a checkpoint from a recipe and export it, without a quality gate, for training."""
+    require_extra("train", "create-checkpoint")
+    from encoder.export import create  # imports torch
+
+    check_output_folder(output, "--output")
+    check_precisions(precision)
+    read = read_option("RECIPE", create.read_recipe, recipe)
+    _export(create.create_checkpoint(read, bert, output, seed=seed), precision)
 
 
 def export(
@@ -56,23 +66,27 @@ def export(
     precision: PrecisionsOption,
     corpus: Annotated[
         Path | None,
-        typer.Option(help="What the quality gate runs on; Python's own documentation else."),
+        typer.Option(help="The corpus of the quality gate; by default Python's documentation."),
     ] = None,
     qrels: Annotated[
         Path | None, typer.Option(help="Judgements of the corpus, TREC or BEIR.")
     ] = None,
     ids: Annotated[
-        Path | None, typer.Option(help="Only the queries of these ids, one a line.")
+        Path | None, typer.Option(help="Only the queries with these ids, one per line.")
     ] = None,
     gate_documents: GateDocumentsOption = DOCUMENTS,
 ) -> None:
     """Export a checkpoint to ONNX.
 
-    Refused when a graph does not compute what the model does, or when int8 or fp16 keep less
-    than 98 % of the 10 nearest neighbours of fp32, or lose more than 0.5 % of its nDCG@10.
+    Fails if a graph does not compute what the model does, or if int8 or fp16 keep less than 98 % of
+    the 10 nearest neighbours of fp32, or lose more than 0.5 % of its nDCG@10.
     """
-    _training_modules()
-    opened = load_checkpoint(checkpoint)
+    require_extra("train", "export")
+    opened = open_checkpoint(checkpoint, option="CHECKPOINT")
+    check_weights(checkpoint, "CHECKPOINT")
+    check_output_folder(checkpoint, "CHECKPOINT")
+    check_precisions(precision)
+    _check_sample(corpus, qrels, ids)
     if set(precision) == {"fp32"}:
         _export(opened, precision)
         return
@@ -81,10 +95,10 @@ def export(
 
 
 def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
-    """Make a gate that says on the console what it does and finds.
+    """Make a quality gate that reports its progress and its result on the console.
 
     Args:
-        sample: called when the gate is; what precisions are compared on.
+        sample: returns the documents that precisions are compared on; called by the gate.
     """
 
     def gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
@@ -92,30 +106,41 @@ def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
         with show_progress(console) as progress:
             qualities = measure_quality(staged, smaller, documents, progress)
         for name, quality in qualities.items():
-            console.print(f"{name}: {_in_words(quality)}")
+            console.print(f"{name}: {_describe(quality)}")
         return qualities
 
     return gate
 
 
+def _check_sample(corpus: Path | None, qrels: Path | None, ids: Path | None) -> None:
+    if qrels and not corpus:
+        raise OptionError("--qrels", "needs --corpus, the documents that are judged")
+    if ids and not qrels:
+        raise OptionError("--ids", "needs --qrels, the judgements of these queries")
+    if corpus:
+        check_corpus(corpus, "--corpus")
+    if qrels:
+        _read_judgements(qrels, ids)
+
+
+def _read_judgements(qrels: Path, ids: Path | None) -> Qrels:
+    judgements = read_option("--qrels", read_qrels, qrels)
+    if ids is None:
+        return judgements
+    chosen = set(read_option("--ids", read_ids, ids))
+    judgements = {query: judged for query, judged in judgements.items() if query in chosen}
+    if not judgements:
+        raise OptionError("--ids", f"{ids}: none of these ids is a query of {qrels}")
+    return judgements
+
+
 def _sample(corpus: Path | None, qrels: Path | None, ids: Path | None, limit: int) -> GateSample:
     if corpus is None:
-        if qrels is not None or ids is not None:
-            raise typer.BadParameter("--qrels and --ids take --corpus: which documents are judged?")
         return sample_stdlib(limit)
-    if qrels is None:
-        if ids is not None:
-            raise typer.BadParameter("--ids takes --qrels: it says which of their queries count")
-        return sample_corpus(corpus, {}, limit=limit)
-    judgements = read_qrels(qrels)
-    wanted = set(judgements if ids is None else read_ids(ids))
-    judgements = {query: judged for query, judged in judgements.items() if query in wanted}
-    if not judgements:
-        raise CorpusError(f"{ids}: none of these ids is a query of {qrels}")
-    return sample_corpus(corpus, judgements, limit=limit)
+    return sample_corpus(corpus, _read_judgements(qrels, ids) if qrels else {}, limit=limit)
 
 
-def _in_words(quality: Quality) -> str:
+def _describe(quality: Quality) -> str:
     text = (
         f"keeps {quality.neighbours:.2%} of the neighbours of fp32 on {quality.documents} of "
         f"{quality.corpus_documents} documents of {quality.corpus}, {quality.tokens:,} tokens"
@@ -129,23 +154,11 @@ def _in_words(quality: Quality) -> str:
 
 
 def _export(checkpoint: Checkpoint, precisions: list[str], gate: "Gate | None" = None) -> None:
-    _, export_module = _training_modules()
-    parities = export_module.export_checkpoint(checkpoint, precisions, gate)
+    from encoder.export.export import export_checkpoint  # imports torch
+
+    parities = export_checkpoint(checkpoint, precisions, gate)
     for precision, parity in parities.items():
         console.print(
             f"{precision}: cosine to the model at least {parity.block_cosine:.5f} for blocks, "
             f"{parity.document_cosine:.5f} for documents"
         )
-
-
-def _training_modules() -> "tuple[ModuleType, ModuleType]":
-    try:
-        from encoder.export import (
-            create,  # torch is not there where Longmatch only serves
-            export,  # torch is not there where Longmatch only serves
-        )
-    except ImportError as error:
-        raise EncoderError(
-            f"making checkpoints needs the extra 'train': pip install 'longmatch[train]' ({error})"
-        ) from error
-    return create, export

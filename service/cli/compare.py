@@ -15,6 +15,7 @@ from index.directory.data_directory import DataDirectory
 from index.search.calibrator import calibrate_scores, open_calibrator
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
+from service.cli.checks import check_data_directory, check_document, check_output_file
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
@@ -47,16 +48,23 @@ def compare(
     right: SideArgument,
     data: DataOption = DEFAULT_DATA,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page for a person here.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the comparison as an HTML page here.")
+    ] = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Say how two documents match, and where; a server may be running."""
+    for name, argument in ((left, "LEFT"), (right, "RIGHT")):
+        if not name.startswith(STORED):
+            check_document(Path(name), argument)
     stored = any(name.startswith(STORED) for name in (left, right))
-    if html and not html.parent.is_dir():
-        raise typer.BadParameter(f"{html.parent} is not a folder", param_hint="--html")
+    if stored:
+        check_data_directory(data)
+    if html:
+        check_output_file(html, "--html")
     loaded = load(checkpoint, precision, provider, threads, data if stored else None)
     with opened(data, loaded.encoder, read_only=True) if stored else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))

@@ -1,4 +1,4 @@
-"""Commands that read a corpus or a document: index, match, embed."""
+"""Commands that read a corpus or a document: index, match, families, embed."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.checkpoint import Checkpoint
 from encoder.tokenizer import BlockTokenizer
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import adapt_embedded_corpus
@@ -17,18 +17,27 @@ from index.build import build_index
 from index.corpus.reader import read_document
 from index.directory.data_directory import ADAPTER_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
-from index.errors import StoreError
 from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
 from index.search.records import DEFAULT_MODE, EncodedQuery, Hit, Mode, SearchOptions
 from index.search.search import search, select_documents
 from index.store.schema import read_space
+from service.cli.checks import (
+    check_corpus,
+    check_data_directory,
+    check_document,
+    check_enough_to_adapt,
+    check_output_file,
+    check_output_folder,
+    open_checkpoint,
+)
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
     INTERRUPTED,
     OK,
     REFUSED,
+    RESUMABLE,
     BlocksOption,
     CheckpointOption,
     CorpusArgument,
@@ -47,12 +56,11 @@ from service.cli.progress import printable, show_progress
 
 def families(
     data: DataOption = DEFAULT_DATA,
-    limit: Annotated[int, typer.Option(min=1, help="How many, the largest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many families, largest first.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the families of copies and versions in an index; a server may be running."""
-    if not (data / STORE_FILE).is_file():
-        raise StoreError(f"{data}: there is no data directory here")
+    check_data_directory(data)
     with opened(data, read_space(data / STORE_FILE), read_only=True) as directory:
         found = directory.store.families
         largest, (number, documents), pending = (
@@ -69,36 +77,39 @@ def families(
         shown = (one.number, one.documents, one.texts)
         table.add_row(*map(str, shown), printable(one.first))
     Console(markup=False).print(table)
-    console.print(f"{number} families of {documents} documents; {pending} documents not looked at")
+    console.print(f"{number} families of {documents} documents; {pending} documents not compared")
 
 
 def index(
     corpus: CorpusArgument,
     data: DataOption = DEFAULT_DATA,
     adapt: Annotated[
-        bool, typer.Option("--adapt", help="Fit the vectors to this corpus first; once.")
+        bool, typer.Option("--adapt", help="First fit the vectors to this corpus, once.")
     ] = False,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Read a corpus into an index; run it again to go on, or to take up what has changed."""
+    """Read a corpus into an index; run it again to resume, or to update what has changed."""
+    check_corpus(corpus)
+    check_output_folder(data, "--data")
+    plain = open_checkpoint(checkpoint, precision, provider)
     try:
         if adapt:
-            _adapt(corpus, data, load_checkpoint(checkpoint or DEFAULT_CHECKPOINT))
+            _adapt(corpus, data, plain)
         loaded = load(checkpoint, precision, provider, threads, data)
         with opened(data, loaded.encoder) as directory:
             with show_progress(console) as progress:
                 report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
-        console.print("stopped: the same command goes on from here")
+        console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
     console.print(
         f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
         f"{report.tokens_left_out} left out), {report.unchanged} unchanged, "
-        f"{report.refused} refused",
+        f"{report.refused} skipped",
     )
     raise typer.Exit(REFUSED if report.refused else OK)
 
@@ -122,6 +133,8 @@ def match(
     threads: ThreadsOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
+    check_document(file)
+    check_data_directory(data)
     options = SearchOptions(
         top_k=top_k,
         mode=mode,
@@ -165,7 +178,7 @@ def embed(
     corpus: CorpusArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
     adapt: Annotated[
-        bool, typer.Option("--adapt", help="Fit the vectors to this corpus, as `index` does.")
+        bool, typer.Option("--adapt", help="Fit the vectors to this corpus, as `index --adapt`.")
     ] = False,
     blocks: BlocksOption = None,
     checkpoint: CheckpointOption = None,
@@ -174,8 +187,12 @@ def embed(
     threads: ThreadsOption = None,
 ) -> None:
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
-    if not output.parent.is_dir():
-        raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
+    check_corpus(corpus)
+    check_output_file(output)
+    if blocks:
+        check_output_folder(blocks, "--blocks")
+    if adapt:
+        check_enough_to_adapt(corpus)
     loaded = load(checkpoint, precision, provider, threads)
     with show_progress(console) as progress:
         if blocks:
@@ -186,7 +203,7 @@ def embed(
         if adapt:
             embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, progress)
     write_embedded_corpus(output, embedded)
-    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} refused")
+    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} skipped")
     raise typer.Exit(REFUSED if embedded.refused else OK)
 
 
@@ -194,7 +211,7 @@ def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
     with show_progress(console) as progress:
         found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), progress)
     adapter = found.adapter
-    fitted = "was there already and is kept: fitted" if found.kept else "fitted"
+    fitted = "exists already and is kept: fitted" if found.kept else "fitted"
     console.print(
         f"{data / ADAPTER_FILE}: {fitted} to {adapter.documents} documents, {len(adapter.rows)} "
         f"words, {adapter.width} dimensions"

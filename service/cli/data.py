@@ -1,4 +1,4 @@
-"""Commands that keep data safe: snapshot, restore, doctor, reencode."""
+"""Commands that maintain a data directory: snapshot, restore, doctor, reencode."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,13 +6,27 @@ from typing import Annotated
 
 import typer
 
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from index.directory.backup import restore_backup, write_backup
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
 from index.reencode import reencode as reencode_data
-from service.cli.options import INTERRUPTED, OK, REFUSED, CheckpointOption, PrecisionOption, console
+from service.cli.checks import (
+    OptionError,
+    check_data_directory,
+    check_new_path,
+    check_output_folder,
+    open_checkpoint,
+)
+from service.cli.options import (
+    INTERRUPTED,
+    OK,
+    REFUSED,
+    RESUMABLE,
+    CheckpointOption,
+    PrecisionOption,
+    console,
+)
 from service.cli.progress import printable, show_progress
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
@@ -21,18 +35,21 @@ DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The
 def snapshot(
     data: DataArgument,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A new folder, or a new file that ends in .tar.")
+        Path,
+        typer.Option("--output", "-o", help="A new folder, or a new file whose name ends in .tar."),
     ],
     checkpoint: CheckpointOption = None,
 ) -> None:
     """Write a backup of a data directory and read it back; a server may be running on it."""
-    opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    check_data_directory(data, "DATA")
+    check_new_path(output)
+    opened = open_checkpoint(checkpoint)
     manifest = write_backup(data, output, opened)
     size = sum(one.size for one in manifest.files.values())
     console.print(
         printable(
             f"{output}: {manifest.documents} documents, {len(manifest.files)} files, {size} bytes; "
-            f"written, read back, every checksum is right"
+            f"written and verified"
         )
     )
 
@@ -42,8 +59,11 @@ def restore(
     data: DataArgument,
     checkpoint: CheckpointOption = None,
 ) -> None:
-    """Restore a backup into a new or empty data directory, every file checked before."""
-    opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    """Restore a backup into a new or empty data directory, after verifying every file."""
+    if not backup.exists():
+        raise OptionError("BACKUP", f"{backup}: there is no such backup")
+    check_output_folder(data, "DATA")
+    opened = open_checkpoint(checkpoint)
     manifest = restore_backup(backup, data, opened)
     console.print(printable(f"{data}: {manifest.documents} documents of {manifest.created}"))
 
@@ -51,16 +71,18 @@ def restore(
 def doctor(
     data: DataArgument,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make again what can be made again; no server may run.")
+        bool,
+        typer.Option("--repair", help="Rebuild what can be rebuilt; no server may be running."),
     ] = False,
     sample: Annotated[
-        int, typer.Option(min=0, help="Documents to encode again and compare.")
+        int, typer.Option(min=0, help="How many documents to encode again and compare.")
     ] = SAMPLE,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
 ) -> None:
-    """Examine a data directory; exit status 0: all is sound, 1: something is wrong."""
-    opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    """Examine a data directory; exit status 0 if it is sound, 1 if something is wrong."""
+    check_data_directory(data, "DATA")
+    opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
         findings = examine(data, opened, sampling)
@@ -79,18 +101,19 @@ def doctor(
 
 def reencode(
     data: DataArgument,
-    checkpoint: Annotated[Path, typer.Option(help="The checkpoint to move to.")],
+    checkpoint: Annotated[Path, typer.Option(help="The new checkpoint.")],
     precision: PrecisionOption = None,
 ) -> None:
-    """Move a data directory to another checkpoint; give the command again to go on."""
-    opened = load_checkpoint(checkpoint)
+    """Move a data directory to another checkpoint; run the command again to resume."""
+    check_data_directory(data, "DATA")
+    opened = open_checkpoint(checkpoint, precision)
     try:
         with show_progress(console) as progress:
             documents = reencode_data(data, opened, precision, progress)
     except KeyboardInterrupt:
-        console.print("stopped, the old vectors serve: the same command goes on from here")
+        console.print(f"{RESUMABLE}; until then the old vectors are used")
         raise typer.Exit(INTERRUPTED) from None
-    console.print(printable(f"{data}: {documents} documents, of checkpoint {opened.name} now"))
+    console.print(printable(f"{data}: {documents} documents, now of checkpoint {opened.name}"))
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

@@ -1,4 +1,4 @@
-"""`longmatch`: the one command, composed of what `encoder`, `index` and `service` offer."""
+"""`longmatch`: the command line."""
 
 import sys
 
@@ -17,6 +17,7 @@ from service.cli import (
     serving,
     training,
 )
+from service.cli.checks import OptionError
 from service.cli.options import REFUSED, USAGE, console
 from service.cli.progress import printable
 from service.errors import ServiceError
@@ -53,13 +54,15 @@ app.command("train-reranker")(training.train_reranker_command)
 
 
 def main() -> None:
-    """Run the command; errors that we know are one line on standard error."""
+    """Run the command; an expected error is printed as one line on standard error."""
     cap_malloc_threshold()
     try:
         app()
     except (EmptyTextError, DocumentError) as error:
         sys.exit(_fail(error, REFUSED))
-    except (EncoderError, IndexingError, ServiceError, OSError) as error:
+    except (OptionError, EncoderError, IndexingError, ServiceError, OSError) as error:
+        sys.exit(_fail(error, USAGE))
+    except ImportError as error:  # an extra is missing, or its installation is broken
         sys.exit(_fail(error, USAGE))
     except ValidationError as error:
         first = error.errors()[0]

@@ -1,4 +1,4 @@
-"""What the commands share: options, an opened checkpoint, output."""
+"""What commands share: their options, an encoder, an open data directory, output."""
 
 import json
 import sys
@@ -13,26 +13,67 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from encoder.adapter import VectorSpace
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.store.filters import Filter
 from service.api.schemas.filter import FilterBody, FilterField
+from service.cli.checks import OptionError, open_checkpoint
+
+OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DEFAULT_DATA = Path("longmatch-data")
+RESUMABLE = "stopped: run the same command again to resume"
+
+# No markup: printed paths, ids and titles are the user's.
+console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+
+CorpusArgument = Annotated[
+    Path, typer.Argument(help="A folder of files, JSON Lines, a BEIR folder, or one file.")
+]
+DataOption = Annotated[
+    Path,
+    typer.Option(envvar="LONGMATCH_DATA", help="The data directory; created if it is missing."),
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="LONGMATCH_CHECKPOINT", help="A checkpoint directory instead of the one that ships."
+    ),
+]
+PrecisionOption = Annotated[
+    str | None, typer.Option(help="int8, fp16 or fp32; by default the best one for the device.")
+]
+ProviderOption = Annotated[
+    list[str] | None, typer.Option("--provider", help="cuda, cpu, …; may be repeated.")
+]
+BlocksOption = Annotated[
+    Path | None,
+    typer.Option(help="A folder to keep block vectors in, so that the next run is fast."),
+]
+RerankerOption = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="LONGMATCH_RERANKER",
+        help="The directory of a reranker, or the name of one that ships.",
+    ),
+]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="By default one for each core.")]
+
 
 FILTER_HELP = (
-    "Give only documents for whose metadata this holds, as in POST /match: "
+    "Only documents whose metadata matches this, as in POST /match: "
     '{"field": "year", "range": {"gte": 2020}}.'
 )
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
 
 def parse_filter(text: str) -> Filter:
-    """Read a filter.
+    """Parse a filter.
 
     Raises:
-        BadParameter: it is not JSON, or refused; says where and why.
+        OptionError: it is not JSON, or not a valid filter; says where and why.
     """
     try:
         return _FILTER.validate_python(json.loads(text)).to_filter()
@@ -40,49 +81,14 @@ def parse_filter(text: str) -> Filter:
         first = error.errors()[0]
         place = "".join(f"/{part}" for part in first["loc"])
         detail = first.get("ctx", {}).get("error", first["msg"])
-        raise typer.BadParameter(f"#{place} {detail}", param_hint="--filter") from error
+        raise OptionError("--filter", f"#{place} {detail}") from error
     except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"is not JSON: {error}", param_hint="--filter") from error
-
-
-OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
-DEFAULT_DATA = Path("longmatch-data")
-
-# No markup: what is printed holds paths, ids and titles of users.
-console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-
-CorpusArgument = Annotated[
-    Path, typer.Argument(help="A folder of files, JSON Lines, a BEIR folder, or one file.")
-]
-DataOption = Annotated[
-    Path, typer.Option(envvar="LONGMATCH_DATA", help="The data directory; made when missing.")
-]
-CheckpointOption = Annotated[
-    Path | None,
-    typer.Option(envvar="LONGMATCH_CHECKPOINT", help="Another checkpoint than the one that ships."),
-]
-PrecisionOption = Annotated[
-    str | None, typer.Option(help="int8, fp16 or fp32; the best for the device when not given.")
-]
-ProviderOption = Annotated[
-    list[str] | None, typer.Option("--provider", help="cuda, cpu, …; may be given again.")
-]
-BlocksOption = Annotated[
-    Path | None,
-    typer.Option(help="A folder that keeps block vectors: the next run is quick."),
-]
-RerankerOption = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="LONGMATCH_RERANKER", help="The directory of a reranker, or one that ships by name."
-    ),
-]
-ThreadsOption = Annotated[int | None, typer.Option(min=1, help="One for each core by default.")]
+        raise OptionError("--filter", f"is not JSON: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A checkpoint ready to encode."""
+    """A checkpoint whose graphs are loaded."""
 
     checkpoint: Checkpoint
     tokenizer: BlockTokenizer
@@ -96,8 +102,13 @@ def load(
     threads: int | None,
     data: Path | None = None,
 ) -> Loaded:
-    """Open a checkpoint with its tokenizer and its graphs, adapted as `data` is."""
-    opened = load_checkpoint(checkpoint or DEFAULT_CHECKPOINT)
+    """Load a checkpoint, its tokenizer and its graphs, with the adapter of a data directory.
+
+    Raises:
+        OptionError: there is no such checkpoint, precision or provider.
+        EncoderError: the checkpoint or the adapter is damaged, or a graph does not load.
+    """
+    opened = open_checkpoint(checkpoint, precision, providers)
     encoder = OnnxEncoder(
         opened,
         precision=precision,
@@ -110,7 +121,7 @@ def load(
 
 
 def print_json(value: object) -> None:
-    """Print a result to standard output."""
+    """Print a result as JSON to standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
@@ -118,7 +129,7 @@ def print_json(value: object) -> None:
 def opened(
     data: Path, space: VectorSpace | OnnxEncoder, *, read_only: bool = False
 ) -> Iterator[DataDirectory]:
-    """Open a data directory for the time of a command."""
+    """Open a data directory, and close it at the end of a block."""
     directory = open_data_directory(
         data, fingerprint=space.fingerprint, dimension=space.dimension, read_only=read_only
     )

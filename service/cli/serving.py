@@ -7,6 +7,12 @@ import typer
 
 from index.build import build_index
 from index.corpus.demo import write_stdlib_corpus
+from service.cli.checks import (
+    check_address,
+    check_output_folder,
+    check_reranker,
+    open_checkpoint,
+)
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
@@ -22,7 +28,7 @@ from service.cli.options import (
 from service.cli.progress import show_progress
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
-PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")]
+PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 chooses a free port.")]
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8000
 
@@ -37,9 +43,14 @@ def serve(
     threads: ThreadsOption = None,
     reranker: RerankerOption = None,
 ) -> None:
-    """Serve an index over HTTP; every other setting is a LONGMATCH_ variable."""
-    from service.process import serve_http  # FastAPI is not needed by the other commands
+    """Serve an index over HTTP; all other settings are LONGMATCH_ variables."""
+    from service.process import serve_http  # the other commands do not need FastAPI
 
+    check_output_folder(data, "--data")
+    check_address(host, port)
+    open_checkpoint(checkpoint, precision, provider)
+    if reranker:
+        check_reranker(reranker)
     given = {
         "data": data,
         "checkpoint": checkpoint,
@@ -52,13 +63,17 @@ def serve(
 
 
 def demo(
-    data: Annotated[Path, typer.Option(help="Where the demonstration lives.")] = Path("demo-data"),
+    data: Annotated[Path, typer.Option(help="The data directory of the demonstration.")] = Path(
+        "demo-data"
+    ),
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
 ) -> None:
-    """Index the documentation of Python's standard library, and serve it."""
+    """Index the documentation of Python's standard library and serve it."""
     from service.process import serve_http
 
+    check_output_folder(data, "--data")
+    check_address(host, port)
     corpus = data / "stdlib.jsonl"
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")

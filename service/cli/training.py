@@ -1,16 +1,31 @@
-"""The command that trains on a user's own documents: train. It needs the extra `train`."""
+"""Commands that train on a user's documents: train, train-reranker, create-reranker."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from encoder.errors import EncoderError, QualityError
-from encoder.reranker.checkpoint import find_reranker, load_reranker_checkpoint
+from encoder.errors import QualityError
+from encoder.reranker.checkpoint import RERANKER_PRECISIONS
+from evaluation.judgements import read_pairs, read_qrels, read_splits
 from evaluation.quality_gate import DOCUMENTS, sample_stdlib
+from index.errors import CorpusError
+from index.extras import require_extra
 from service.cli.checkpoints import GateDocumentsOption, PrecisionsOption, quality_gate
+from service.cli.checks import (
+    OptionError,
+    check_corpus,
+    check_new_path,
+    check_output_folder,
+    check_precisions,
+    check_weights,
+    open_checkpoint,
+    open_reranker_checkpoint,
+    read_option,
+)
 from service.cli.options import (
     INTERRUPTED,
+    RESUMABLE,
     CheckpointOption,
     ProviderOption,
     ThreadsOption,
@@ -19,7 +34,16 @@ from service.cli.options import (
 )
 from service.cli.progress import show_progress, show_training
 from training.data.corpus import describe
-from training.data.files import EncoderJob, RerankJob, given_files
+from training.data.files import (
+    CorpusFiles,
+    EncoderJob,
+    RerankJob,
+    Start,
+    TrainingJob,
+    given_files,
+    read_recipe,
+)
+from training.errors import TrainingRecipeError
 from training.jobs.output import write_output
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 from training.jobs.train_reranker import train_reranker
@@ -32,13 +56,15 @@ def create_reranker(
         str, typer.Option(help="Folder or hub name of a BERT checkpoint: weights and tokenizer.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
-    seed: Annotated[int, typer.Option(help="Of the weights that begin at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the weights that are initialised at random.")] = 0,
 ) -> None:
-    """Make a reranker that was not trained yet, without a graph."""
-    _require_torch_for_rerankers()
-    from encoder.export import create as making
+    """Create an untrained reranker, without a graph."""
+    require_extra("train", "create-reranker")
+    from encoder.export import create  # imports torch
 
-    making.create_reranker(making.read_reranker_recipe(recipe), bert, output, seed=seed)
+    check_output_folder(output, "--output")
+    read = read_option("RECIPE", create.read_reranker_recipe, recipe)
+    create.create_reranker(read, bert, output, seed=seed)
 
 
 def train_reranker_command(
@@ -59,35 +85,29 @@ def train_reranker_command(
     ] = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
 ) -> None:
-    """Train a reranker on own documents; killed or stopped, the same command goes on."""
-    _require_torch_for_rerankers()
-    if output.exists() or not output.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{output} is there, or its folder is not", param_hint="--output")
+    """Train a reranker on your documents; if stopped, run the same command again to resume."""
+    require_extra("train", "train-reranker")
+    check_new_path(output)
+    check_precisions(precision, RERANKER_PRECISIONS)
+    opened = open_reranker_checkpoint(start, "--start")
+    check_weights(opened.directory, "--start")
     job = RerankJob(
         recipe=recipe_file(recipe),
-        start=load_reranker_checkpoint(find_reranker(start)),
-        files=given_files(corpus, None, [], None),
+        start=opened,
+        files=_find_files(corpus, None, [], None),
         output=output,
         work=work or output.with_name(output.name + ".work"),
         precisions=precision,
         seconds=None if minutes is None else 60 * minutes,
     )
+    _check_job(job)
     try:
-        with show_progress(console) as progress, show_training(console) as training_observer:
-            train_reranker(job, progress, training_observer)
+        with show_progress(console) as progress, show_training(console) as training_progress:
+            train_reranker(job, progress, training_progress)
     except KeyboardInterrupt:
-        console.print("stopped: the same command goes on from here")
+        console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
     console.print(f"{output}: written")
-
-
-def _require_torch_for_rerankers() -> None:
-    try:
-        import training.loop  # noqa: F401  torch is not there where Longmatch only serves
-    except ImportError as error:
-        raise EncoderError(
-            f"making rerankers needs the extra 'train': pip install 'longmatch[train]' ({error})"
-        ) from error
 
 
 def train(
@@ -117,21 +137,24 @@ def train(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Train a checkpoint on own documents; killed or stopped, the same command goes on."""
-    _require_torch()
-    if not output.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
-    loaded = load(checkpoint, None, provider, threads)
+    """Train a checkpoint on your documents; if stopped, run the same command again to resume."""
+    require_extra("train", "train")
+    check_new_path(output)
+    check_precisions(precision)
+    start = open_checkpoint(checkpoint, None, provider)
+    check_weights(start.directory, "--checkpoint")
     job = EncoderJob(
         recipe=recipe_file(recipe),
-        start=loaded.checkpoint,
-        files=given_files(corpus, qrels, pairs or [], splits),
+        start=start,
+        files=_find_files(corpus, qrels, pairs or [], splits),
         output=output,
         work=work or output.with_name(output.name + ".work"),
         precisions=precision,
         steps=steps,
         seconds=None if minutes is None else 60 * minutes,
     )
+    _check_job(job)
+    loaded = load(checkpoint, None, provider, threads)
     try:
         with show_progress(console) as progress:
             data = prepare_data(job, loaded.encoder, progress)
@@ -139,16 +162,16 @@ def train(
             console.print(describe(one.found))
         with show_progress(console) as progress:
             sources = prepare_sources(job, data, progress)
-        with show_training(console) as training_observer:
-            trained = run_training(job, data, sources, training_observer)
+        with show_training(console) as training_progress:
+            trained = run_training(job, data, sources, training_progress)
         write_output(job, trained, quality_gate(lambda: sample_stdlib(gate_documents)))
     except KeyboardInterrupt:
-        console.print("stopped: the same command goes on from here")
+        console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
     except QualityError as error:
         raise QualityError(
-            f"{error}. Nothing of the training is lost: the same command with --precision fp32 "
-            "ends with a checkpoint"
+            f"{error}. The training is kept: the same command with --precision fp32 writes a "
+            "checkpoint"
         ) from error
     report = trained.report
     console.print(
@@ -158,15 +181,44 @@ def train(
 
 
 def recipe_file(recipe: str) -> Path:
-    """Return a recipe's file; a bare name is that of a shipped one."""
+    """Return the file of a recipe, which may be the name of one that ships."""
     shipped = RECIPES / f"{recipe}.toml"
     return shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
 
 
-def _require_torch() -> None:
+def _find_files(
+    corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
+) -> list[CorpusFiles]:
+    """Find the files of each corpus, and check that all of them can be read."""
     try:
-        import training.loop  # noqa: F401  torch is not there where Longmatch only serves
-    except ImportError as error:
-        raise EncoderError(
-            f"training needs the extra 'train': pip install 'longmatch[train]' ({error})"
-        ) from error
+        found = given_files(corpora, qrels, pairs, splits)
+    except CorpusError as error:
+        raise OptionError("--corpus", error) from error
+    for files in found:
+        check_corpus(files.corpus, "--corpus")
+        if files.qrels:
+            read_option("--qrels" if qrels else "--corpus", read_qrels, files.qrels)
+        if files.splits:
+            read_option("--splits" if splits else "--corpus", read_splits, files.splits)
+        for path in files.pairs:
+            read_option("--pairs" if pairs else "--corpus", read_pairs, path)
+    return found
+
+
+def _check_job(job: TrainingJob[Start]) -> None:
+    """Check that a recipe can be followed with the files of a job."""
+    check_output_folder(job.work, "--work")
+    try:
+        recipe = read_recipe(job)
+    except TrainingRecipeError as error:
+        raise OptionError("RECIPE", error) from error
+    kinds = {objective.kind for objective in recipe.objectives}
+    for files in job.files:
+        if "rerank" in kinds and not files.qrels:
+            raise OptionError(
+                "--corpus", f"{files.corpus}: a reranker learns from links, in a file qrels.tsv"
+            )
+    if "links" in kinds and not any(files.qrels for files in job.files):
+        raise OptionError("--corpus", "the recipe learns from links, and no corpus has any")
+    if "pairs" in kinds and not any(files.pairs for files in job.files):
+        raise OptionError("--corpus", "the recipe learns from pairs, and no corpus has any")

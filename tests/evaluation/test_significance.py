@@ -63,6 +63,7 @@ def test_the_interval_of_a_mean_is_as_wide_as_theory_says() -> None:
 def test_one_item_has_no_width() -> None:
     (estimate,) = estimate_means(np.array([[0.25]]))
     assert (estimate.low, estimate.high) == (0.25, 0.25)
+    assert compare_paired(np.array([0.5]), np.array([0.25])).p == 1.0
 
 
 def test_p_by_hand() -> None:

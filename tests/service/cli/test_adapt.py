@@ -67,7 +67,7 @@ def test_index_match_and_calibrate(
     assert "0 encoded (0 tokens, 0 left out), 120 unchanged" in again.err
     kept = longmatch("index", corpus, "--adapt")
     assert kept.status == 0
-    assert "was there already and is kept" in kept.err
+    assert "exists already and is kept" in kept.err
     assert "0 encoded" in kept.err
     assert longmatch("calibrate").status == 0
     calibration = json.loads((tmp_path / "data" / CALIBRATION_FILE).read_text())

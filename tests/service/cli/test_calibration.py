@@ -105,7 +105,7 @@ def test_calibrate_writes_and_prints_the_threshold(
     assert "3 %" in out
     assert all(kind in out for kind in ("semantic", "lexical", "hybrid"))
     assert str(data / CALIBRATION_FILE) in err
-    assert "is reached by 3.0% of them" in err
+    assert "3.0% of them reach a" in err
 
 
 def test_calibrate_refuses_what_it_cannot_tell(
@@ -191,7 +191,7 @@ def test_an_old_calibration_of_other_weights_is_replaced(
     (copy / "calibration.json").write_text("{}")
     status, _, err = longmatch(*arguments)
     assert status == 0
-    assert "the old calibration is not kept" in err
+    assert "the old calibration is dropped" in err
     assert read_calibration(load_checkpoint(copy)) is not None
 
 
@@ -208,7 +208,8 @@ def test_bad_pairs_are_named(
     longmatch: Run, copy: Path, tmp_path: Path, line: str, said: str
 ) -> None:
     pairs, vectors = write_corpus(tmp_path / "papers")
-    pairs.write_text(line + "\n")
+    enough = pairs.read_text() if said == "nobody" else ""
+    pairs.write_text(enough + line + "\n")
     status, _, err = longmatch("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
     assert status == 2
     assert said in err
@@ -265,11 +266,11 @@ def test_several_kinds_are_fitted_in_one_call(longmatch: Run, copy: Path, tmp_pa
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
-        (("hybrid",), "need the --texts of each --corpus"),
-        (("lexical",), "need the --texts of each --corpus"),
-        (("semantic", "adapted"), "fit them one by one"),
-        (("hybrid", "adapted hybrid"), "fit them one by one"),
-        (("fuzzy",), "one of semantic, lexical, hybrid, adapted, adapted hybrid"),
+        (("hybrid",), "need the texts of each --corpus"),
+        (("lexical",), "need the texts of each --corpus"),
+        (("semantic", "adapted"), "fit these kinds separately"),
+        (("hybrid", "adapted hybrid"), "fit these kinds separately"),
+        (("fuzzy",), "none of semantic, lexical, hybrid, adapted, adapted hybrid"),
     ],
 )
 def test_kinds_that_cannot_be_fitted_are_refused(

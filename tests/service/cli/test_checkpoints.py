@@ -87,8 +87,8 @@ def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--qrels", "q.tsv"], "take --corpus"),
-        (["--corpus", "c.jsonl", "--ids", "i.txt"], "--ids takes --qrels"),
+        (["--qrels", "q.tsv"], "--qrels: needs --corpus"),
+        (["--corpus", "c.jsonl", "--ids", "i.txt"], "--ids: needs --qrels"),
         (["--gate-documents", "3"], "12"),
         (["--corpus", "nowhere.jsonl"], "nowhere.jsonl"),
     ],

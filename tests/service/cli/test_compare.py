@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from service.cli.checks import OptionError
 from service.cli.main import app
 from service.errors import DocumentNotFoundError
 
@@ -61,5 +62,5 @@ def test_stored_documents_are_compared(
 def test_a_page_for_no_folder_is_refused_before_the_work(files: tuple[Path, Path]) -> None:
     page = files[0].parent / "missing" / "report.html"
     result = CliRunner().invoke(app, ["compare", *map(str, files), "--html", str(page)])
-    assert result.exit_code == 2
-    assert "Invalid value for --html" in result.output
+    assert isinstance(result.exception, OptionError)
+    assert str(result.exception).startswith("--html: ")

@@ -96,7 +96,7 @@ def test_families_are_listed_and_collapsed(longmatch: Run, tmp_path: Path) -> No
     [family] = json.loads(answer.out)["largest"]
     assert (family["documents"], family["texts"], family["first"]) == (2, 1, "a")
     table = longmatch("families")
-    assert "1 families of 2 documents; 0 documents not looked at" in table.err
+    assert "1 families of 2 documents; 0 documents not compared" in table.err
     assert longmatch("families", "--data", tmp_path / "nothing").status == 2
 
 
@@ -113,7 +113,7 @@ def test_refused_input_is_named_and_shows_in_the_status(longmatch: Run, tmp_path
     assert "c.jsonl:2" in answer.err
     assert "c.jsonl:3" in answer.err
     assert "1 documents; 1 encoded" in answer.err
-    assert "2 refused" in answer.err
+    assert "2 skipped" in answer.err
 
 
 def test_many_refusals_are_counted(longmatch: Run, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_many_refusals_are_counted(longmatch: Run, tmp_path: Path) -> None:
     file.write_text("{oops\n" * 50 + '{"id": "a", "text": "Some text."}\n')
     answer = longmatch("index", file)
     assert answer.err.count("oops") <= 20
-    assert "refused 30 more" in answer.err
-    assert "50 refused" in answer.err
+    assert "skipped 30 more" in answer.err
+    assert "50 skipped" in answer.err
 
 
 def test_embed(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
@@ -173,11 +173,11 @@ def test_evaluate(longmatch: Run, tmp_path: Path) -> None:
         (["index", "nowhere"], 2, "nowhere"),
         (["match", "nowhere.txt"], 2, "nowhere.txt"),
         (["embed", "nowhere", "-o", "v.npz"], 2, "nowhere"),
-        (["embed", "nowhere", "-o", "no/such/folder/v.npz"], 2, "is not a folder"),
-        (["evaluate", "nowhere", "noqrels"], 2, "noqrels"),
-        (["index", "nowhere", "--precision", "int4"], 2, "int4"),
-        (["index", "nowhere", "--provider", "cuda"], 2, "cuda"),
-        (["index", "nowhere", "--checkpoint", "nocheckpoint"], 2, "nocheckpoint"),
+        (["embed", ".", "-o", "no/such/folder/v.npz"], 2, "is not a folder"),
+        (["evaluate", ".", "noqrels"], 2, "noqrels"),
+        (["index", ".", "--precision", "int4"], 2, "int4"),
+        (["index", ".", "--provider", "cuda"], 2, "cuda"),
+        (["index", ".", "--checkpoint", "nocheckpoint"], 2, "nocheckpoint"),
         (["index", "nowhere", "--threads", "0"], 2, "--threads"),
         (["match", "x.txt", "--top-k", "0"], 2, "--top-k"),
         (["serve", "--port", "70000"], 2, "--port"),
@@ -207,7 +207,10 @@ def test_match_without_an_index(longmatch: Run, corpus: Path, tmp_path: Path) ->
     assert not (tmp_path / "data").exists()
 
 
-def test_match_of_an_empty_file_is_refused_input(longmatch: Run, tmp_path: Path) -> None:
+def test_match_of_an_empty_file_is_refused_input(
+    longmatch: Run, corpus: Path, tmp_path: Path
+) -> None:
+    longmatch("index", corpus)
     (tmp_path / "empty.txt").write_text("  \n")
     answer = longmatch("match", tmp_path / "empty.txt")
     assert answer.status == 1

@@ -101,7 +101,7 @@ def report_of(answer: tuple[int, str, str]) -> dict[str, Any]:
     return report
 
 
-def test_all_anchors_on_queries_and_pairs(evaluate: Run, data: Path) -> None:
+def test_all_baselines_on_queries_and_pairs(evaluate: Run, data: Path) -> None:
     arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "all", "--blocks", "kept"]
     arguments += ["--pairs", "pairs.jsonl", "--valid-pairs", "valid.jsonl", "--plots", "pictures"]
     report = report_of(evaluate(*arguments, "--json"))
@@ -142,7 +142,7 @@ def test_pairs_alone_and_another_reference(evaluate: Run) -> None:
     assert "accuracy_upper_bound" in report["pairs"]["systems"]["semantic"]["against"]
 
 
-def test_anchors_of_queries_that_are_no_documents(evaluate: Run, data: Path) -> None:
+def test_baselines_of_queries_that_are_no_documents(evaluate: Run, data: Path) -> None:
     (data / "queries.jsonl").write_text('{"id": "q", "text": "A violin concert it is."}\n')
     (data / "q.tsv").write_text("q\t0\tmusic0\t1\nq\t0\tmusic3\t1\n")
     arguments = ["q.tsv", "--queries", "queries.jsonl", "--baselines", "bm25,tfidf,lsa", "--json"]
@@ -159,14 +159,17 @@ def test_anchors_of_queries_that_are_no_documents(evaluate: Run, data: Path) -> 
         (["qrels.tsv", "--valid-pairs", "valid.jsonl"], "--valid-pairs: needs --pairs"),
         (["--pairs", "pairs.jsonl", "--queries", "corpus.jsonl"], "--queries: needs judgements"),
         (["qrels.tsv", "--baselines", "bm42"], "there is no 'bm42'"),
-        (["qrels.tsv", "--baselines", "mean,bm25"], "--baselines mean: needs --blocks"),
+        (["qrels.tsv", "--baselines", "mean,bm25"], "--baselines: mean needs --blocks"),
         (
             ["qrels.tsv", "--baselines", "mean", "--blocks", "k", "--queries", "corpus.jsonl"],
-            "queries must be documents of the corpus",
+            "cannot be combined with --queries",
         ),
         (["qrels.tsv", "--reference", "lsa"], "there is no 'lsa' in this run"),
-        (["qrels.tsv", "--ids", "a", "--split", "splits.tsv"], "--ids and --split"),
-        (["qrels.tsv", "--split", "splits.tsv", "--part", "valid"], "in the part 'valid'"),
+        (
+            ["qrels.tsv", "--ids", "a", "--split", "splits.tsv"],
+            "--ids: cannot be combined with --split",
+        ),
+        (["qrels.tsv", "--split", "splits.tsv", "--part", "valid"], "is in 'valid'"),
         (["--pairs", "strange.jsonl"], "strange.jsonl:1: the corpus has no document 'sea0'"),
     ],
 )

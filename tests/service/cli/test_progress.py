@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from index.document import SkippedInput
-from service.cli.progress import REFUSALS_SHOWN, printable, show_progress
+from service.cli.progress import SKIPPED_SHOWN, printable, show_progress, show_training
 
 
 def plain(text: str) -> str:
@@ -56,11 +56,29 @@ def test_what_a_step_counts_is_named_with_its_rate(
 
 
 def test_refusals_are_plain_text_and_not_endless() -> None:
-    text = shown(terminal=False, refusals=REFUSALS_SHOWN + 5)
-    assert text.count("[bold]bad[/]") == REFUSALS_SHOWN
+    text = shown(terminal=False, refusals=SKIPPED_SHOWN + 5)
+    assert text.count("[bold]bad[/]") == SKIPPED_SHOWN
     assert "\x1b" not in text
-    assert "refused 5 more" in text
+    assert "skipped 5 more" in text
 
 
 def test_printable_keeps_every_letter() -> None:
     assert printable("Ünï 漢字 😀\n\x1b") == "Ünï 漢字 😀\ufffd\ufffd"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_training_run_shows_steps_losses_and_validations(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.cli.progress.SECONDS_BETWEEN_LINES", 0.0)
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, width=120, soft_wrap=True)
+    with show_training(console) as progress:
+        progress.started(3, 8)
+        progress.stepped(4, {"loss": 0.5})
+        progress.validated(4, 0.25, best=True)
+        progress.stepped(8, {"loss": 0.125})
+    text = plain(output.getvalue())
+    assert "8/8 steps, loss 0.1250" in text
+    assert "step 4: validation 0.2500, the best so far" in text
+    assert terminal or text.startswith("training: resuming after 3 of 8 steps\n")

@@ -126,7 +126,7 @@ def test_killed_and_resumed_gives_the_same_curve(
     assert not (tmp_path / "killed").exists()
     again = longmatch(*arguments)
     assert again.status == 0, again.err
-    assert "going on after step" in again.err
+    assert "training: resuming after" in again.err
     curves = [tmp_path / name / "training" / "curve.jsonl" for name in ("whole", "killed")]
     assert curves[0].read_text() == curves[1].read_text()
     fingerprints = {load_checkpoint(tmp_path / name).fingerprint for name in ("whole", "killed")}
@@ -202,7 +202,7 @@ def test_the_time_is_up(
     assert (report["stopped"], report["steps"]) == ("time", 1)
     again = longmatch(*arguments)
     assert again.status == 2
-    assert "is there already" in again.err
+    assert "exists already" in again.err
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_graphs_that_lose_too_much_are_refused_and_the_training_is_kept(
     assert not (tmp_path / "t").exists()
     assert longmatch(*run, "--precision", "fp16").status == 0
     said = capsys.readouterr().err
-    assert "going on after step 2 of 2" in said
+    assert "resuming after 2 of 2 steps" in said
     assert "fp16: keeps" in said
     quality = json.loads((tmp_path / "t" / QUALITY).read_text())
     assert quality["fp16"]["documents"] == 14

@@ -44,7 +44,7 @@ def test_a_reranker_is_made_of_a_recipe(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["rerank", "--corpus", "."], "takes links"),
+        (["rerank", "--corpus", "."], "learns from links"),
         (["nothing", "--corpus", "."], "nothing"),
     ],
 )

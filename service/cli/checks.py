@@ -1,0 +1,218 @@
+"""Checks that commands make before any work: before a graph is loaded or a document is read.
+
+Each raises `OptionError`, which `main` prints as one line that begins with the option. None of them
+changes anything on the disk.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from zipfile import is_zipfile
+
+import typer
+
+from encoder.checkpoint import (
+    DEFAULT_CHECKPOINT,
+    PRECISIONS,
+    WEIGHTS,
+    Checkpoint,
+    load_checkpoint,
+)
+from encoder.errors import CheckpointError, ProviderError
+from encoder.onnx_session import usable_providers
+from encoder.reranker.checkpoint import (
+    RERANKER_PRECISIONS,
+    RerankerCheckpoint,
+    find_reranker,
+    load_reranker_checkpoint,
+)
+from index.adapt import MIN_DOCUMENTS
+from index.corpus.files import FILE_SUFFIXES
+from index.corpus.reader import count_documents, read_corpus
+from index.directory.content_swap import swap_is_pending
+from index.directory.data_directory import STORE_FILE
+from index.errors import CorpusError
+
+T = TypeVar("T")
+
+
+class OptionError(Exception):
+    """An option or an argument of a command cannot be used."""
+
+    def __init__(self, option: str, reason: object) -> None:
+        """Name the option as it is typed; an argument, as the help text shows it."""
+        super().__init__(f"{option}: {reason}")
+
+
+def renamed(old: str, new: str) -> Any:
+    """Make a hidden option that refuses the former name of another one."""
+
+    def refuse(value: str | None) -> None:
+        if value is not None:
+            raise OptionError(old, f"is now {new}")
+
+    return typer.Option(old, hidden=True, callback=refuse)
+
+
+def read_option(option: str, read: Callable[[Path], T], path: Path) -> T:
+    """Read the small file that an option names.
+
+    Raises:
+        OptionError: `read` raised CorpusError or CheckpointError.
+    """
+    try:
+        return read(path)
+    except (CorpusError, CheckpointError) as error:
+        raise OptionError(option, error) from error
+
+
+def check_corpus(path: Path, option: str = "CORPUS") -> None:
+    """Check that a path is a corpus, without reading its documents."""
+    read_option(option, read_corpus, path)
+
+
+def check_file(path: Path, option: str) -> None:
+    """Check that a file is there and can be read."""
+    if not path.exists():
+        raise OptionError(option, f"{path}: there is no such file")
+    if not path.is_file():
+        raise OptionError(option, f"{path}: is not a file")
+    if not os.access(path, os.R_OK):
+        raise OptionError(option, f"{path}: cannot be read")
+
+
+def check_document(path: Path, option: str = "FILE") -> None:
+    """Check that a path is a file of a kind that can be read as one document."""
+    check_file(path, option)
+    if not path.name.lower().endswith(FILE_SUFFIXES):
+        raise OptionError(option, f"{path}: is not of a known kind ({' '.join(FILE_SUFFIXES)})")
+
+
+def check_vectors(path: Path, option: str) -> None:
+    """Check that a path may be what `longmatch embed` wrote, without loading the vectors."""
+    check_file(path, option)
+    if not is_zipfile(path):
+        raise OptionError(option, f"{path}: is not a file of vectors of `longmatch embed`")
+
+
+def check_output_file(path: Path, option: str = "--output") -> None:
+    """Check that a file can be written, in a folder that exists."""
+    _check_folder(path.absolute().parent, option)
+    if path.is_dir():
+        raise OptionError(option, f"{path}: is a folder, not a file")
+
+
+def check_output_folder(path: Path, option: str) -> None:
+    """Check that files can be written into a folder, which may have to be created."""
+    folder = path.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    _check_folder(folder, option)
+
+
+def check_new_path(path: Path, option: str = "--output") -> None:
+    """Check that a folder or file can be created: it does not exist, and its folder does."""
+    if path.exists():
+        raise OptionError(option, f"{path}: exists already, and is never replaced")
+    _check_folder(path.absolute().parent, option)
+
+
+def check_data_directory(path: Path, option: str = "--data") -> None:
+    """Check that a path is a data directory, or one whose content was being replaced."""
+    if not (path / STORE_FILE).is_file() and not swap_is_pending(path):
+        raise OptionError(option, f"{path}: there is no data directory here")
+
+
+def check_enough_to_adapt(corpus: Path, option: str = "--adapt") -> None:
+    """Check that a corpus may have enough documents to fit an adapter, without reading them."""
+    found = count_documents(corpus)
+    if found < MIN_DOCUMENTS:
+        raise OptionError(
+            option, f"{corpus} has {found} documents at most, and it takes {MIN_DOCUMENTS}"
+        )
+
+
+def check_precisions(names: Sequence[str], known: Sequence[str] = PRECISIONS) -> None:
+    """Check the names of the precisions to export."""
+    for name in names:
+        if name not in known:
+            raise OptionError("--precision", f"{name!r} is none of {', '.join(known)}")
+
+
+def check_address(host: str, port: int) -> None:
+    """Check that a server can listen on an address."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise OptionError("--host", f"{host}: is not an address: {error.strerror}") from error
+    family, kind, protocol, _, address = found[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            option = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
+            raise OptionError(option, f"{host}:{port}: {error.strerror}") from error
+
+
+def open_checkpoint(
+    directory: Path | None,
+    precision: str | None = None,
+    providers: Sequence[str] | None = None,
+    option: str = "--checkpoint",
+) -> Checkpoint:
+    """Open a checkpoint, which loads no graph, and check what is to be used of it.
+
+    Args:
+        directory: the checkpoint; the one that ships when not given.
+        precision: of the graphs, if chosen.
+        providers: execution providers, if chosen.
+        option: that names the directory.
+    """
+    if directory is None:
+        checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
+    else:
+        checkpoint = read_option(option, load_checkpoint, directory)
+    if precision is not None and precision not in checkpoint.precisions:
+        having = ", ".join(checkpoint.precisions) or "no graphs"
+        raise OptionError(
+            "--precision", f"{checkpoint.directory} has no {precision}, only {having}"
+        )
+    try:
+        list(usable_providers(providers))
+    except ProviderError as error:
+        raise OptionError("--provider", error) from error
+    return checkpoint
+
+
+def open_reranker_checkpoint(name: Path, option: str = "--reranker") -> RerankerCheckpoint:
+    """Open the checkpoint of a reranker, by its directory or its name, without loading a graph."""
+    return read_option(option, lambda path: load_reranker_checkpoint(find_reranker(path)), name)
+
+
+def check_reranker(name: Path) -> None:
+    """Check that a reranker is there and can be served."""
+    checkpoint = open_reranker_checkpoint(name)
+    if not checkpoint.precisions:
+        having = " or ".join(RERANKER_PRECISIONS)
+        raise OptionError("--reranker", f"{checkpoint.directory}: has no graph ({having})")
+
+
+def check_weights(directory: Path, option: str) -> None:
+    """Check that a checkpoint has its weights, which training and export need."""
+    if not (directory / WEIGHTS).is_file():
+        raise OptionError(
+            option,
+            f"{directory} has no {WEIGHTS}: this checkpoint can be served, "
+            "but not trained or exported",
+        )
+
+
+def _check_folder(folder: Path, option: str) -> None:
+    if not folder.is_dir():
+        raise OptionError(option, f"{folder} is not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OptionError(option, f"{folder}: cannot be written to")

@@ -1,0 +1,332 @@
+"""What is wrong with a command is said before any graph is loaded and any document is read."""
+
+import json
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from packaging.requirements import Requirement
+
+from encoder.checkpoint import WEIGHTS
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.reranker.onnx_reranker import OnnxReranker
+from index.document import Document
+from index.embed import EmbeddedCorpus, write_embedded_corpus
+from index.extras import EXTRAS
+from service.cli.main import app, main
+from service.cli.training import RECIPES
+
+RECIPE = """
+name = "tiny"
+steps = 2
+documents = 2
+[[objective]]
+kind = "{kind}"
+"""
+PAIRS = [{"source": "a", "target": str(n), "label": n % 2} for n in range(40)]
+TRAIN = "train links.toml --checkpoint weights"
+EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
+FIT = "fit-calibration served --pairs pairs.jsonl --corpus vectors.npz"
+
+# Each command line, and how its error begins; what is in braces is a path of `folder`.
+REFUSED = [
+    ("index missing", "CORPUS: missing"),
+    ("index pairs.toml", "CORPUS: pairs.toml"),
+    ("index corpus.jsonl --data text.txt/data", "--data: "),
+    ("index corpus.jsonl --data corpus.jsonl", "--data: "),
+    ("index corpus.jsonl --checkpoint missing", "--checkpoint: missing"),
+    ("index corpus.jsonl --checkpoint served --precision fp8", "--precision: served has no fp8"),
+    ("index corpus.jsonl --adapt --checkpoint served --precision fp8", "--precision: "),
+    ("index corpus.jsonl --adapt --checkpoint served --provider tpu", "--provider: "),
+    ("match missing.txt --data data", "FILE: missing.txt"),
+    ("match qrels.tsv --data data", "FILE: qrels.tsv: is not of a known kind"),
+    ("match text.txt --data missing", "--data: missing: there is no data directory"),
+    ("match text.txt --data data --filter {", "--filter: is not JSON"),
+    ("families --data missing", "--data: missing: there is no data directory"),
+    ("compare missing.txt text.txt", "LEFT: missing.txt"),
+    ("compare text.txt qrels.tsv", "RIGHT: qrels.tsv"),
+    ("compare id:a text.txt --data missing", "--data: missing"),
+    ("compare text.txt text.txt --html missing/page.html", "--html: "),
+    ("compare text.txt text.txt --checkpoint missing", "--checkpoint: "),
+    ("embed missing -o out.npz", "CORPUS: missing"),
+    ("embed corpus.jsonl -o missing/out.npz", "--output: "),
+    ("embed corpus.jsonl -o folder", "--output: folder: is a folder"),
+    ("embed corpus.jsonl -o out.npz --blocks corpus.jsonl", "--blocks: "),
+    ("embed corpus.jsonl -o out.npz --adapt", "--adapt: corpus.jsonl has 2 documents"),
+    ("embed corpus.jsonl -o out.npz --checkpoint served --precision fp8", "--precision: "),
+    ("evaluate corpus.jsonl", "QRELS: give judgements, or --pairs"),
+    ("evaluate missing qrels.tsv", "CORPUS: missing"),
+    ("evaluate corpus.jsonl missing.tsv", "QRELS: missing.tsv"),
+    ("evaluate corpus.jsonl corpus.jsonl", "QRELS: corpus.jsonl:1"),
+    (f"{EVALUATE} --queries missing.jsonl", "--queries: missing.jsonl"),
+    ("evaluate corpus.jsonl --pairs pairs.jsonl --queries corpus.jsonl", "--queries: needs"),
+    ("evaluate corpus.jsonl --pairs missing.jsonl", "--pairs: missing.jsonl"),
+    (f"{EVALUATE} --valid-pairs pairs.jsonl", "--valid-pairs: needs --pairs"),
+    (f"{EVALUATE} --pairs pairs.jsonl --valid-pairs missing", "--valid-pairs: missing"),
+    (f"{EVALUATE} --ids missing.txt", "--ids: missing.txt"),
+    (f"{EVALUATE} --ids text.txt", "--ids: text.txt: none of these ids"),
+    (f"{EVALUATE} --ids text.txt --split splits.tsv", "--ids: cannot be combined"),
+    ("evaluate corpus.jsonl --pairs pairs.jsonl --ids text.txt", "--ids: needs judgements"),
+    (f"{EVALUATE} --split missing.tsv", "--split: missing.tsv"),
+    (f"{EVALUATE} --split splits.tsv --part best", "--part: 'best' is none of train, valid, test"),
+    (f"{EVALUATE} --split splits.tsv --part valid", "--split: splits.tsv: no document"),
+    (f"{EVALUATE} --vectors corpus.jsonl", "--vectors: corpus.jsonl"),
+    (f"{EVALUATE} --vectors missing.npz", "--vectors: missing.npz"),
+    (f"{EVALUATE} --vectors vectors.npz --queries corpus.jsonl", "--vectors: vectors.npz: 3 dim"),
+    (f"{EVALUATE} --adapt", "--adapt: "),
+    (f"{EVALUATE} --rerank 5", "--rerank: needs --reranker"),
+    (f"{EVALUATE} --rerank 5 --reranker missing", "--reranker: missing"),
+    (f"{EVALUATE} --baselines bm42", "--baselines: there is no 'bm42'"),
+    (f"{EVALUATE} --baselines mean", "--baselines: mean needs --blocks"),
+    (
+        f"{EVALUATE} --baselines mean --blocks kept --queries corpus.jsonl",
+        "--baselines: mean cannot be combined with --queries",
+    ),
+    (f"{EVALUATE} --anchors all", "--anchors: is now --baselines"),
+    (f"{EVALUATE} --blocks corpus.jsonl", "--blocks: "),
+    (f"{EVALUATE} --reference lsa", "--reference: there is no 'lsa'"),
+    (f"{EVALUATE} --plots corpus.jsonl", "--plots: "),
+    (f"{EVALUATE} --precision fp8", "--precision: "),
+    ("evaluate corpus.jsonl qrels.tsv --checkpoint missing", "--checkpoint: "),
+    ("calibrate --data missing", "--data: missing"),
+    ("calibrate --data data --false-positive-rate 0.5", "--false-positive-rate: "),
+    ("calibrate --data data --checkpoint missing", "--checkpoint: missing"),
+    ("fit-calibration missing --pairs pairs.jsonl --corpus vectors.npz", "CHECKPOINT: missing"),
+    (f"{FIT} --pairs pairs.jsonl", "--pairs: 2 --pairs for 1 --corpus"),
+    (f"{FIT} --kind best", "--kind: 'best' is none of"),
+    (f"{FIT} --kind hybrid", "--texts: lexical and hybrid kinds need"),
+    (f"{FIT} --kind hybrid --texts missing", "--texts: missing"),
+    (f"{FIT} --texts corpus.jsonl --texts corpus.jsonl", "--texts: 2 --texts for 1"),
+    ("fit-calibration served --pairs pairs.jsonl --corpus missing", "--corpus: missing"),
+    ("fit-calibration served --pairs pairs.jsonl --corpus missing.npz", "--corpus: missing.npz"),
+    ("fit-calibration served --pairs missing --corpus vectors.npz", "--pairs: missing"),
+    ("fit-calibration served --pairs few.jsonl --corpus corpus.jsonl", "--pairs: few.jsonl: 0"),
+    ("train missing --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
+    ("train pairs.toml --corpus corpus.jsonl -o out --checkpoint served", "--checkpoint: served"),
+    (f"{TRAIN} --corpus missing -o out", "--corpus: missing"),
+    (f"{TRAIN} --corpus corpus.jsonl --corpus corpus.jsonl -o out", "--corpus: a corpus is named"),
+    (f"{TRAIN} --corpus corpus.jsonl -o out", "--corpus: the recipe learns from links"),
+    (f"{TRAIN} --corpus corpus.jsonl --pairs missing -o out", "--pairs: missing"),
+    (f"{TRAIN} --corpus corpus.jsonl --qrels missing -o out", "--qrels: missing"),
+    (f"{TRAIN} --corpus corpus.jsonl --splits missing -o out", "--splits: missing"),
+    (f"{TRAIN} --corpus beir -o out", "--corpus: beir/qrels.tsv"),
+    (f"{TRAIN} --corpus corpus.jsonl -o folder", "--output: folder: exists already"),
+    (f"{TRAIN} --corpus corpus.jsonl -o missing/out", "--output: "),
+    (f"{TRAIN} --corpus corpus.jsonl -o out --precision fp8", "--precision: 'fp8' is none of"),
+    (f"{TRAIN} --corpus corpus.jsonl --qrels qrels.tsv -o out --work text.txt", "--work: "),
+    (f"{TRAIN} --corpus corpus.jsonl -o out --provider tpu", "--provider: "),
+    (
+        "train pairs.toml --corpus corpus.jsonl -o out --checkpoint weights",
+        "--corpus: the recipe learns from pairs",
+    ),
+    ("train rerank.toml --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
+    ("train-reranker rerank.toml --start missing --corpus beir -o out", "--start: missing"),
+    ("train-reranker rerank.toml --start reranker --corpus missing -o out", "--corpus: missing"),
+    (
+        "train-reranker rerank.toml --start reranker --corpus corpus.jsonl -o out",
+        "--corpus: corpus.jsonl: a reranker learns from links",
+    ),
+    ("train-reranker rerank.toml --start reranker --corpus beir -o folder", "--output: folder"),
+    (
+        "train-reranker rerank.toml --start reranker --corpus folder -o out --precision fp16",
+        "--precision: 'fp16' is none of int8, fp32",
+    ),
+    ("train-reranker links.toml --start reranker --corpus links -o out", "RECIPE: "),
+    ("create-checkpoint missing --bert bert -o out", "RECIPE: "),
+    ("create-checkpoint links.toml --bert bert -o text.txt", "--output: "),
+    ("create-checkpoint links.toml --bert bert -o out --precision fp8", "--precision: "),
+    ("create-reranker missing --bert bert -o out", "RECIPE: "),
+    ("create-reranker links.toml --bert bert -o text.txt/out", "--output: "),
+    ("export missing --precision int8", "CHECKPOINT: missing"),
+    ("export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
+    ("export weights --precision fp8", "--precision: 'fp8' is none of"),
+    ("export weights --precision int8 --corpus missing", "--corpus: missing"),
+    ("export weights --precision int8 --qrels qrels.tsv", "--qrels: needs --corpus"),
+    ("export weights --precision int8 --corpus corpus.jsonl --ids text.txt", "--ids: needs"),
+    (
+        "export weights --precision int8 --corpus corpus.jsonl --qrels qrels.tsv --ids text.txt",
+        "--ids: text.txt: none of these ids",
+    ),
+    ("serve --data corpus.jsonl", "--data: "),
+    ("serve --data data --port {port}", "--port: 127.0.0.1:"),
+    ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),
+    ("serve --data data --reranker missing", "--reranker: missing"),
+    ("serve --data data --checkpoint missing", "--checkpoint: missing"),
+    ("serve --data data --checkpoint served --precision fp8", "--precision: "),
+    ("demo --data corpus.jsonl", "--data: "),
+    ("demo --data data --port {port}", "--port: 127.0.0.1:"),
+    ("snapshot missing -o out", "DATA: missing"),
+    ("snapshot data -o folder", "--output: folder: exists already"),
+    ("snapshot data -o missing/out", "--output: "),
+    ("snapshot data -o out --checkpoint missing", "--checkpoint: missing"),
+    ("restore missing data2", "BACKUP: missing"),
+    ("restore folder text.txt", "DATA: "),
+    ("doctor missing", "DATA: missing"),
+    ("doctor data --checkpoint served --precision fp8", "--precision: "),
+    ("reencode missing --checkpoint served", "DATA: missing"),
+    ("reencode data --checkpoint missing", "--checkpoint: missing"),
+    ("reencode data --checkpoint served --precision fp8", "--precision: "),
+]
+
+# Each command line, and a module without which it cannot end.
+EXTRAS_NEEDED = [
+    (EVALUATE, "scipy", "evaluate"),
+    (EVALUATE, "ir_measures", "evaluate QRELS"),
+    ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
+    (f"{EVALUATE} --baselines bm25", "bm25s", "--baselines bm25"),
+    (f"{EVALUATE} --baselines lsa", "sklearn", "--baselines lsa"),
+    (f"{EVALUATE} --plots pictures", "matplotlib", "--plots"),
+    (FIT, "sklearn", "fit-calibration"),
+    (f"{TRAIN} --corpus links -o out", "torch", "train"),
+    (
+        "train-reranker rerank.toml --start reranker --corpus links -o out",
+        "torch",
+        "train-reranker",
+    ),
+    ("create-checkpoint links.toml --bert bert -o out", "torch", "create-checkpoint"),
+    ("create-reranker links.toml --bert bert -o out", "onnx", "create-reranker"),
+    ("export weights --precision int8", "onnxscript", "export"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(
+    tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_reranker: Path
+) -> Path:
+    """Files that a command line may name; `weights` can be trained, `served` cannot."""
+    root = tmp_path_factory.mktemp("files")
+    corpus = "".join(json.dumps({"id": name, "text": "A river."}) + "\n" for name in "ab")
+    for name in ("folder", "data", "beir", "links"):
+        (root / name).mkdir()
+    for name in ("corpus.jsonl", "beir/corpus.jsonl", "links/corpus.jsonl"):
+        (root / name).write_text(corpus)
+    (root / "data" / "store.sqlite3").write_bytes(b"not looked at")
+    (root / "qrels.tsv").write_text("a\t0\tb\t1\n")
+    (root / "links" / "qrels.tsv").write_text("a\t0\tb\t1\n")
+    (root / "beir" / "qrels.tsv").write_text("a b\n")
+    (root / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
+    (root / "text.txt").write_text("A river.")
+    (root / "pairs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in PAIRS))
+    (root / "few.jsonl").write_text(json.dumps(PAIRS[0]) + "\n")
+    one = np.ones(2, dtype=np.int64)
+    vectors = np.eye(2, 3, dtype=np.float32)
+    write_embedded_corpus(root / "vectors.npz", EmbeddedCorpus(("a", "b"), vectors, one, one, 0))
+    for kind in ("links", "pairs", "rerank"):
+        (root / f"{kind}.toml").write_text(RECIPE.format(kind=kind))
+    shutil.copytree(tiny_checkpoint, root / "weights")
+    shutil.copytree(tiny_checkpoint, root / "served")
+    (root / "served" / WEIGHTS).unlink()
+    shutil.copytree(tiny_reranker, root / "reranker")
+    return root
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def untouchable(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Fail as soon as a document is read or a graph is loaded."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the work has begun")
+
+    for kind in (Document, OnnxEncoder, OnnxReranker):
+        monkeypatch.setattr(kind, "__init__", fail)
+    monkeypatch.chdir(folder)
+    for name in ("LONGMATCH_DATA", "LONGMATCH_CHECKPOINT", "LONGMATCH_RERANKER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def error_of(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command line that fails with exit status 2; return its one line of error."""
+    monkeypatch.setattr(sys, "argv", ["longmatch", *line.split()])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    return error
+
+
+@pytest.mark.usefixtures("untouchable")
+@pytest.mark.parametrize(("line", "error"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_a_command_fails_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    taken_port: int,
+    line: str,
+    error: str,
+) -> None:
+    before = sorted(folder.rglob("*"))
+    found = error_of(line.replace("{port}", str(taken_port)), monkeypatch, capsys)
+    assert found.startswith(f"error: {error}")
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("untouchable")
+@pytest.mark.parametrize(("line", "module", "purpose"), EXTRAS_NEEDED)
+def test_a_missing_extra_is_named_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    module: str,
+    purpose: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    found = error_of(line, monkeypatch, capsys)
+    assert found.startswith(f"error: {purpose} needs the extra ")
+    assert "pip install 'longmatch[" in found
+    assert f"(missing: {module})" in found
+
+
+@pytest.mark.usefixtures("untouchable")
+def test_training_from_the_checkpoint_that_ships_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = next(iter(sorted(RECIPES.glob("*.toml")))).stem
+    line = f"train {shipped} --corpus corpus.jsonl -o out"
+    found = error_of(line, monkeypatch, capsys)
+    assert found.startswith("error: --checkpoint: ")
+    assert WEIGHTS in found
+
+
+@pytest.mark.usefixtures("untouchable")
+@pytest.mark.parametrize(
+    "line", [EVALUATE, "embed corpus.jsonl -o o.npz", "compare text.txt text.txt"]
+)
+def test_without_a_mistake_the_work_begins(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """So that the tests above prove something: what must not be touched is touched here."""
+    monkeypatch.setattr(sys, "argv", ["longmatch", *line.split()])
+    with pytest.raises(AssertionError, match="the work has begun"):
+        main()
+
+
+def test_every_command_is_in_the_table() -> None:
+    commands: set[Any] = {
+        one.name or one.callback.__name__.replace("_", "-")
+        for one in app.registered_commands
+        if one.callback is not None
+    }
+    assert commands == {line.split()[0] for line, _ in REFUSED}
+
+
+def test_the_table_of_extras_is_that_of_the_distribution() -> None:
+    """Every distribution of an extra is listed by the name under which it is imported."""
+    imported = {"scikit-learn": "sklearn", "ir-measures": "ir_measures"}
+    required = [Requirement(one) for one in distribution("longmatch").requires or ()]
+    for extra, modules in EXTRAS.items():
+        names = {
+            imported.get(one.name, one.name.replace("-", "_"))
+            for one in required
+            if one.marker and one.marker.evaluate({"extra": extra})
+        }
+        assert names == set(modules)
