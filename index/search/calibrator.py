@@ -25,7 +25,7 @@ from index.search.score_distribution import NullDistribution, false_positive_rat
 
 @dataclass(frozen=True, slots=True)
 class CalibratedScore:
-    """What one score is worth; None where nothing was calibrated that could tell."""
+    """What one score is worth; None if there is no calibration for it."""
 
     probability: float | None = None
     false_positive_rate: float | None = None
@@ -36,10 +36,10 @@ class ScoreCalibrator:
     """What the scores of one checkpoint and one data directory are worth.
 
     Attributes:
-        checkpoint: that of the checkpoint, if it has one.
-        corpus: that of the data directory, if it has one.
-        version: of all that a probability depends on: of the checkpoint's, `+`, of the corpus's.
-        adapted: whether the vectors were adapted to their corpus: their scores are of other kinds.
+        checkpoint: calibration of the checkpoint, if it has one.
+        corpus: calibration of the data directory, if it has one.
+        version: of everything that a probability depends on: both versions, joined by `+`.
+        adapted: whether the vectors were adapted to the corpus: their scores are of other kinds.
     """
 
     checkpoint: Calibration | None
@@ -48,11 +48,11 @@ class ScoreCalibrator:
     adapted: bool = False
 
     def random_pairs(self, kind: str) -> NullDistribution | None:
-        """Return how random pairs of the corpus score; None where that was not measured."""
+        """Return how random pairs of the corpus score; None if that was not measured."""
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
     def probability_map(self, kind: str) -> FittedMap | None:
-        """Return the map in use for a kind of score: by its rate where the corpus was measured."""
+        """Return the map for a kind of score: from false positive rates if these are known."""
         maps = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
         if maps is None:
             return None
@@ -60,7 +60,7 @@ class ScoreCalibrator:
 
 
 def score_kind(mode: Mode, *, adapted: bool) -> str:
-    """Return the kind of the scores of a mode, as calibrations name it."""
+    """Return the kind of scores of a mode, as calibrations name it."""
     if not adapted or mode == "lexical":
         return mode
     return ADAPTED if mode == "semantic" else f"{ADAPTED} {mode}"
@@ -69,17 +69,17 @@ def score_kind(mode: Mode, *, adapted: bool) -> str:
 def open_calibrator(
     checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None
 ) -> ScoreCalibrator:
-    """Read both calibrations; each may be absent.
+    """Read both calibrations; each is optional.
 
     Args:
         checkpoint: whose vectors are scored.
         data: the data directory.
-        adapter: that of the data directory, if it has one.
+        adapter: of the data directory, if it has one.
 
     Raises:
-        CheckpointError: that of the checkpoint is damaged or of other weights.
-        StoreError: that of the data directory is damaged, of another checkpoint, or of another
-            fusion rule.
+        CheckpointError: the calibration of the checkpoint is damaged or of other weights.
+        StoreError: the calibration of the data directory is damaged, of another checkpoint, or
+            of another fusion rule.
     """
     of_checkpoint = read_calibration(checkpoint)
     fingerprint = vector_space(checkpoint, adapter).fingerprint
@@ -92,7 +92,7 @@ def open_calibrator(
 def calibrate_scores(
     calibrator: ScoreCalibrator, mode: Mode, scores: Sequence[float]
 ) -> list[CalibratedScore]:
-    """Say what each score of a mode is worth; both measures rise and fall with the score."""
+    """Return what each score of a mode is worth; both measures are monotone in the score."""
     kind = score_kind(mode, adapted=calibrator.adapted)
     inputs = np.array(scores, dtype=np.float64)
     random_pairs, fitted = calibrator.random_pairs(kind), calibrator.probability_map(kind)
@@ -112,7 +112,7 @@ def calibrate_scores(
 
 
 def within(bounds: Bounds, score: float, calibrated: CalibratedScore) -> bool:
-    """Say whether a hit of this score is inside the bounds; an unknown measure is outside."""
+    """Return whether a score is inside the bounds; an unknown measure is outside."""
     probability, rate = calibrated.probability, calibrated.false_positive_rate
     return (
         (bounds.min_score is None or score >= bounds.min_score)
@@ -130,7 +130,7 @@ def within(bounds: Bounds, score: float, calibrated: CalibratedScore) -> bool:
 def served_kinds(
     calibrator: ScoreCalibrator,
 ) -> Mapping[str, tuple[FittedMap | None, NullDistribution | None]]:
-    """Return what is known of the kind of score of each mode."""
+    """Return the map and the distribution of the kind of score of each mode."""
     kinds = sorted(score_kind(mode, adapted=calibrator.adapted) for mode in get_args(Mode))
     return {
         kind: (calibrator.probability_map(kind), calibrator.random_pairs(kind)) for kind in kinds
