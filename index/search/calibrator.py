@@ -47,7 +47,7 @@ class ScoreCalibrator:
     version: str | None
     adapted: bool = False
 
-    def random_pairs(self, kind: str) -> NullDistribution | None:
+    def null_distribution(self, kind: str) -> NullDistribution | None:
         """Return how random pairs of the corpus score; None if that was not measured."""
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
@@ -56,7 +56,9 @@ class ScoreCalibrator:
         maps = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
         if maps is None:
             return None
-        return maps.by_score if self.random_pairs(kind) is None else maps.by_false_positive_rate
+        return (
+            maps.by_score if self.null_distribution(kind) is None else maps.by_false_positive_rate
+        )
 
 
 def score_kind(mode: Mode, *, adapted: bool) -> str:
@@ -95,10 +97,10 @@ def calibrate_scores(
     """Return what each score of a mode is worth; both measures are monotone in the score."""
     kind = score_kind(mode, adapted=calibrator.adapted)
     inputs = np.array(scores, dtype=np.float64)
-    random_pairs, fitted = calibrator.random_pairs(kind), calibrator.probability_map(kind)
+    distribution, fitted = calibrator.null_distribution(kind), calibrator.probability_map(kind)
     rates: list[float] | None = None
-    if random_pairs is not None:
-        found = false_positive_rates(random_pairs, inputs)
+    if distribution is not None:
+        found = false_positive_rates(distribution, inputs)
         rates = found.tolist()
         inputs = log_odds(found)
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
@@ -133,5 +135,6 @@ def served_kinds(
     """Return the map and the distribution of the kind of score of each mode."""
     kinds = sorted(score_kind(mode, adapted=calibrator.adapted) for mode in get_args(Mode))
     return {
-        kind: (calibrator.probability_map(kind), calibrator.random_pairs(kind)) for kind in kinds
+        kind: (calibrator.probability_map(kind), calibrator.null_distribution(kind))
+        for kind in kinds
     }

@@ -153,13 +153,13 @@ def measure_distribution(
     )
 
 
-def false_positive_rates(random_pairs: NullDistribution, scores: Float64) -> Float64:
+def false_positive_rates(distribution: NullDistribution, scores: Float64) -> Float64:
     """Return the share of random pairs that reach each of the scores Float64[N].
 
     The logarithm of the rate is interpolated linearly between the points of the table; above the
     highest score the rate is the lowest one that the sample could estimate.
     """
-    rates = np.interp(scores, np.array(random_pairs.scores), np.log(random_pairs.rates))
+    rates = np.interp(scores, np.array(distribution.scores), np.log(distribution.rates))
     return np.exp(rates)
 
 
@@ -175,7 +175,7 @@ def check_rate(rate: float) -> None:
         )
 
 
-def threshold_for(random_pairs: NullDistribution, rate: float) -> Threshold:
+def threshold_for(distribution: NullDistribution, rate: float) -> Threshold:
     """Return the threshold for one of `RATES`.
 
     Raises:
@@ -183,11 +183,11 @@ def threshold_for(random_pairs: NullDistribution, rate: float) -> Threshold:
             estimate it.
     """
     check_rate(rate)
-    for threshold in random_pairs.thresholds:
+    for threshold in distribution.thresholds:
         if math.isclose(rate, threshold.false_positive_rate):
             return threshold
     raise CorpusError(
-        f"false positive rate {rate}: {random_pairs.pairs} pairs of {random_pairs.documents} "
+        f"false positive rate {rate}: {distribution.pairs} pairs of {distribution.documents} "
         f"documents are too few: {MIN_PAIRS_ABOVE} of them must be above the threshold, "
         "and documents must differ"
     )

@@ -1,4 +1,4 @@
-"""Random pairs: thresholds that keep their rate, and say when they cannot be told."""
+"""Scores of random pairs: thresholds hold their rate, or are missing if there are too few pairs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ Vectors = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def clusters() -> np.ndarray:
-    """Return 1,600 vectors around 40 centres: more pairs than are drawn."""
+    """Return 1,600 vectors around 40 centres: more pairs than are sampled."""
     random = np.random.default_rng(3)
     vectors = random.normal(size=(40, 16)).repeat(40, axis=0) + random.normal(size=(1600, 16))
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
@@ -37,7 +37,7 @@ def measured(clusters: np.ndarray) -> NullDistribution:
     return measure_random_pairs(clusters, seed=1)
 
 
-def test_all_pairs_of_a_small_corpus_are_drawn_once() -> None:
+def test_all_pairs_of_a_small_corpus_are_sampled_once() -> None:
     pairs = sample_pairs(120, seed=0)
     assert len(pairs) == 120 * 119 // 2
     assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
@@ -58,7 +58,7 @@ def test_too_few_documents_are_refused_with_the_limit(vectors: Vectors, count: i
         measure_random_pairs(vectors(count, seed=1))
 
 
-def test_a_score_that_is_no_number_is_refused(vectors: Vectors) -> None:
+def test_a_score_that_is_not_finite_is_refused(vectors: Vectors) -> None:
     damaged = vectors(120, seed=1)
     damaged[7] = np.nan
     with pytest.raises(CorpusError, match="not finite"):
@@ -104,7 +104,7 @@ def test_rates_fall_as_scores_rise(scores: list[float]) -> None:
     assert (np.diff(false_positive_rates(table, np.sort(np.array(scores)))) <= 0).all()
 
 
-def test_a_small_corpus_tells_no_small_rate(vectors: Vectors) -> None:
+def test_a_small_corpus_has_no_threshold_of_a_small_rate(vectors: Vectors) -> None:
     small = measure_random_pairs(vectors(100, seed=1))  # 4,950 pairs
     assert [one.false_positive_rate for one in small.thresholds] == [0.1, 0.03, 0.01]
     assert threshold_for(small, 0.01).score > 0
@@ -112,7 +112,7 @@ def test_a_small_corpus_tells_no_small_rate(vectors: Vectors) -> None:
         threshold_for(small, 0.003)
 
 
-def test_equal_documents_tell_no_rate(vectors: Vectors) -> None:
+def test_equal_documents_have_no_threshold(vectors: Vectors) -> None:
     equal = measure_random_pairs(vectors(1, seed=1).repeat(150, axis=0))
     assert equal.thresholds == ()
     assert false_positive_rates(equal, np.array([1.0])).tolist() == [1.0]
