@@ -1,4 +1,4 @@
-"""Texts of one request -> document vectors, through the bounded queue."""
+"""Encode the texts of a request: tokenise, wait in the bounded queue, encode."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ from service.metrics import Metrics, Stage
 from service.threads import run_in
 from service.workers.reservation import current_reservation
 
-_CHARACTERS_PER_TOKEN = 4  # of English; only the estimate at the door needs it
+_CHARACTERS_PER_TOKEN = 4  # of English; for the estimate on admission
 
 
 @dataclass(frozen=True, slots=True)
 class RequestText:
-    """A text of a request, with the JSON pointer to it, and its title where it was given one."""
+    """A text of a request, with the JSON pointer to it, and its title if it has one."""
 
     pointer: str
     text: str
@@ -37,11 +37,11 @@ class EncodedText:
         title: of the text, if it has one.
         vector: Float32[dimension], unit norm.
         receipt: what was read of it.
-        blocks: places and vectors of its sentence blocks; None where they were not read from the
-            store, or are not in it.
+        blocks: offsets and vectors of its sentence blocks; None if they were not stored, or not
+            read from the store.
         document_id: of the stored document; None for a text of the request.
         vector_id: of the stored document; `NO_VECTOR` for a text of the request.
-        seconds: time of each stage of encoding it.
+        seconds: time of each stage of encoding; empty for a stored document.
     """
 
     text: str
@@ -57,20 +57,20 @@ class EncodedText:
 async def encode_texts(
     engine: Engine, texts: Sequence[RequestText], *, strict: bool, background: bool = False
 ) -> list[EncodedText]:
-    """Encode the texts of one request together; all of them or none.
+    """Encode the texts of one request together: all of them or none.
 
     Args:
-        engine: whose tokenizer and scheduler work.
+        engine: whose tokenizer and scheduler are used.
         texts: any number of them.
-        strict: refuse rather than leave a part of a text out.
-        background: requests go first; the caller bounds how much it asks for at a time.
+        strict: refuse a text that is too long rather than leave a part of it out.
+        background: let requests go first; the caller bounds how much is encoded at a time.
 
     Raises:
         InvalidInputError: a text is empty, over the limit of characters, or `strict` and too long
             to be read whole.
         OverloadedError: the queue is full.
-        DeadlinePassedError: it is too late.
-        RequestTooLargeError: the texts have together more tokens than the queue holds.
+        DeadlinePassedError: the deadline of the request has passed.
+        RequestTooLargeError: the texts have more tokens together than the queue holds.
         EncodingFailedError: the encoder failed.
         UnavailableError: the service is closing or broken.
     """
@@ -78,10 +78,10 @@ async def encode_texts(
         return []
     _check_lengths(texts, engine.settings.max_text_characters)
     estimate = sum(_estimated_tokens(item.text, engine.checkpoint) for item in texts)
-    with current_reservation(engine.scheduler, estimate, background=background) as place:
+    with current_reservation(engine.scheduler, estimate, background=background) as reservation:
         documents, tokenising = await _tokenise(engine, texts, strict)
-        place.resize(sum(document.receipt.tokens_read for document in documents))
-        encoded = await engine.scheduler.encode(documents, place)
+        reservation.resize(sum(document.receipt.tokens_read for document in documents))
+        encoded = await engine.scheduler.encode(documents, reservation)
     return [
         EncodedText(
             text=item.text,

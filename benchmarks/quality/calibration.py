@@ -37,10 +37,10 @@ from index.search.records import Mode
 from index.search.score_distribution import (
     Channels,
     NullDistribution,
-    draw_pairs,
     false_positive_rates,
     measure_modes,
     mode_scores,
+    sample_pairs,
     threshold_for,
 )
 
@@ -142,11 +142,11 @@ def try_thresholds(
     """
     progress = SilentProgress()
     documents = len(channels.vectors)
-    fresh = mode_scores(channels, draw_pairs(documents, SEED + 1), progress)
+    fresh = mode_scores(channels, sample_pairs(documents, SEED + 1), progress)
     order = np.random.default_rng(SEED).permutation(documents)
     seen, unseen = (_some(channels, order[start::2]) for start in (0, 1))
     of_half = measure_modes(seen, progress, seed=SEED)
-    of_unseen = mode_scores(unseen, draw_pairs(len(unseen.vectors), SEED), progress)
+    of_unseen = mode_scores(unseen, sample_pairs(len(unseen.vectors), SEED), progress)
     found = {}
     for mode, random_pairs in measured.items():
         threshold = threshold_for(random_pairs, RATE)

@@ -25,7 +25,7 @@ from index.search.score_distribution import NullDistribution, false_positive_rat
 
 @dataclass(frozen=True, slots=True)
 class CalibratedScore:
-    """What one score is worth; None where nothing was calibrated that could tell."""
+    """What one score is worth; None if there is no calibration for it."""
 
     probability: float | None = None
     false_positive_rate: float | None = None
@@ -36,10 +36,10 @@ class ScoreCalibrator:
     """What the scores of one checkpoint and one data directory are worth.
 
     Attributes:
-        checkpoint: that of the checkpoint, if it has one.
-        corpus: that of the data directory, if it has one.
-        version: of all that a probability depends on: of the checkpoint's, `+`, of the corpus's.
-        adapted: whether the vectors were adapted to their corpus: their scores are of other kinds.
+        checkpoint: calibration of the checkpoint, if it has one.
+        corpus: calibration of the data directory, if it has one.
+        version: of everything that a probability depends on: both versions, joined by `+`.
+        adapted: whether the vectors were adapted to the corpus: their scores are of other kinds.
     """
 
     checkpoint: Calibration | None
@@ -47,20 +47,22 @@ class ScoreCalibrator:
     version: str | None
     adapted: bool = False
 
-    def random_pairs(self, kind: str) -> NullDistribution | None:
-        """Return how random pairs of the corpus score; None where that was not measured."""
+    def null_distribution(self, kind: str) -> NullDistribution | None:
+        """Return how random pairs of the corpus score; None if that was not measured."""
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
     def probability_map(self, kind: str) -> FittedMap | None:
-        """Return the map in use for a kind of score: by its rate where the corpus was measured."""
+        """Return the map for a kind of score: from false positive rates if these are known."""
         maps = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
         if maps is None:
             return None
-        return maps.by_score if self.random_pairs(kind) is None else maps.by_false_positive_rate
+        return (
+            maps.by_score if self.null_distribution(kind) is None else maps.by_false_positive_rate
+        )
 
 
 def score_kind(mode: Mode, *, adapted: bool) -> str:
-    """Return the kind of the scores of a mode, as calibrations name it."""
+    """Return the kind of scores of a mode, as calibrations name it."""
     if not adapted or mode == "lexical":
         return mode
     return ADAPTED if mode == "semantic" else f"{ADAPTED} {mode}"
@@ -69,17 +71,17 @@ def score_kind(mode: Mode, *, adapted: bool) -> str:
 def open_calibrator(
     checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None
 ) -> ScoreCalibrator:
-    """Read both calibrations; each may be absent.
+    """Read both calibrations; each is optional.
 
     Args:
         checkpoint: whose vectors are scored.
         data: the data directory.
-        adapter: that of the data directory, if it has one.
+        adapter: of the data directory, if it has one.
 
     Raises:
-        CheckpointError: that of the checkpoint is damaged or of other weights.
-        StoreError: that of the data directory is damaged, of another checkpoint, or of another
-            fusion rule.
+        CheckpointError: the calibration of the checkpoint is damaged or of other weights.
+        StoreError: the calibration of the data directory is damaged, of another checkpoint, or
+            of another fusion rule.
     """
     of_checkpoint = read_calibration(checkpoint)
     fingerprint = vector_space(checkpoint, adapter).fingerprint
@@ -92,13 +94,13 @@ def open_calibrator(
 def calibrate_scores(
     calibrator: ScoreCalibrator, mode: Mode, scores: Sequence[float]
 ) -> list[CalibratedScore]:
-    """Say what each score of a mode is worth; both measures rise and fall with the score."""
+    """Return what each score of a mode is worth; both measures are monotone in the score."""
     kind = score_kind(mode, adapted=calibrator.adapted)
     inputs = np.array(scores, dtype=np.float64)
-    random_pairs, fitted = calibrator.random_pairs(kind), calibrator.probability_map(kind)
+    distribution, fitted = calibrator.null_distribution(kind), calibrator.probability_map(kind)
     rates: list[float] | None = None
-    if random_pairs is not None:
-        found = false_positive_rates(random_pairs, inputs)
+    if distribution is not None:
+        found = false_positive_rates(distribution, inputs)
         rates = found.tolist()
         inputs = log_odds(found)
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
@@ -112,7 +114,7 @@ def calibrate_scores(
 
 
 def within(bounds: Bounds, score: float, calibrated: CalibratedScore) -> bool:
-    """Say whether a hit of this score is inside the bounds; an unknown measure is outside."""
+    """Return whether a score is inside the bounds; an unknown measure is outside."""
     probability, rate = calibrated.probability, calibrated.false_positive_rate
     return (
         (bounds.min_score is None or score >= bounds.min_score)
@@ -130,8 +132,9 @@ def within(bounds: Bounds, score: float, calibrated: CalibratedScore) -> bool:
 def served_kinds(
     calibrator: ScoreCalibrator,
 ) -> Mapping[str, tuple[FittedMap | None, NullDistribution | None]]:
-    """Return what is known of the kind of score of each mode."""
+    """Return the map and the distribution of the kind of score of each mode."""
     kinds = sorted(score_kind(mode, adapted=calibrator.adapted) for mode in get_args(Mode))
     return {
-        kind: (calibrator.probability_map(kind), calibrator.random_pairs(kind)) for kind in kinds
+        kind: (calibrator.probability_map(kind), calibrator.null_distribution(kind))
+        for kind in kinds
     }

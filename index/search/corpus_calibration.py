@@ -1,6 +1,6 @@
 """`calibration.json` in a data directory: how random pairs of its documents score.
 
-It holds a distribution for each kind of score. It may be deleted; it is read when the data is
+It holds a distribution for each kind of score. It is optional, and read when the data directory is
 opened for serving.
 """
 
@@ -36,12 +36,12 @@ VERSION_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class CorpusCalibration:
-    """What is in the file.
+    """The content of the file.
 
     Attributes:
         fingerprint: of the vectors that were measured.
         kinds: distributions by kind of score.
-        lexical_weight: that of the fusion rule; None where no hybrid score was measured.
+        lexical_weight: of the fusion rule; None if no hybrid score was measured.
     """
 
     fingerprint: str
@@ -50,7 +50,7 @@ class CorpusCalibration:
 
     @property
     def version(self) -> str:
-        """A short digest of all that is in it."""
+        """A short digest of the content."""
         text = json.dumps(_to_json(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
@@ -60,7 +60,7 @@ def measure_store(
 ) -> Mapping[Mode, NullDistribution]:
     """Measure how random pairs of the stored documents score in each mode.
 
-    Of more than `MAX_DOCUMENTS` so many are drawn: their vectors and terms are held in memory.
+    At most `MAX_DOCUMENTS` are sampled: their vectors and terms are held in memory.
 
     Raises:
         CorpusError: there are too few documents.
@@ -75,10 +75,10 @@ def measure_store(
 
 
 def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
-    """Write the file into a data directory, whole or not at all.
+    """Write the file into a data directory atomically.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the file cannot be written.
     """
     content = {"version": calibration.version, **_to_json(calibration)}
     write_atomically(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
@@ -87,11 +87,11 @@ def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) ->
 def read_corpus_calibration(
     directory: Path, fingerprint: str, rule: LinearFusion
 ) -> CorpusCalibration | None:
-    """Read the file of a data directory; None where there is none.
+    """Read the file of a data directory; None if it does not exist.
 
     Raises:
-        StoreError: it is damaged, of another format, or was made with another checkpoint than
-            that of `fingerprint`, or with another rule than `rule`.
+        StoreError: the file is damaged, has another format, or was made with vectors of another
+            `fingerprint` or with another fusion `rule`.
     """
     path = directory / CALIBRATION_FILE
     try:
@@ -108,8 +108,8 @@ def read_corpus_calibration(
         )
     if calibration.lexical_weight not in (None, rule.lexical_weight):
         raise StoreError(
-            f"{path}: was made with a weight of the lexical score of {calibration.lexical_weight}, "
-            f"not of {rule.lexical_weight}: calibrate again or delete it"
+            f"{path}: was made with the lexical weight {calibration.lexical_weight}, "
+            f"not {rule.lexical_weight}: calibrate again or delete it"
         )
     return calibration
 
@@ -121,16 +121,16 @@ def _parse(data: bytes, path: Path) -> CorpusCalibration:
             raise StoreError(f"{path}: format {content['format']!r} is not {FORMAT}")
         calibration = CorpusCalibration(
             fingerprint=str(content["fingerprint"]),
-            kinds={str(kind): _random_pairs(one) for kind, one in content["kinds"].items()},
+            kinds={str(kind): _distribution(one) for kind, one in content["kinds"].items()},
             lexical_weight=_weight(content.get("lexical_weight")),
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise StoreError(
-            f"{path}: is no calibration: {error!r}; calibrate again or delete it"
+            f"{path}: not a calibration: {error!r}; calibrate again or delete it"
         ) from error
     if version != calibration.version:
-        raise StoreError(f"{path}: was changed: calibrate again or delete it")
+        raise StoreError(f"{path}: does not match its version: calibrate again or delete it")
     return calibration
 
 
@@ -152,7 +152,7 @@ def _weight(value: object) -> float | None:
     return LinearFusion(float(value)).lexical_weight
 
 
-def _random_pairs(content: Mapping[str, Any]) -> NullDistribution:
+def _distribution(content: Mapping[str, Any]) -> NullDistribution:
     scores = tuple(float(score) for score in content["scores"])
     rates = tuple(float(rate) for rate in content["rates"])
     if not scores or len(scores) != len(rates):

@@ -1,13 +1,14 @@
-"""How the two channels become one score: the rule that was fitted on validation queries.
+"""Linear fusion of the semantic and the lexical score into the score of hybrid mode.
 
-The score of hybrid mode is the weighted mean of the two cosines, of document vectors and of words:
+The score of hybrid mode is the weighted mean of the cosines of document vectors and of words:
 
-    score = (1 - lexical) * semantic_score + lexical * lexical_score
+    score = (1 - lexical_weight) * semantic_score + lexical_weight * lexical_score
 
-One parameter, fitted on several corpora together (`evaluation/fitting/fusion.py`), so that it is
-not the rule of one corpus. The score of a pair depends on no other document, unlike that of a
-fusion of ranks or of scores standardised within an answer, so it can be bounded and calibrated.
-`fusion.json` in a checkpoint holds the rule for its vectors.
+Its one parameter is fitted on validation queries of several corpora together
+(`evaluation/fitting/fusion.py`), so that it is not specific to one. Unlike rank fusion or scores
+standardised within an answer, the score of a pair does not depend on other documents, so it can be
+bounded and calibrated.
+`fusion.json` in a checkpoint holds the weight for its vectors.
 """
 
 import json
@@ -24,10 +25,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class LinearFusion:
-    """The weight of the lexical score; that of the semantic score is the rest of 1.
+    """The weight of the lexical score, from 0 to 1; the semantic score has the rest.
 
     Raises:
-        ValueError: it is not from 0 to 1.
+        ValueError: the weight is not from 0 to 1.
     """
 
     lexical_weight: float
@@ -49,10 +50,11 @@ def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
 
 
 def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
-    """Read the rule of a checkpoint; `DEFAULT_RULE` where it has none.
+    """Read the fusion of a checkpoint; `DEFAULT_RULE` if it has none.
 
     Raises:
-        CheckpointError: it is damaged, of another format, or was fitted for other weights.
+        CheckpointError: the file is damaged, has another format, or was fitted for another
+            checkpoint.
     """
     if FUSION not in checkpoint.files:
         return DEFAULT_RULE
@@ -65,7 +67,7 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
         rule = LinearFusion(float(content["lexical"]))
         fingerprint = str(content["fingerprint"])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is no fusion rule: {error!r}") from error
+        raise CheckpointError(f"{path}: not a fusion rule: {error!r}") from error
     if fingerprint != checkpoint.fingerprint:
         raise CheckpointError(
             f"{path}: was fitted for checkpoint {fingerprint[:12]}, not for "
@@ -75,13 +77,13 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
 
 
 def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
-    """Write `fusion.json` into a checkpoint, and the manifest with it.
+    """Write `fusion.json` into a checkpoint and update its manifest.
 
-    Another rule than before makes other hybrid scores: their calibrations are taken out.
+    A changed rule changes hybrid scores, so their calibrations are removed.
 
     Raises:
-        CheckpointError: the former rule or the calibration is damaged.
-        OSError: the disk did not take it.
+        CheckpointError: the previous rule or the calibration is damaged.
+        OSError: a file cannot be written.
     """
     calibration = None if read_fusion(checkpoint) == rule else read_calibration(checkpoint)
     if calibration is not None:

@@ -1,4 +1,4 @@
-"""The three modes of a search, by vectors, by words and by both: how each ranks documents."""
+"""The modes of a search: ranking by vectors, by words, and by both."""
 
 import time
 from collections.abc import Iterator
@@ -63,15 +63,15 @@ def rank(
     among: IdSet | None,
     seconds: Seconds,
 ) -> Ranking:
-    """Rank at least the k best documents besides the query, if there are so many.
+    """Rank at least the k best documents besides the query, if so many exist.
 
     Args:
         data: where to search.
         query: what to search for.
         k: how many are needed.
-        mode: by what documents are found and ranked.
-        fusion: how hybrid mode joins both scores.
-        among: rank no other documents.
+        mode: what documents are ranked by.
+        fusion: how hybrid mode combines both scores.
+        among: rank only these documents.
         seconds: the time of each stage is added to it.
 
     Raises:
@@ -143,8 +143,7 @@ def _rank_hybrid(
 ) -> Ranking:
     """Rank by both cosines: the candidates of each channel get the exact score of the other.
 
-    A text without any indexed word that tells documents apart is ranked, and scored, by its vector
-    alone.
+    A text without any indexed, distinctive word is ranked and scored by its vector alone.
     """
     with timed(seconds, "lexical"):
         terms, by_words, word_scores = _search_words(data, query, k, among)

@@ -33,7 +33,7 @@ class EncodedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a hit must reach to be returned; None bounds nothing."""
+    """The limits that a hit must meet to be returned; None for no limit."""
 
     min_score: float | None = None
     min_probability: float | None = None
@@ -48,12 +48,12 @@ class SearchOptions:
     """What to search for.
 
     Attributes:
-        top_k: how many hits to return for each query, at most.
-        mode: by what documents are found and ranked.
-        bounds: return no hit outside them.
-        where: return no hit for whose metadata it does not hold.
+        top_k: maximum number of hits.
+        mode: what documents are found and ranked by.
+        bounds: limits of scores and probabilities.
+        where: a filter that the metadata of a hit must pass.
         exclude: ids of documents that are not returned.
-        collapse: return one document of each family, the best.
+        collapse: return only the best document of each family.
     """
 
     top_k: int

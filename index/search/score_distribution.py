@@ -1,7 +1,7 @@
-"""How pairs of documents drawn at random score: what a score is worth in one corpus.
+"""The null distribution of scores: how random pairs of documents of one corpus score.
 
-Nearly all pairs of a corpus are no matches, so the share of random pairs that reach a score is its
-false positive rate, and needs no label.
+Nearly all pairs of a corpus are not matches, so the share of random pairs that reach a score
+estimates its false positive rate without any label.
 """
 
 import math
@@ -21,12 +21,12 @@ RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 MIN_DOCUMENTS = 100
 MAX_DOCUMENTS = 20_000  # more are sampled: their vectors are held in memory
 MAX_PAIRS = 1_000_000
-# A rate is told from no fewer pairs above its threshold.
+# A rate is estimated from at least so many pairs above its threshold.
 MIN_PAIRS_ABOVE = 20
 _REPLICATES = 200
 _PAIRS_A_CALL = 8_192  # their vectors are copied
-_SCORE_DECIMALS = 6  # beyond them cosines are rounding error
-_KNOTS_OF_TEN = 16  # points of the table in each power of ten of the rate
+_SCORE_DECIMALS = 6  # further digits of a cosine are rounding error
+_POINTS_A_DECADE = 16  # of the table, for each power of ten of the rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Threshold:
     Attributes:
         false_positive_rate: the share.
         score: the threshold.
-        low: lower end of the 95 % interval of the threshold, over documents drawn anew.
-        high: its upper end.
+        low: lower end of the 95 % bootstrap interval of the threshold, over documents.
+        high: upper end of this interval.
     """
 
     false_positive_rate: float
@@ -51,12 +51,12 @@ class NullDistribution:
     """How random pairs of a corpus score.
 
     Attributes:
-        documents: whose pairs they are.
-        pairs: how many were scored.
-        seed: of the draw.
-        scores: points of the distribution, rising.
-        rates: share of pairs that reach each of these scores, falling from 1.
-        thresholds: for those of `RATES` that so many pairs can tell.
+        documents: number of documents.
+        pairs: number of pairs that were scored.
+        seed: of the sample of pairs.
+        scores: points of the distribution, ascending.
+        rates: share of pairs that reach each of these scores, descending from 1.
+        thresholds: for those of `RATES` that can be estimated from so many pairs.
     """
 
     documents: int
@@ -67,8 +67,8 @@ class NullDistribution:
     thresholds: tuple[Threshold, ...]
 
 
-def draw_pairs(documents: int, seed: int) -> Int64:
-    """Draw pairs of different rows: all of them, or `MAX_PAIRS` where there are more.
+def sample_pairs(documents: int, seed: int) -> Int64:
+    """Sample pairs of different rows: all of them, or `MAX_PAIRS` if there are more.
 
     Returns:
         Int64[M, 2].
@@ -78,7 +78,7 @@ def draw_pairs(documents: int, seed: int) -> Int64:
     """
     if documents < MIN_DOCUMENTS:
         raise CorpusError(
-            f"{documents} documents are too few to tell how random pairs of them score: "
+            f"{documents} documents are too few to measure how random pairs of them score: "
             f"{MIN_DOCUMENTS} are needed"
         )
     if documents * (documents - 1) // 2 <= MAX_PAIRS:
@@ -109,7 +109,7 @@ def pair_scores(vectors: Float32, pairs: Int64) -> Float64:
             "ij,ij->i", vectors[first], vectors[second]
         )
     if not np.isfinite(scores).all():
-        raise CorpusError("the score of a pair is not a finite number: the vectors are damaged")
+        raise CorpusError("the score of a pair is not finite: the vectors are damaged")
     rounded: Float64 = np.clip(scores, -1.0, 1.0).round(_SCORE_DECIMALS)
     return rounded
 
@@ -119,25 +119,25 @@ def measure_random_pairs(vectors: Float32, *, seed: int = 0) -> NullDistribution
 
     Args:
         vectors: Float32[N, dimension], unit norm.
-        seed: of the draw of pairs and of the intervals.
+        seed: of the sample of pairs and of the bootstrap.
 
     Raises:
         CorpusError: there are fewer than `MIN_DOCUMENTS`, or a vector is not finite.
     """
-    pairs = draw_pairs(len(vectors), seed)
-    return measure_scores(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
+    pairs = sample_pairs(len(vectors), seed)
+    return measure_distribution(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
 
 
-def measure_scores(
+def measure_distribution(
     pairs: Int64, scores: Float64, documents: int, *, seed: int = 0
 ) -> NullDistribution:
-    """Describe how pairs Int64[M, 2] of a corpus of so many documents score, Float64[M].
+    """Return the distribution of the scores of pairs.
 
     Args:
-        pairs: as `draw_pairs` draws them.
-        scores: of each of them.
-        documents: of the corpus.
-        seed: of the draw of pairs and of the intervals.
+        pairs: Int64[M, 2], as `sample_pairs` returns them.
+        scores: Float64[M], of each pair.
+        documents: number of documents of the corpus.
+        seed: of the sample of pairs and of the bootstrap.
     """
     rounded = scores.round(_SCORE_DECIMALS)
     order = np.argsort(-rounded, kind="stable")
@@ -153,21 +153,21 @@ def measure_scores(
     )
 
 
-def false_positive_rates(random_pairs: NullDistribution, scores: Float64) -> Float64:
-    """Return the share of random pairs that score as high as each of Float64[N].
+def false_positive_rates(distribution: NullDistribution, scores: Float64) -> Float64:
+    """Return the share of random pairs that reach each of the scores Float64[N].
 
-    Between the points of the table its logarithm is a straight line; beyond the highest point it
-    stays at the lowest share that the sample could tell.
+    The logarithm of the rate is interpolated linearly between the points of the table; above the
+    highest score the rate is the lowest one that the sample could estimate.
     """
-    rates = np.interp(scores, np.array(random_pairs.scores), np.log(random_pairs.rates))
+    rates = np.interp(scores, np.array(distribution.scores), np.log(distribution.rates))
     return np.exp(rates)
 
 
 def check_rate(rate: float) -> None:
-    """Refuse a false positive rate that no threshold is measured for.
+    """Check that thresholds are measured for a false positive rate.
 
     Raises:
-        CorpusError: it is none of `RATES`.
+        CorpusError: it is not one of `RATES`.
     """
     if not any(math.isclose(rate, known) for known in RATES):
         raise CorpusError(
@@ -175,28 +175,29 @@ def check_rate(rate: float) -> None:
         )
 
 
-def threshold_for(random_pairs: NullDistribution, rate: float) -> Threshold:
+def threshold_for(distribution: NullDistribution, rate: float) -> Threshold:
     """Return the threshold for one of `RATES`.
 
     Raises:
-        CorpusError: it is none of them, or so few pairs, or so many equal ones, cannot tell it.
+        CorpusError: it is not one of them, or there are too few pairs, or too many equal ones, to
+            estimate it.
     """
     check_rate(rate)
-    for threshold in random_pairs.thresholds:
+    for threshold in distribution.thresholds:
         if math.isclose(rate, threshold.false_positive_rate):
             return threshold
     raise CorpusError(
-        f"false positive rate {rate}: {random_pairs.pairs} pairs of {random_pairs.documents} "
-        f"documents cannot tell it: {MIN_PAIRS_ABOVE} of them must be above the threshold, "
-        "and documents must not be equal"
+        f"false positive rate {rate}: {distribution.pairs} pairs of {distribution.documents} "
+        f"documents are too few: {MIN_PAIRS_ABOVE} of them must be above the threshold, "
+        "and documents must differ"
     )
 
 
 def _points(falling: Float64) -> list[tuple[float, float]]:
-    """Thin the distribution out: scores rising, with the share of pairs that reach each."""
+    """Return points of the distribution: scores, ascending, and the share of pairs above each."""
     count = len(falling)
-    powers = np.arange(0, math.log10(count) + 1e-9, 1 / _KNOTS_OF_TEN)
-    body = 1.0 - 10.0**-powers  # as fine where nearly all pairs reach the score
+    powers = np.arange(0, math.log10(count) + 1e-9, 1 / _POINTS_A_DECADE)
+    body = 1.0 - 10.0**-powers  # the same resolution where nearly all pairs reach the score
     shares = np.concatenate([10.0**-powers, body])
     ranks = np.unique(np.clip(np.ceil(shares * count), 1, count).astype(np.int64))
     scores = np.unique(np.append(falling[ranks - 1], falling[-1]))
@@ -205,50 +206,50 @@ def _points(falling: Float64) -> list[tuple[float, float]]:
 
 
 def _thresholds(falling: Float64, pairs: Int64, documents: int, seed: int) -> tuple[Threshold, ...]:
-    drawn = _drawn_anew(falling, pairs, documents, seed)
+    replicates = _bootstrap(falling, pairs, documents, seed)
     found = []
-    for rate, redrawn in zip(RATES, drawn.T, strict=True):
+    for rate, resampled in zip(RATES, replicates.T, strict=True):
         score = _threshold(falling, rate)
         if score is not None and rate * len(falling) >= MIN_PAIRS_ABOVE:
-            low, high = np.quantile(redrawn, [0.025, 0.975]).tolist()
+            low, high = np.quantile(resampled, [0.025, 0.975]).tolist()
             found.append(Threshold(rate, score, min(low, score), max(high, score)))
     return tuple(found)
 
 
 def _threshold(falling: Float64, rate: float) -> float | None:
-    """Return the lowest score that at most this share of pairs reaches; None if all reach more."""
+    """Return the lowest score that at most this share of pairs reaches; None if there is none."""
     above = falling[int(rate * len(falling))]  # the first score that too many would reach
     reached = int(np.searchsorted(-falling, -above, side="left"))
     return float(falling[reached - 1]) if reached else None
 
 
-def _drawn_anew(falling: Float64, pairs: Int64, documents: int, seed: int) -> Float64:
-    """Return thresholds Float64[replicates, RATES] of the bootstrap over documents.
+def _bootstrap(falling: Float64, pairs: Int64, documents: int, seed: int) -> Float64:
+    """Return the thresholds Float64[replicates, RATES] of a bootstrap over documents.
 
-    Pairs share documents, so it is these that are drawn: a pair counts as often as the product of
-    the times that its two were drawn.
+    Pairs share documents, so documents are resampled: the weight of a pair is the product of how
+    often its two documents were sampled.
     """
     random = np.random.default_rng(seed)
     reached = min(len(falling), int(2.0 * max(RATES) * len(falling)))
-    drawn = np.empty((_REPLICATES, len(RATES)))
+    thresholds = np.empty((_REPLICATES, len(RATES)))
     for replicate in range(_REPLICATES):
         times = random.multinomial(documents, np.full(documents, 1.0 / documents))
         weights = times[pairs[:, 0]] * times[pairs[:, 1]]
         above = np.cumsum(weights[:reached])
-        wanted = np.array(RATES) * weights.sum()
-        rows = np.minimum(np.searchsorted(above, wanted), reached - 1)
-        drawn[replicate] = falling[rows]
-    return drawn
+        counts = np.array(RATES) * weights.sum()
+        rows = np.minimum(np.searchsorted(above, counts), reached - 1)
+        thresholds[replicate] = falling[rows]
+    return thresholds
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """What pairs of N documents are scored by.
+    """What the pairs of N documents are scored by.
 
     Attributes:
         vectors: Float32[N, dimension], unit norm.
-        words: their terms; None where the vectors alone are wanted.
-        rule: how the scores of both are joined.
+        words: their terms; None to score by vectors alone.
+        rule: how the scores of both are fused.
     """
 
     vectors: Float32
@@ -259,8 +260,8 @@ class Channels:
 def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mode, Float64]:
     """Return the score Float64[P] of each pair of rows Int64[P, 2] in each mode.
 
-    These are the scores that search gives in that mode when one of the two is a stored document
-    and the query. Without words there is semantic mode alone.
+    These are the scores of a search in that mode for one of the two, a stored document. Without
+    words there is only semantic mode.
 
     Raises:
         CorpusError: a score is not finite.
@@ -287,8 +288,9 @@ def measure_modes(
         CorpusError: there are too few documents, or a score is not finite.
     """
     documents = len(channels.vectors)
-    pairs = draw_pairs(documents, seed)
+    pairs = sample_pairs(documents, seed)
     scored = mode_scores(channels, pairs, progress)
     return {
-        mode: measure_scores(pairs, scores, documents, seed=seed) for mode, scores in scored.items()
+        mode: measure_distribution(pairs, scores, documents, seed=seed)
+        for mode, scores in scored.items()
     }

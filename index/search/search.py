@@ -34,7 +34,7 @@ class _Search:
 
 
 def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
-    """Return the documents that `where` and `exclude` let through; None for all.
+    """Return the documents that pass `where` and `exclude`; None for all.
 
     Raises:
         StoreError: the store cannot be read.
@@ -59,7 +59,7 @@ def search(
         data: where to search.
         query: what to search for.
         options: how many documents to find, by what, and which.
-        fusion: how hybrid mode joins the scores of vectors and words.
+        fusion: how hybrid mode combines the scores of vectors and words.
         calibrator: what a score is worth.
         among: what `select_documents` returns for these options.
 
@@ -85,7 +85,7 @@ def search(
 
 
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
-    """Rank, read and check; with more candidates until there are `top_k` or no more exist."""
+    """Rank, read and check, widening until `top_k` documents are left or no more exist."""
     options, k = run.options, run.options.top_k
     while True:
         ranking = rank(run.data, run.query, k, options.mode, run.fusion, among, run.seconds)
@@ -123,9 +123,9 @@ def _passes(where: Filter | None, document: DocumentSummary) -> bool:
 
 
 def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary]) -> tuple[Hit, ...]:
-    """Return the documents with their scores, those outside of the bounds left out.
+    """Return the documents that are inside the bounds, with their scores.
 
-    What a score is worth rises with it, so that no lower candidate could take their place.
+    Calibrated values are monotone in the score, so no lower candidate could be inside.
     """
     rows = list(documents)
     ids, scores = ranking.vector_ids[rows].tolist(), ranking.scores[rows].tolist()

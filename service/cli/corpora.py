@@ -118,10 +118,10 @@ def match(
     file: Annotated[Path, typer.Argument(help="The document: text, Markdown, RST, HTML or PDF.")],
     data: DataOption = DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
-    mode: Annotated[Mode, typer.Option(help="By vectors, words, or both.")] = DEFAULT_MODE,
+    mode: Annotated[Mode, typer.Option(help="Match by vectors, words, or both.")] = DEFAULT_MODE,
     where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(help="Id not to give; again for more.")
+        list[str] | None, typer.Option(help="Id of a document to leave out; may be repeated.")
     ] = None,
     collapse: Annotated[
         bool, typer.Option("--collapse", help="One match of each family of copies and versions.")
@@ -143,15 +143,14 @@ def match(
         collapse=collapse,
     )
     loaded = load(checkpoint, precision, provider, threads, data)
+    calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
-    calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
-    vector = loaded.encoder.encode([blocks]).document_vectors[0]
-    query = EncodedQuery(document.text, vector, document.title)
     with opened(data, loaded.encoder, read_only=True) as directory:
+        vector = loaded.encoder.encode([blocks]).document_vectors[0]
         answer = search(
             directory,
-            query,
+            EncodedQuery(document.text, vector, document.title),
             options,
             fusion=read_fusion(loaded.checkpoint),
             calibrator=calibrator,

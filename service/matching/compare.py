@@ -1,4 +1,4 @@
-"""How two texts match, and why a match is one: comparisons from vectors that are there already."""
+"""How two texts match, and why a match is one: comparisons of stored or encoded block vectors."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ class ExplainOptions:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A comparison and the two texts that its offsets point into.
+    """A comparison and the two texts that its offsets refer to.
 
     Attributes:
-        comparison: of the two, perhaps without its smaller passages.
-        passages_left_out: how many.
+        comparison: of the two texts, without its smaller passages if there are too many.
+        passages_left_out: number of passages that are left out.
         left: one text.
         right: the other.
     """
@@ -57,11 +57,11 @@ class Compared:
 async def compare(
     engine: Engine, left: Query, right: Query, *, passages: int, strict: bool = False
 ) -> Compared:
-    """Compare two texts, given or stored.
+    """Compare two texts of the request or stored documents.
 
     Raises:
         InvalidInputError: a text is refused; names the field.
-        DocumentNotFoundError: a stored document is not there.
+        DocumentNotFoundError: a stored document does not exist.
         ServiceError: the other errors of `encode_texts`.
     """
     started = time.perf_counter()
@@ -75,9 +75,12 @@ async def compare(
 async def explain(
     engine: Engine, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
 ) -> dict[str, Explanation]:
-    """Compare a query with its first matches; those that are gone by now are absent.
+    """Compare a query with its first matches; those deleted since are absent.
 
-    Nothing is encoded but documents that were stored without block vectors.
+    Only documents that were stored without block vectors are encoded.
+
+    Returns:
+        Explanations by document id.
 
     Raises:
         ServiceError: the errors of `encode_texts`, for such documents.
@@ -97,16 +100,16 @@ def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> lis
     explanations = []
     for other in others:
         started = time.perf_counter()
-        comparison = compare_read(engine, ours, to_comparable(language, other))
+        comparison = _compare(engine, ours, to_comparable(language, other))
         engine.metrics.stage_duration.labels("explain").observe(time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations
 
 
-def compare_read(engine: Engine, left: ComparableText, right: ComparableText) -> Comparison:
-    """Compare two texts that were read, with the probability that the calibration gives."""
-    (worth,) = calibrate_scores(engine.calibrator, "semantic", [document_score(left, right)])
-    return compare_texts(left, right, probability=worth.probability)
+def _compare(engine: Engine, left: ComparableText, right: ComparableText) -> Comparison:
+    """Compare two texts, with the calibrated probability that they match."""
+    (calibrated,) = calibrate_scores(engine.calibrator, "semantic", [document_score(left, right)])
+    return compare_texts(left, right, probability=calibrated.probability)
 
 
 def _shortened(

@@ -1,4 +1,4 @@
-"""Matching, the first way through the service: a text -> the documents that match it."""
+"""POST /match: a text or a stored document -> the documents that match it."""
 
 import time
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ class MatchOptions:
     """What to do for each query.
 
     Attributes:
-        search: how many documents to find, and by what.
-        rerank: how many of the first ones to read together with the query; None for none.
-        explain: which matches to explain, in their last order; nothing is encoded for it.
-        strict: refuse rather than leave a part of a text out.
+        search: how many documents to find, by what, and which.
+        rerank: how many of them to read together with the query; None for none.
+        explain: how many of the final matches to explain; None for none.
+        strict: refuse a text that is too long rather than leave a part of it out.
     """
 
     search: SearchOptions
@@ -90,7 +90,7 @@ def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> 
     if bounds.min_probability is not None and calibrator.probability_map(kind) is None:
         detail = f"the checkpoint has no calibration of {kind} scores"
         errors.append(FieldError("#/min_probability", detail))
-    if bounds.max_false_positive_rate is not None and calibrator.random_pairs(kind) is None:
+    if bounds.max_false_positive_rate is not None and calibrator.null_distribution(kind) is None:
         detail = f"the data directory has no calibration of {kind} scores: run longmatch calibrate"
         errors.append(FieldError("#/max_false_positive_rate", detail))
     return errors

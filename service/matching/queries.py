@@ -1,4 +1,4 @@
-"""The texts of a request, given or stored, with their vectors."""
+"""The queries of a request, texts or stored documents, with their vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from service.threads import run_in
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """A stored document; `pointer` says where in the body its id stands, None if in none."""
+    """A stored document, with the JSON pointer to its id in the body, None if it is in the path."""
 
     pointer: str | None
     document_id: str
@@ -25,7 +25,7 @@ Query = RequestText | StoredQuery
 async def read_queries(
     engine: Engine, queries: Sequence[Query], *, strict: bool = False
 ) -> list[EncodedText]:
-    """Return each text with its vector, in their order; only texts of the request are encoded.
+    """Return the queries with their vectors, in order; only texts of the request are encoded.
 
     Raises:
         DocumentNotFoundError: a stored document does not exist.
@@ -46,7 +46,7 @@ async def read_queries(
 
 
 def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, EncodedText]:
-    """Return the stored documents of these ids, without their block vectors; others are absent.
+    """Return stored documents by their ids, without block vectors; unknown ids are absent.
 
     Raises:
         StoreError: the store cannot be read.
@@ -69,7 +69,7 @@ def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, E
 
 
 def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:
-    """Return texts with the block vectors that are stored of them, if they had none.
+    """Return texts with their stored block vectors, where they have none yet.
 
     Raises:
         StoreError: the store cannot be read.
@@ -80,7 +80,7 @@ def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list
 
 
 async def add_blocks(engine: Engine, texts: Sequence[EncodedText]) -> list[EncodedText]:
-    """Return texts with their block vectors: those not stored are encoded, all of them together.
+    """Return texts with their block vectors: read from the store or, if missing there, encoded.
 
     Raises:
         ServiceError: the errors of `encode_texts`.
@@ -95,10 +95,10 @@ async def add_blocks(engine: Engine, texts: Sequence[EncodedText]) -> list[Encod
 
 
 def to_comparable(language: str, text: EncodedText) -> ComparableText:
-    """Find the words and sections of a text that has its block vectors.
+    """Split a text into the words and sections that a comparison reads.
 
     Raises:
-        ValueError: it has not.
+        ValueError: the text has no block vectors.
     """
     if text.blocks is None:
         raise ValueError(f"document {text.document_id!r} has no block vectors")

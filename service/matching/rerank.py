@@ -1,4 +1,4 @@
-"""Rerank what a search found: its first documents are read together with the query."""
+"""Reranking: the first documents of a search are read together with the query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ class RerankOptions:
     """How much to read.
 
     Attributes:
-        candidates: how many of the first documents of the search.
-        seconds: that it may take for one query; as long as the settings allow when not given.
+        candidates: number of documents, the first ones of the search.
+        seconds: time limit for one query; None for that of the settings.
     """
 
     candidates: int
@@ -36,17 +36,17 @@ async def retrieve_and_rerank(
 ) -> list[Matches]:
     """Find the documents that match each query, the first candidates ranked by a reranker.
 
-    Where time is up before all candidates of a query were read, its matches are those of the
-    search, and their receipt says so. Documents beyond the candidates follow in their order.
+    If the time is up before all candidates of a query were read, its matches keep the order of the
+    search, and the receipt says so. Documents beyond the candidates follow in their order.
 
     Args:
         engine: with a reranker.
-        queries: whose matches are returned.
-        search: what to return; its bounds hold for the scores that are returned.
+        queries: to find matches for.
+        search: how many documents to return, and which; its bounds apply to the final scores.
         options: how much to read.
 
     Raises:
-        ValueError: there is no reranker; `validate_rerank` says so before.
+        ValueError: there is no reranker; see `validate_rerank`.
         ServiceError: the reranker failed.
     """
     if engine.reranking is None:
@@ -63,7 +63,7 @@ async def retrieve_and_rerank(
 async def _rerank(
     engine: Engine, pool: RerankPool, query: EncodedText, found: Matches, options: RerankOptions
 ) -> Matches:
-    """Read the first matches of a query and put them in their new order, if there is time."""
+    """Read the first matches of a query and reorder them, if there is time to read all."""
     first = found.matches[: options.candidates]
     texts = await run_in(engine.readers, _texts, engine.data, first)
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
@@ -93,9 +93,9 @@ def _order(
     hits: Sequence[Hit],
     logits: Sequence[float],
 ) -> list[Hit]:
-    """Return hits with the scores of the reranker, best first; equal ones stay in their order."""
-    mixture = pool.reranker.rule.weights_of(mode)
-    scores = [mixture.score(hit.score, logit) for hit, logit in zip(hits, logits, strict=True)]
+    """Return hits with the scores of the reranker, best first; ties keep their order."""
+    weights = pool.reranker.rule.weights_of(mode)
+    scores = [weights.score(hit.score, logit) for hit, logit in zip(hits, logits, strict=True)]
     probabilities: list[float | None] = [None] * len(scores)
     if fitted is not None:
         probabilities = match_probabilities(fitted.map, np.array(scores)).tolist()
@@ -113,7 +113,7 @@ def _order(
 
 
 def probability_map_of(engine: Engine, mode: Mode) -> FittedMap | None:
-    """Return the map of reranked scores of a mode; None where none was fitted for the encoder."""
+    """Return the map of reranked scores of a mode; None if none was fitted for the encoder."""
     if engine.reranking is None:
         return None
     rule = engine.reranking.reranker.rule

@@ -1,4 +1,4 @@
-"""Retrieve the documents that match a query: the search in a reader thread, measured."""
+"""Retrieval: the search, run in reader threads and measured."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ class Matches:
 
     Attributes:
         matches: best first.
-        receipt: what was read of the text of the query.
+        receipt: what was read of the query.
         seconds: time of each stage.
         generation: of the index that was searched.
         sequence: of the store that the index held: every change up to it is in the answer; what
             was deleted later is left out.
-        scored_as: the mode whose scores those of the search are.
-        rerank: what the reranker read, where reranking was requested.
-        explanations: why documents match, by their ids, where that was requested.
+        scored_as: the mode whose scores the search returned.
+        rerank: what the reranker read, if reranking was requested.
+        explanations: why documents match, by document id, if that was requested.
     """
 
     matches: tuple[Hit, ...]
@@ -59,7 +59,7 @@ async def retrieve(
 
 
 def _select(engine: Engine, options: SearchOptions) -> tuple[IdSet | None, dict[Stage, float]]:
-    """Return what the searches are restricted to, None for nothing, and the time it took."""
+    """Return the documents that filters let through, None for all, and the time it took."""
     started = time.perf_counter()
     among = select_documents(engine.data, options)
     if among is None:
@@ -87,7 +87,7 @@ def _search(
     )
     seconds: dict[Stage, float] = dict(answer.seconds.items())
     _observe(engine, seconds)
-    if among is None and options.mode != "lexical":  # the recall of filtered searches is not known
+    if among is None and options.mode != "lexical":  # recall is measured without filters
         engine.recall_monitor.offer(query.vector, stored=query.vector_id != NO_VECTOR)
     return Matches(
         matches=answer.hits,

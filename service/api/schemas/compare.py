@@ -138,7 +138,7 @@ class CompareRequest(Body):
     )
 
     def to_queries(self) -> tuple[Query, Query]:
-        """Return the two texts, each with the pointer to its place in the request."""
+        """Return the two texts, each with the JSON pointer to it."""
         return (
             to_query("#/left", self.left.text, self.left.id),
             to_query("#/right", self.right.text, self.right.id),

@@ -82,14 +82,14 @@ class RerankBody(Body):
     )
 
     def to_options(self) -> RerankOptions:
-        """Return what is asked of the second stage."""
+        """Return the options of the reranker."""
         return RerankOptions(
             self.candidates, None if self.budget_ms is None else self.budget_ms / 1000
         )
 
 
 def _to_explain(explain: ExplainBody | None) -> ExplainOptions | None:
-    """Return what to explain; None for nothing."""
+    """Return how much to explain; None for nothing."""
     return None if explain is None else ExplainOptions(explain.matches, explain.passages)
 
 
@@ -98,7 +98,7 @@ def _candidates_alone(value: object) -> object:
 
 
 def _switched(value: object) -> object:
-    """Read true as all defaults, and false as nothing."""
+    """Read true as the defaults, and false as none."""
     if isinstance(value, bool):
         return {} if value else None
     if not isinstance(value, dict | ExplainBody):
@@ -178,7 +178,7 @@ class MatchRequest(Body):
         return self
 
     def to_options(self, default_top_k: int) -> MatchOptions:
-        """Return what is to be done for each query."""
+        """Return the options of each query."""
         bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
             search=SearchOptions(
@@ -195,7 +195,7 @@ class MatchRequest(Body):
         )
 
     def to_queries(self) -> list[Query]:
-        """Return the queries, each with the pointer to its place in the request."""
+        """Return the queries, each with the JSON pointer to it."""
         if self.queries is None:
             return [to_query("#", self.text, self.id, self.title)]
         return [

@@ -1,89 +1,23 @@
-"""What scores are worth: bounds that are kept or refused, and null where nothing can tell."""
-
-import asyncio
-import shutil
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+"""What scores are worth, from the calibrations of a checkpoint and of a corpus."""
 
 import numpy as np
 import pytest
 
-from encoder.calibration import (
-    Calibration,
-    FittedMap,
-    FittedOn,
-    KindCalibration,
-    Logistic,
-    MapError,
-    write_calibration,
-)
-from encoder.checkpoint import CALIBRATION, load_checkpoint
-from encoder.errors import CheckpointError
-from index.errors import StoreError
-from index.search.calibrator import (
-    ScoreCalibrator,
-    calibrate_scores,
-    open_calibrator,
-    served_kinds,
-)
-from index.search.corpus_calibration import (
-    CALIBRATION_FILE,
-    CorpusCalibration,
-    write_corpus_calibration,
-)
-from index.search.records import Bounds, SearchOptions
-from index.search.score_distribution import NullDistribution, Threshold
-from service.errors import InvalidInputError
-from service.matching.match import MatchOptions, match
-from service.matching.queries import StoredQuery
-from service.startup import open_engine
-
-ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
-MAPS = KindCalibration(
-    by_score=FittedMap(Logistic(4.0, -2.0), ERRORS),
-    by_false_positive_rate=FittedMap(Logistic(1.0, -4.0), ERRORS),
-    fitted_on=(FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
-)
-TABLE = NullDistribution(
-    400, 79_800, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 0.001), (Threshold(0.01, 0.63, 0.6, 0.65),)
-)
+from index.search.calibrator import CalibratedScore, calibrate_scores, served_kinds, within
+from index.search.records import Bounds
+from tests.tools.calibrations import BY_RATE, BY_SCORE, MAPS, NOTHING, ONLY_RATE, TABLE
 
 
-def of_checkpoint(fingerprint: str = "f") -> Calibration:
-    return Calibration(fingerprint, {"semantic": MAPS, "hybrid": MAPS})
-
-
-def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
-    return CorpusCalibration(fingerprint, {"semantic": TABLE, "hybrid": TABLE})
-
-
-NOTHING = ScoreCalibrator(None, None, None)
-BY_SCORE = ScoreCalibrator(of_checkpoint(), None, "1")
-BY_RATE = ScoreCalibrator(of_checkpoint(), of_corpus(), "1+2")
-ONLY_RATE = ScoreCalibrator(None, of_corpus(), "2")
-
-
-@pytest.fixture
-def calibrated(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """Return a copy of the tiny checkpoint that has a calibration."""
-    copy = Path(shutil.copytree(tiny_checkpoint, tmp_path / "calibrated"))
-    checkpoint = load_checkpoint(copy)
-    write_calibration(checkpoint, of_checkpoint(checkpoint.fingerprint))
-    return copy
-
-
-def test_nothing_calibrated_tells_nothing() -> None:
-    (worth,) = calibrate_scores(NOTHING, "semantic", [0.5])
-    assert (worth.probability, worth.false_positive_rate) == (None, None)
+def test_nothing_is_known_without_calibrations() -> None:
+    (score,) = calibrate_scores(NOTHING, "semantic", [0.5])
+    assert (score.probability, score.false_positive_rate) == (None, None)
     assert calibrate_scores(BY_RATE, "semantic", []) == []
 
 
 def test_a_score_alone_by_the_map_of_scores() -> None:
-    (worth,) = calibrate_scores(BY_SCORE, "semantic", [0.5])
-    assert worth.probability == pytest.approx(0.5)
-    assert worth.false_positive_rate is None
+    (score,) = calibrate_scores(BY_SCORE, "semantic", [0.5])
+    assert score.probability == pytest.approx(0.5)
+    assert score.false_positive_rate is None
 
 
 def test_a_measured_corpus_by_the_map_of_rates() -> None:
@@ -95,132 +29,34 @@ def test_a_measured_corpus_by_the_map_of_rates() -> None:
 
 
 def test_a_measured_corpus_without_maps_has_rates_only() -> None:
-    (worth,) = calibrate_scores(ONLY_RATE, "semantic", [0.0])
-    assert worth.probability is None
-    assert worth.false_positive_rate == pytest.approx(0.5)
+    (score,) = calibrate_scores(ONLY_RATE, "semantic", [0.0])
+    assert score.probability is None
+    assert score.false_positive_rate == pytest.approx(0.5)
 
 
-def test_another_kind_of_score_is_not_judged_by_this_one() -> None:
-    (worth,) = calibrate_scores(BY_RATE, "lexical", [0.5])
-    assert (worth.probability, worth.false_positive_rate) == (None, None)
+def test_a_calibration_is_of_one_kind_of_score() -> None:
+    (score,) = calibrate_scores(BY_RATE, "lexical", [0.5])
+    assert (score.probability, score.false_positive_rate) == (None, None)
     nothing, known = (None, None), (MAPS.by_false_positive_rate, TABLE)
     assert served_kinds(NOTHING) == dict.fromkeys(("semantic", "lexical", "hybrid"), nothing)
     assert served_kinds(BY_RATE) == {"semantic": known, "lexical": nothing, "hybrid": known}
 
 
-def with_judge(client: Any, judge: ScoreCalibrator) -> Any:
-    """Return the client, its engine judging by `judge`."""
-    client.app.state.engine = replace(client.app.state.engine, calibrator=judge)
-    return client
-
-
-def test_matches_say_what_they_are_worth(filled: Any) -> None:
-    plain = filled.post("/match", json={"id": "ants"}).json()
-    assert plain["calibration"] is None
-    assert {match["probability"] for match in plain["matches"]} == {None}
-    answer = with_judge(filled, BY_RATE).post("/match", json={"id": "ants"}).json()
-    assert answer["calibration"] == "1+2"
-    probabilities = [match["probability"] for match in answer["matches"]]
-    rates = [match["false_positive_rate"] for match in answer["matches"]]
-    assert len(probabilities) == 3
-    assert all(0 < probability < 1 for probability in probabilities)
-    assert probabilities == sorted(probabilities, reverse=True)
-    assert rates == sorted(rates)
-
-
 @pytest.mark.parametrize(
-    ("field", "measure", "judge"),
+    ("bounds", "inside"),
     [
-        ("min_probability", "probability", BY_SCORE),
-        ("min_probability", "probability", BY_RATE),
-        ("max_false_positive_rate", "false_positive_rate", BY_RATE),
+        (Bounds(), True),
+        (Bounds(0.5, 0.8, 0.01), True),
+        (Bounds(min_score=0.51), False),
+        (Bounds(min_probability=0.81), False),
+        (Bounds(max_false_positive_rate=0.009), False),
     ],
 )
-def test_bounds_keep_the_best(
-    filled: Any, field: str, measure: str, judge: ScoreCalibrator
-) -> None:
-    client = with_judge(filled, judge)
-    every = client.post("/match", json={"id": "ants"}).json()["matches"]
-    bound = every[1][measure]
-    some = client.post("/match", json={"id": "ants", field: bound}).json()["matches"]
-    assert [match["id"] for match in some] == [match["id"] for match in every[:2]]
-    one = client.post("/match", json={"id": "ants", field: bound, "top_k": 1}).json()["matches"]
-    assert one == every[:1]
+def test_bounds_are_inclusive_and_each_holds(bounds: Bounds, inside: bool) -> None:
+    assert within(bounds, 0.5, CalibratedScore(0.8, 0.01)) == inside
 
 
-@pytest.mark.parametrize(
-    ("field", "judge", "said"),
-    [
-        ("min_probability", NOTHING, "the checkpoint has no calibration"),
-        ("min_probability", ONLY_RATE, "the checkpoint has no calibration"),
-        ("max_false_positive_rate", BY_SCORE, "run longmatch calibrate"),
-    ],
-)
-def test_a_bound_that_cannot_be_kept_is_refused(
-    filled: Any, field: str, judge: ScoreCalibrator, said: str
-) -> None:
-    client = with_judge(filled, judge)
-    response = client.post("/match", json={"id": "ants", field: 0.5})
-    assert response.status_code == 422
-    (error,) = response.json()["errors"]
-    assert error["pointer"] == f"#/{field}"
-    assert said in error["detail"]
-    bounds = Bounds(**{field: 0.5})
-    engine = client.app.state.engine
-    with pytest.raises(InvalidInputError, match=f"#/{field}: "):
-        asyncio.run(
-            match(
-                engine,
-                [StoredQuery("#/id", "ants")],
-                MatchOptions(search=SearchOptions(top_k=1, bounds=bounds)),
-            )
-        )
-
-
-@pytest.mark.parametrize("field", ["min_probability", "max_false_positive_rate"])
-@pytest.mark.parametrize("value", ["-0.1", "1.5", '"0.5"', "null", "NaN", "true"])
-def test_a_bound_out_of_range_is_refused(library: Any, field: str, value: str) -> None:
-    response = library.post(
-        "/match",
-        content=f'{{"id": "ants", "{field}": {value}}}',
-        headers={"content-type": "application/json"},
-    )
-    assert response.status_code == 422
-    assert [error["pointer"] for error in response.json()["errors"]] == [f"#/{field}"]
-
-
-def test_the_service_opens_both_calibrations(
-    make_client: Callable[..., Any], calibrated: Path, tmp_path: Path
-) -> None:
-    checkpoint = load_checkpoint(calibrated)
-    data = tmp_path / "own"
-    data.mkdir()
-    write_corpus_calibration(data, of_corpus(checkpoint.fingerprint))
-    version = make_client(checkpoint=calibrated, data=data).get("/version").json()["calibration"]
-    assert version["version"] == (
-        f"{of_checkpoint(checkpoint.fingerprint).version}"
-        f"+{of_corpus(checkpoint.fingerprint).version}"
-    )
-    known = {
-        "method": "platt",
-        "calibration_error": 0.02,
-        "documents": 400,
-        "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
-    }
-    unknown = {"method": None, "calibration_error": None, "documents": None, "thresholds": []}
-    assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
-
-
-def test_a_damaged_calibration_stops_the_start(
-    make_settings: Callable[..., Any], calibrated: Path
-) -> None:
-    settings = make_settings()
-    settings.data.mkdir()
-    (settings.data / CALIBRATION_FILE).write_text("{}")
-    with pytest.raises(StoreError, match=r"calibration\.json: is no calibration"):
-        open_engine(settings)
-    (settings.data / CALIBRATION_FILE).unlink()
-    (calibrated / CALIBRATION).write_text("{}")
-    with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
-        open_engine(make_settings(checkpoint=calibrated))
-    assert open_calibrator(load_checkpoint(settings.checkpoint), settings.data) == NOTHING
+def test_an_unknown_measure_is_outside_of_its_bound() -> None:
+    assert within(Bounds(min_score=0.5), 0.5, CalibratedScore())
+    assert not within(Bounds(min_probability=0.0), 0.5, CalibratedScore())
+    assert not within(Bounds(max_false_positive_rate=1.0), 0.5, CalibratedScore())

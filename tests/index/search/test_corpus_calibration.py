@@ -92,7 +92,7 @@ def test_a_distribution_that_is_none_is_refused(
     content = json.loads(path.read_text())
     content["kinds"]["semantic"].update(change)
     path.write_text(json.dumps(content))
-    with pytest.raises(StoreError, match="is no calibration"):
+    with pytest.raises(StoreError, match="not a calibration"):
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
@@ -106,7 +106,7 @@ def test_one_of_another_fusion_rule_is_refused(
     tmp_path: Path, calibration: CorpusCalibration
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)
-    with pytest.raises(StoreError, match=r"weight of the lexical score of 0\.5, not of 0\.4"):
+    with pytest.raises(StoreError, match=r"lexical weight 0\.5, not 0\.4"):
         read_corpus_calibration(tmp_path, FINGERPRINT, LinearFusion(0.4))
     without = replace(calibration, lexical_weight=None)  # vectors alone were measured
     write_corpus_calibration(tmp_path, without)

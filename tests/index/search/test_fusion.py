@@ -61,8 +61,8 @@ def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
     ("changed", "message"),
     [
         ({"format": 2}, "format 2 is not 1"),
-        ({"lexical": 2.0}, "is no fusion rule: .*not from 0 to 1"),
-        ({"lexical": None}, "is no fusion rule"),
+        ({"lexical": 2.0}, "not a fusion rule: .*not from 0 to 1"),
+        ({"lexical": None}, "not a fusion rule"),
         ({"fingerprint": "f" * 64}, "was fitted for checkpoint ffffffffffff"),
     ],
 )

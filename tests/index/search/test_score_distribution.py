@@ -1,4 +1,4 @@
-"""Random pairs: thresholds that keep their rate, and say when they cannot be told."""
+"""Scores of random pairs: thresholds hold their rate, or are missing if there are too few pairs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +14,10 @@ from index.search.score_distribution import (
     RATES,
     NullDistribution,
     check_rate,
-    draw_pairs,
     false_positive_rates,
     measure_random_pairs,
     pair_scores,
+    sample_pairs,
     threshold_for,
 )
 
@@ -26,7 +26,7 @@ Vectors = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def clusters() -> np.ndarray:
-    """Return 1,600 vectors around 40 centres: more pairs than are drawn."""
+    """Return 1,600 vectors around 40 centres: more pairs than are sampled."""
     random = np.random.default_rng(3)
     vectors = random.normal(size=(40, 16)).repeat(40, axis=0) + random.normal(size=(1600, 16))
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
@@ -37,19 +37,19 @@ def measured(clusters: np.ndarray) -> NullDistribution:
     return measure_random_pairs(clusters, seed=1)
 
 
-def test_all_pairs_of_a_small_corpus_are_drawn_once() -> None:
-    pairs = draw_pairs(120, seed=0)
+def test_all_pairs_of_a_small_corpus_are_sampled_once() -> None:
+    pairs = sample_pairs(120, seed=0)
     assert len(pairs) == 120 * 119 // 2
     assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
 
 
 def test_pairs_of_a_large_corpus_are_of_two_documents_and_seeded() -> None:
-    pairs = draw_pairs(5_000, seed=4)
+    pairs = sample_pairs(5_000, seed=4)
     assert pairs.shape == (MAX_PAIRS, 2)
     assert (pairs[:, 0] != pairs[:, 1]).all()
     assert (pairs.min(), pairs.max()) == (0, 4_999)
-    assert (pairs == draw_pairs(5_000, seed=4)).all()
-    assert (pairs != draw_pairs(5_000, seed=5)).any()
+    assert (pairs == sample_pairs(5_000, seed=4)).all()
+    assert (pairs != sample_pairs(5_000, seed=5)).any()
 
 
 @pytest.mark.parametrize("count", [0, 1, 99])
@@ -58,10 +58,10 @@ def test_too_few_documents_are_refused_with_the_limit(vectors: Vectors, count: i
         measure_random_pairs(vectors(count, seed=1))
 
 
-def test_a_score_that_is_no_number_is_refused(vectors: Vectors) -> None:
+def test_a_score_that_is_not_finite_is_refused(vectors: Vectors) -> None:
     damaged = vectors(120, seed=1)
     damaged[7] = np.nan
-    with pytest.raises(CorpusError, match="not a finite number"):
+    with pytest.raises(CorpusError, match="not finite"):
         measure_random_pairs(damaged)
 
 
@@ -69,7 +69,7 @@ def test_thresholds_keep_their_rate_on_fresh_pairs(
     clusters: np.ndarray, measured: NullDistribution
 ) -> None:
     assert [one.false_positive_rate for one in measured.thresholds] == list(RATES)
-    fresh = pair_scores(clusters, draw_pairs(len(clusters), seed=2))
+    fresh = pair_scores(clusters, sample_pairs(len(clusters), seed=2))
     for threshold in measured.thresholds:
         rate = float((fresh >= threshold.score).mean())
         assert rate == pytest.approx(threshold.false_positive_rate, rel=0.2)
@@ -88,7 +88,7 @@ def test_more_documents_make_a_narrower_interval(
 def test_the_rate_of_a_score_is_the_share_that_reaches_it(
     clusters: np.ndarray, measured: NullDistribution
 ) -> None:
-    scores = pair_scores(clusters, draw_pairs(len(clusters), seed=1))
+    scores = pair_scores(clusters, sample_pairs(len(clusters), seed=1))
     for share in (0.999, 0.9, 0.5, 0.1, 0.01, 0.001):
         score = np.quantile(scores, 1 - share)
         (found,) = false_positive_rates(measured, np.array([score]))
@@ -104,15 +104,15 @@ def test_rates_fall_as_scores_rise(scores: list[float]) -> None:
     assert (np.diff(false_positive_rates(table, np.sort(np.array(scores)))) <= 0).all()
 
 
-def test_a_small_corpus_tells_no_small_rate(vectors: Vectors) -> None:
+def test_a_small_corpus_has_no_threshold_of_a_small_rate(vectors: Vectors) -> None:
     small = measure_random_pairs(vectors(100, seed=1))  # 4,950 pairs
     assert [one.false_positive_rate for one in small.thresholds] == [0.1, 0.03, 0.01]
     assert threshold_for(small, 0.01).score > 0
-    with pytest.raises(CorpusError, match=r"0\.003: 4950 pairs of 100 documents cannot tell it"):
+    with pytest.raises(CorpusError, match=r"0\.003: 4950 pairs of 100 documents are too few"):
         threshold_for(small, 0.003)
 
 
-def test_equal_documents_tell_no_rate(vectors: Vectors) -> None:
+def test_equal_documents_have_no_threshold(vectors: Vectors) -> None:
     equal = measure_random_pairs(vectors(1, seed=1).repeat(150, axis=0))
     assert equal.thresholds == ()
     assert false_positive_rates(equal, np.array([1.0])).tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""Every mode finds selected documents only, and k of them whenever there are k."""
+"""Filtered searches: only documents that pass, and k of them whenever so many exist."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from index.search.search import search, select_documents
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
 
-DOCUMENTS = 1_200  # so many that the telling words alone find too few of a selection
+DOCUMENTS = 1_200  # so many that the rarest terms alone find too few that pass
 RULE = LinearFusion(0.5)
 MODES: list[Mode] = ["semantic", "lexical", "hybrid"]
 # Selects what shares with the query only words that nearly every document has.
@@ -47,8 +47,8 @@ def find(
 
 
 def vectors() -> Float32:
-    drawn = np.random.default_rng(1).normal(size=(DOCUMENTS + 1, 8)).astype(np.float32)
-    unit: Float32 = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    random = np.random.default_rng(1).normal(size=(DOCUMENTS + 1, 8)).astype(np.float32)
+    unit: Float32 = random / np.linalg.norm(random, axis=1, keepdims=True)
     return unit
 
 

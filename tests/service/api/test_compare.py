@@ -72,7 +72,7 @@ def test_stored_documents_are_compared_without_encoding(stored: Any) -> None:
 
 
 def test_explaining_ten_matches_encodes_only_the_query(stored: Any) -> None:
-    """The proof is the counter of encoded blocks: with and without `explain` it moves alike."""
+    """The counter of encoded blocks rises equally with and without `explain`."""
     question = {"text": LONG[200:1100], "top_k": 10}
     before = blocks_encoded(stored)
     plain = stored.post("/match", json=question).json()
@@ -100,10 +100,12 @@ def test_limits_of_an_explanation(stored: Any) -> None:
     question = {"id": "d1", "explain": {"matches": 2, "passages": 0}}
     for mode in ("semantic", "lexical", "hybrid"):
         matches = stored.post("/match", json={**question, "mode": mode}).json()["matches"]
-        given = [match["explanation"] for match in matches]
-        assert [one is not None for one in given] == [True, True] + [False] * (len(given) - 2)
-        assert given[0]["passages"] == []
-        assert given[0]["passages_left_out"] >= 1
+        explanations = [match["explanation"] for match in matches]
+        assert [one is not None for one in explanations] == [True, True] + [False] * (
+            len(explanations) - 2
+        )
+        assert explanations[0]["passages"] == []
+        assert explanations[0]["passages_left_out"] >= 1
     many = {"queries": [{"id": "d1"}] * 11, "explain": True}
     response = stored.post("/match", json=many)
     assert response.json()["errors"] == [
@@ -115,7 +117,7 @@ def test_limits_of_an_explanation(stored: Any) -> None:
     ]
 
 
-def test_a_document_stored_by_an_earlier_version_is_encoded_to_be_explained(stored: Any) -> None:
+def test_a_document_without_block_vectors_is_encoded_to_be_explained(stored: Any) -> None:
     with closing(sqlite3.connect(stored.app.state.engine.data.store.path)) as store, store:
         store.execute("DELETE FROM block_vectors WHERE vector_id = 2")
     before = blocks_encoded(stored)
@@ -143,7 +145,7 @@ def test_a_field_that_is_wrong_is_named(library: Any, body: Any, expected: list[
 
 
 def test_an_unknown_id_and_a_long_text_are_named(library: Any) -> None:
-    body = {"left": {"text": "a"}, "right": {"id": "nobody"}}
+    body = {"left": {"text": "a"}, "right": {"id": "unknown"}}
     assert refused(library, body, 404) == ["#/right/id"]
     long = {"left": {"text": "Ants dig. " * 2000}, "right": {"text": "a"}}
     assert refused(library, {**long, "strict": True}) == ["#/left/text"]

@@ -171,7 +171,7 @@ def test_several_wrong_fields_are_all_named_with_their_limits(library: Any) -> N
     assert limits == {"#/top_k": 1, "#/min_score": 1, "#/x": None}
 
 
-def test_the_limit_of_top_k_is_told(library: Any) -> None:
+def test_the_limit_of_top_k_is_reported(library: Any) -> None:
     content = problem(
         library.post("/match", json={"id": "ants", "top_k": 1001}), 422, "invalid-input"
     )
@@ -187,7 +187,7 @@ def test_a_number_that_is_not_finite_is_refused(library: Any, number: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "detail"),
     [
         (b'{"text": "a"', "character 12"),
         (b"{'text': 'a'}", "character 1"),
@@ -199,9 +199,9 @@ def test_a_number_that_is_not_finite_is_refused(library: Any, number: str) -> No
         (b'{"text": "a", "top_k": ' + b"9" * 5000 + b"}", "could not be parsed"),
     ],
 )
-def test_a_body_that_is_not_json_is_refused(library: Any, body: bytes, told: str) -> None:
+def test_a_body_that_is_not_json_is_refused(library: Any, body: bytes, detail: str) -> None:
     content = problem(library.post("/match", content=body, headers=JSON), 400, "malformed-body")
-    assert told in content["detail"]
+    assert detail in content["detail"]
 
 
 @pytest.mark.parametrize("field", ["text", "id"])

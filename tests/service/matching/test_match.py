@@ -1,4 +1,4 @@
-"""Matching: the right documents, in the right order, and as many as were asked for."""
+"""Matching: the right documents, in the right order, and as many as were requested."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,8 +28,8 @@ def stored(document_id: str) -> StoredQuery:
 def ask(
     engine: Engine, *queries: Query, top_k: int = 10, bounds: Bounds = NO_BOUNDS, **more: Any
 ) -> list[Matches]:
-    wanted = MatchOptions(search=SearchOptions(top_k=top_k, bounds=bounds), **more)
-    return asyncio.run(match(engine, queries, wanted))
+    options = MatchOptions(search=SearchOptions(top_k=top_k, bounds=bounds), **more)
+    return asyncio.run(match(engine, queries, options))
 
 
 def store(engine: Engine, documents: dict[str, str]) -> None:
@@ -83,7 +83,7 @@ def test_a_copy_under_another_id_is_a_match(holding: Engine, texts: dict[str, st
 
 
 @pytest.mark.parametrize("top_k", [1, 3, 4, 1000])
-def test_as_many_come_as_were_asked_for(holding: Engine, top_k: int) -> None:
+def test_top_k_matches_are_returned_if_so_many_exist(holding: Engine, top_k: int) -> None:
     (by_text,) = ask(holding, text("Insects live together."), top_k=top_k)
     (by_id,) = ask(holding, stored("ants"), top_k=top_k)
     assert len(by_text.matches) == min(top_k, 4)
@@ -123,7 +123,7 @@ def test_several_queries_answer_as_each_alone(holding: Engine, texts: dict[str, 
 
 
 def test_an_empty_index_has_no_match(engine: Engine) -> None:
-    (found,) = ask(engine, text("Is there anybody?"))
+    (found,) = ask(engine, text("Is anything here?"))
     assert found.matches == ()
 
 
@@ -186,7 +186,7 @@ def test_what_is_left_out_is_in_the_receipt_and_strict_refuses(holding: Engine) 
     ask(holding, text("Short enough."), strict=True)
 
 
-def test_overload_is_told_before_the_text_is_tokenised(holding: Engine) -> None:
+def test_overload_is_reported_before_the_text_is_tokenised(holding: Engine) -> None:
     before = counted(holding, "longmatch_document_tokens_count")
     with holding.scheduler.reserve(4096), pytest.raises(OverloadedError):
         ask(holding, text("Any text."))

@@ -1,4 +1,4 @@
-"""POST /match and `longmatch match` give the same answer: ids, scores and what is known of them."""
+"""POST /match and `longmatch match` return the same matches with the same scores."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ def by_command(holding: Any, query: Path, longmatch: Run) -> Match:
 
 @pytest.fixture
 def after_opening(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Do something in the service once a command has opened the data directory."""
+    """Set what happens in the service once a command has opened the data directory."""
     opened = service.cli.corpora.opened
 
     def set_action(action: Callable[[], object]) -> None:

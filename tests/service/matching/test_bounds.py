@@ -1,0 +1,157 @@
+"""Calibrations over HTTP: probabilities and rates of matches, bounds that hold or are refused."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encoder.calibration import write_calibration
+from encoder.checkpoint import CALIBRATION, load_checkpoint
+from encoder.errors import CheckpointError
+from index.errors import StoreError
+from index.search.calibrator import ScoreCalibrator, open_calibrator
+from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
+from index.search.records import Bounds, SearchOptions
+from service.errors import InvalidInputError
+from service.matching.match import MatchOptions, match
+from service.matching.queries import StoredQuery
+from service.startup import open_engine
+from tests.tools.calibrations import (
+    BY_RATE,
+    BY_SCORE,
+    NOTHING,
+    ONLY_RATE,
+    of_checkpoint,
+    of_corpus,
+)
+
+
+@pytest.fixture
+def calibrated(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """Return a copy of the tiny checkpoint that has a calibration."""
+    copy = Path(shutil.copytree(tiny_checkpoint, tmp_path / "calibrated"))
+    checkpoint = load_checkpoint(copy)
+    write_calibration(checkpoint, of_checkpoint(checkpoint.fingerprint))
+    return copy
+
+
+def with_calibrator(client: Any, calibrator: ScoreCalibrator) -> Any:
+    """Return the client, its engine with `calibrator`."""
+    client.app.state.engine = replace(client.app.state.engine, calibrator=calibrator)
+    return client
+
+
+def test_matches_have_probabilities_and_rates(filled: Any) -> None:
+    plain = filled.post("/match", json={"id": "ants"}).json()
+    assert plain["calibration"] is None
+    assert {match["probability"] for match in plain["matches"]} == {None}
+    answer = with_calibrator(filled, BY_RATE).post("/match", json={"id": "ants"}).json()
+    assert answer["calibration"] == "1+2"
+    probabilities = [match["probability"] for match in answer["matches"]]
+    rates = [match["false_positive_rate"] for match in answer["matches"]]
+    assert len(probabilities) == 3
+    assert all(0 < probability < 1 for probability in probabilities)
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize(
+    ("field", "measure", "calibrator"),
+    [
+        ("min_probability", "probability", BY_SCORE),
+        ("min_probability", "probability", BY_RATE),
+        ("max_false_positive_rate", "false_positive_rate", BY_RATE),
+    ],
+)
+def test_bounds_keep_the_best(
+    filled: Any, field: str, measure: str, calibrator: ScoreCalibrator
+) -> None:
+    client = with_calibrator(filled, calibrator)
+    every = client.post("/match", json={"id": "ants"}).json()["matches"]
+    bound = every[1][measure]
+    some = client.post("/match", json={"id": "ants", field: bound}).json()["matches"]
+    assert [match["id"] for match in some] == [match["id"] for match in every[:2]]
+    one = client.post("/match", json={"id": "ants", field: bound, "top_k": 1}).json()["matches"]
+    assert one == every[:1]
+
+
+@pytest.mark.parametrize(
+    ("field", "calibrator", "said"),
+    [
+        ("min_probability", NOTHING, "the checkpoint has no calibration"),
+        ("min_probability", ONLY_RATE, "the checkpoint has no calibration"),
+        ("max_false_positive_rate", BY_SCORE, "run longmatch calibrate"),
+    ],
+)
+def test_a_bound_that_cannot_be_kept_is_refused(
+    filled: Any, field: str, calibrator: ScoreCalibrator, said: str
+) -> None:
+    client = with_calibrator(filled, calibrator)
+    response = client.post("/match", json={"id": "ants", field: 0.5})
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert error["pointer"] == f"#/{field}"
+    assert said in error["detail"]
+    bounds = Bounds(**{field: 0.5})
+    engine = client.app.state.engine
+    with pytest.raises(InvalidInputError, match=f"#/{field}: "):
+        asyncio.run(
+            match(
+                engine,
+                [StoredQuery("#/id", "ants")],
+                MatchOptions(search=SearchOptions(top_k=1, bounds=bounds)),
+            )
+        )
+
+
+@pytest.mark.parametrize("field", ["min_probability", "max_false_positive_rate"])
+@pytest.mark.parametrize("value", ["-0.1", "1.5", '"0.5"', "null", "NaN", "true"])
+def test_a_bound_out_of_range_is_refused(library: Any, field: str, value: str) -> None:
+    response = library.post(
+        "/match",
+        content=f'{{"id": "ants", "{field}": {value}}}',
+        headers={"content-type": "application/json"},
+    )
+    assert response.status_code == 422
+    assert [error["pointer"] for error in response.json()["errors"]] == [f"#/{field}"]
+
+
+def test_the_service_opens_both_calibrations(
+    make_client: Callable[..., Any], calibrated: Path, tmp_path: Path
+) -> None:
+    checkpoint = load_checkpoint(calibrated)
+    data = tmp_path / "own"
+    data.mkdir()
+    write_corpus_calibration(data, of_corpus(checkpoint.fingerprint))
+    version = make_client(checkpoint=calibrated, data=data).get("/version").json()["calibration"]
+    assert version["version"] == (
+        f"{of_checkpoint(checkpoint.fingerprint).version}"
+        f"+{of_corpus(checkpoint.fingerprint).version}"
+    )
+    known = {
+        "method": "platt",
+        "calibration_error": 0.02,
+        "documents": 400,
+        "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
+    }
+    unknown = {"method": None, "calibration_error": None, "documents": None, "thresholds": []}
+    assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
+
+
+def test_a_damaged_calibration_stops_the_start(
+    make_settings: Callable[..., Any], calibrated: Path
+) -> None:
+    settings = make_settings()
+    settings.data.mkdir()
+    (settings.data / CALIBRATION_FILE).write_text("{}")
+    with pytest.raises(StoreError, match=r"calibration\.json: not a calibration"):
+        open_engine(settings)
+    (settings.data / CALIBRATION_FILE).unlink()
+    (calibrated / CALIBRATION).write_text("{}")
+    with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
+        open_engine(make_settings(checkpoint=calibrated))
+    assert open_calibrator(load_checkpoint(settings.checkpoint), settings.data) == NOTHING
