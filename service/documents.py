@@ -1,4 +1,4 @@
-"""The stored documents as a whole: a page of them, or all of them as lines."""
+"""GET /documents: pages, families and the export of the stored documents."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -10,7 +10,7 @@ from service.engine import Engine
 from service.errors import DocumentNotFoundError
 from service.threads import run_in
 
-CHARACTERS_AT_A_TIME = 1_000_000  # of an export, in memory; more where one document has more
+CHARACTERS_AT_A_TIME = 1_000_000  # of an export, in memory; more if one document has more
 
 
 async def list_documents(engine: Engine, after: str, limit: int) -> Sequence[ListedDocument]:
@@ -23,7 +23,7 @@ async def list_documents(engine: Engine, after: str, limit: int) -> Sequence[Lis
 
 
 async def family_of(engine: Engine, document_id: str) -> int | None:
-    """Return the number of the family of a document; None where it is in none.
+    """Return the number of the family of a document; None if it has none.
 
     Raises:
         StoreError: the store cannot be read.
@@ -38,7 +38,7 @@ async def find_family(
     """Return the family of a document: its number and up to `limit` documents after an id.
 
     Raises:
-        DocumentNotFoundError: it is not there.
+        DocumentNotFoundError: the document is not stored.
         StoreError: the store cannot be read.
     """
     store = engine.data.store
@@ -51,8 +51,8 @@ async def find_family(
 async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:
     """Return the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them.
 
-    The first part is read before this returns, so that a store which cannot be read is an error
-    and not half an answer. A later failure breaks the lines off.
+    The first part is read before this returns, so that a store that cannot be read is an error
+    and not a truncated response. A later failure truncates the lines.
 
     Raises:
         StoreError: the store cannot be read.
@@ -68,7 +68,7 @@ async def _all_lines(engine: Engine, lines: bytes, last: str | None) -> AsyncIte
 
 
 def _lines(data: DataDirectory, after: str) -> tuple[bytes, str | None]:
-    """Return some lines and the id of the last document in them; None after the last of all."""
+    """Return the next lines and the id of the last document in them; None after the last one."""
     documents = data.store.pages.whole(after, CHARACTERS_AT_A_TIME)
     lines = [
         json.dumps(

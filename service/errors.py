@@ -1,25 +1,25 @@
-"""What can go wrong in `service`.
+"""The errors of `service`.
 
 * ServiceError
-  * SettingsError            the settings contradict the checkpoint
-  * InvalidInputError        fields of a request are refused; names each of them
-  * UnsupportedMediaTypeError   the body is not declared as what is read
-  * NotAcceptableError       the client takes none of the media types that there are
-  * BodyTooLargeError        the body has more bytes than are read
+  * SettingsError            the settings are invalid, or contradict the checkpoint
+  * InvalidInputError        fields of a request are invalid; names each of them
+  * UnsupportedMediaTypeError   the body has a media type that is not accepted
+  * NotAcceptableError       the client accepts none of the media types of the response
+  * BodyTooLargeError        the body has too many bytes
   * RequestTooLargeError     the documents of one request have more tokens than the queue holds
   * DocumentNotFoundError    no document has the id
   * MalformedUploadError     the body cannot be decompressed
   * JobNotFoundError         no job has the id
-  * JobEndedError            the job that is to be cancelled has ended
-  * KeyInUseError            a request with the same Idempotency-Key is being worked on
-  * KeyReusedError           the Idempotency-Key was given with another request
-  * OverloadedError          the queue is full; says when to come back
-  * RateLimitedError         a client asks for more than its share; says when to come back
-  * UploadTooSlowError       the body of a request does not come
-  * DeadlinePassedError      the time that the client gave is over
-  * EncodingFailedError      the encoder failed while it worked on the request
+  * JobEndedError            the job to cancel has ended already
+  * KeyInUseError            a request with the same Idempotency-Key is in progress
+  * KeyReusedError           the Idempotency-Key was used with another request
+  * OverloadedError          there is too much work; says when to retry
+  * RateLimitedError         a client exceeds its rate limit; says when to retry
+  * UploadTooSlowError       the body of a request does not arrive in time
+  * DeadlinePassedError      the deadline that the client set has passed
+  * EncodingFailedError      the encoder failed while it processed the request
   * UnavailableError         the service cannot work
-    * NotReadyError          it is not open yet, or it is broken
+    * NotReadyError          it is starting, or a part of it has failed
     * ShuttingDownError      it is closing
 """
 
@@ -32,14 +32,14 @@ RejectionReason = Literal["queue_tokens", "queue_seconds", "deadline", "active_r
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One refused field of a request.
+    """One invalid field of a request.
 
     Attributes:
         pointer: JSON pointer to it, as a URI fragment: "#/documents/3/text".
         detail: what is wrong, without the value.
-        limit: the limit that was passed, where there is one.
-        tokens: tokens of the text, where the limit counts tokens.
-        parameter: the header, instead of a pointer, where one is refused.
+        limit: the limit that it exceeds, if it exceeds one.
+        tokens: of the text, if the limit counts tokens.
+        parameter: the name of a header, instead of a pointer.
     """
 
     pointer: str
@@ -54,11 +54,11 @@ class ServiceError(Exception):
 
 
 class SettingsError(ServiceError):
-    """The settings contradict the checkpoint that they name."""
+    """The settings are invalid, or contradict the checkpoint."""
 
 
 class InvalidInputError(ServiceError):
-    """Fields of a request are refused."""
+    """Fields of a request are invalid."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
@@ -66,7 +66,7 @@ class InvalidInputError(ServiceError):
 
 
 class UnsupportedMediaTypeError(ServiceError):
-    """The body of a request is not declared as what is read."""
+    """The body of a request has a media type that is not accepted."""
 
     def __init__(
         self, advice: str = "send the body as JSON, with Content-Type: application/json"
@@ -75,14 +75,14 @@ class UnsupportedMediaTypeError(ServiceError):
 
 
 class NotAcceptableError(ServiceError):
-    """The client takes none of the media types that the answer could have."""
+    """The client accepts none of the media types that the response can have."""
 
     def __init__(self, offered: Sequence[str]) -> None:
-        super().__init__(f"the answer can be {' or '.join(offered)}: take one of them in Accept")
+        super().__init__(f"the response can be {' or '.join(offered)}: accept one of them")
 
 
 class BodyTooLargeError(ServiceError):
-    """The body of a request has more bytes than are read."""
+    """The body of a request has too many bytes."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body is larger than {limit} bytes")
@@ -90,12 +90,12 @@ class BodyTooLargeError(ServiceError):
 
 
 class RequestTooLargeError(ServiceError):
-    """The documents of one request have together more tokens than the queue holds."""
+    """The documents of one request together have more tokens than the queue holds."""
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
-            f"the documents of this request have {tokens} tokens to read, "
-            f"and one request may have {limit}: send fewer documents at a time"
+            f"the documents of this request have {tokens} tokens to read, and the limit of one "
+            f"request is {limit}: send fewer documents at a time"
         )
         self.tokens = tokens
         self.limit = limit
@@ -121,56 +121,56 @@ class JobNotFoundError(ServiceError):
 
 
 class JobEndedError(ServiceError):
-    """The job that is to be cancelled has ended, this way or another."""
+    """The job to cancel has ended already."""
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(f"the job {job_id} is {state} already: there is nothing to cancel")
 
 
 class KeyInUseError(ServiceError):
-    """A request with the same Idempotency-Key is being worked on."""
+    """A request with the same Idempotency-Key is in progress."""
 
     def __init__(self) -> None:
         super().__init__(
-            "a request with this Idempotency-Key is being worked on: repeat yours in a moment"
+            "a request with this Idempotency-Key is in progress: repeat yours in a moment"
         )
 
 
 class KeyReusedError(ServiceError):
-    """The Idempotency-Key was given with another request before."""
+    """The Idempotency-Key was used with another request before."""
 
     def __init__(self) -> None:
         super().__init__(
-            "this Idempotency-Key was given with another body: use a new key for a new request"
+            "this Idempotency-Key was used with another body: use a new key for a new request"
         )
 
 
 class OverloadedError(ServiceError):
-    """The queue is full.
+    """There is more work than the service accepts.
 
     Attributes:
         retry_after: whole seconds after which there should be room.
-        reason: which bound was reached.
+        reason: the limit that was reached.
     """
 
     def __init__(self, retry_after: int, reason: RejectionReason) -> None:
-        super().__init__(f"more work is waiting than the service takes: retry in {retry_after} s")
+        super().__init__(f"more work is waiting than the service accepts: retry in {retry_after} s")
         self.retry_after = retry_after
         self.reason = reason
 
 
 class RateLimitedError(ServiceError):
-    """A client asks for more tokens than it may.
+    """A client exceeds its rate limit.
 
     Attributes:
         limit: tokens a minute.
         retry_after: whole seconds until the same request is admitted.
-        headers: what the answer says of the client's rate.
+        headers: the RateLimit headers of the response.
     """
 
     def __init__(self, limit: int, retry_after: int, headers: Mapping[str, str]) -> None:
         super().__init__(
-            f"this client may ask for {limit} tokens a minute: retry in {retry_after} s"
+            f"the limit of this client is {limit} tokens a minute: retry in {retry_after} s"
         )
         self.limit = limit
         self.retry_after = retry_after
@@ -178,21 +178,21 @@ class RateLimitedError(ServiceError):
 
 
 class UploadTooSlowError(ServiceError):
-    """The body of a request came too slowly, or not at all."""
+    """The body of a request did not arrive in time."""
 
     def __init__(self) -> None:
         super().__init__("the body of the request did not arrive in time")
 
 
 class DeadlinePassedError(ServiceError):
-    """The time that the client gave is over, and its request was given up."""
+    """The deadline that the client set has passed, and its request was cancelled."""
 
     def __init__(self) -> None:
-        super().__init__("the time that X-Request-Timeout-Ms gave is over")
+        super().__init__("the deadline set by X-Request-Timeout-Ms has passed")
 
 
 class EncodingFailedError(ServiceError):
-    """The encoder failed while it worked on the request; the cause is chained and logged."""
+    """The encoder failed while it processed the request; the cause is chained and logged."""
 
     def __init__(self) -> None:
         super().__init__("the document could not be encoded")
@@ -203,9 +203,9 @@ class UnavailableError(ServiceError):
 
 
 class NotReadyError(UnavailableError):
-    """The service is not open yet, or a part of it has died."""
+    """The service is starting, or a part of it has failed."""
 
-    def __init__(self, reason: str = "the service is not open yet") -> None:
+    def __init__(self, reason: str = "the service is still starting") -> None:
         super().__init__(reason)
 
 

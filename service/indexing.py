@@ -1,4 +1,4 @@
-"""The second visible way: documents -> the store, and the index that is found by the next match."""
+"""POST /index: documents are encoded, stored and added to the index before the response."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
 from service.threads import run_in
 
-_ATTEMPTS = 3  # to bring the index up to the store
+_ATTEMPTS = 3  # to apply a change to the index
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Indexed:
 
     Attributes:
         id: of the document.
-        receipt: what was read of it.
+        receipt: how much of it was read.
         unchanged: the text was stored already; at most title and metadata were replaced.
     """
 
@@ -37,12 +37,12 @@ class Indexed:
 
 @dataclass(frozen=True, slots=True)
 class IndexedDocuments:
-    """The answer to one call.
+    """The result of one call.
 
     Attributes:
         documents: in the order given.
-        generation: of the index that holds them.
-        seconds: time of each stage, added up over the documents.
+        generation: of the index that contains them.
+        seconds: time of each stage, summed over the documents.
     """
 
     documents: tuple[Indexed, ...]
@@ -59,17 +59,17 @@ async def index_documents(
 ) -> IndexedDocuments:
     """Insert or replace documents; at return they are durable and the next match finds them.
 
-    All are encoded before the first is stored, and all are stored in one transaction: when one
-    is refused, nothing is changed. A document whose text is stored already is not encoded again.
+    All are encoded before the first is stored, and all are stored in one transaction: if one is
+    invalid, nothing is changed. A document whose text is stored already is not encoded again.
 
     Args:
-        engine: where to.
+        engine: that encodes and stores.
         documents: with different ids.
-        strict: refuse rather than leave a part of a text out.
-        background: let requests go first.
+        strict: reject a text that is too long to be read whole.
+        background: yield to requests.
 
     Raises:
-        InvalidInputError: too many documents, an id twice, or a text is refused.
+        InvalidInputError: too many documents, an id twice, or an invalid text.
         ServiceError: the other errors of `encode_texts`.
         StoreError: the store could not be written; nothing was stored.
     """
@@ -87,7 +87,7 @@ async def index_documents(
     for (_, document), read in zip(new, encoded, strict=True):
         entries[document.id] = EncodedDocument(document, read.vector, read.receipt, read.blocks)
     ordered = [entries[document.id] for document in documents]
-    # One job of the one writer thread: it runs to its end even when the client leaves meanwhile.
+    # One call on the one writer thread: it runs to its end even if the client disconnects.
     storing = await run_in(engine.writer, _put, engine, ordered)
     return IndexedDocuments(
         documents=tuple(
@@ -95,7 +95,7 @@ async def index_documents(
             for entry in ordered
         ),
         generation=engine.data.index.generation,
-        seconds=_added_up([read.seconds for read in encoded] + [{"store": storing}]),
+        seconds=_sum_stages([read.seconds for read in encoded] + [{"store": storing}]),
     )
 
 
@@ -103,7 +103,7 @@ async def delete_document(engine: Engine, document_id: str) -> None:
     """Delete one document; at return the deletion is durable and no match finds it.
 
     Raises:
-        DocumentNotFoundError: it is not there.
+        DocumentNotFoundError: it is not stored.
         StoreError: the store could not be written.
     """
     if not await run_in(engine.writer, _delete, engine, document_id):
@@ -114,7 +114,7 @@ async def find_document(engine: Engine, document_id: str) -> StoredDocument:
     """Return one stored document.
 
     Raises:
-        DocumentNotFoundError: it is not there.
+        DocumentNotFoundError: it is not stored.
     """
     found = await run_in(engine.readers, engine.data.store.find, [document_id])
     if document_id not in found:
@@ -139,7 +139,7 @@ def _check(engine: Engine, documents: Sequence[Document]) -> None:
 
 
 def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, EncodedDocument]:
-    """Return an entry, with the stored vector, for each document whose text is stored already."""
+    """Return the documents whose text is stored already, with their stored vectors, by id."""
     hashes = data.store.content_hashes([document.id for document in documents])
     same = [d for d in documents if hashes.get(d.id) == d.content_hash]
     stored = data.store.find([document.id for document in same])
@@ -159,39 +159,39 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
 
 
 def _put(engine: Engine, entries: Sequence[EncodedDocument]) -> float:
-    """Store entries and make the index follow; return the seconds."""
+    """Store documents and update the index; return the seconds."""
     started = time.perf_counter()
-    _follow(engine, engine.data.store.put(entries))
+    _apply(engine, engine.data.store.put(entries))
     seconds = time.perf_counter() - started
     engine.metrics.stage_duration.labels("store").observe(seconds)
     return seconds
 
 
 def _delete(engine: Engine, document_id: str) -> bool:
-    """Delete a document and make the index follow; return whether it was there."""
+    """Delete a document and update the index; return whether it was stored."""
     change = engine.data.store.delete([document_id])
-    _follow(engine, change)
+    _apply(engine, change)
     return len(change.removed) > 0
 
 
-def _follow(engine: Engine, change: Change) -> None:
-    """Make the index follow a change of the store, which is durable by now.
+def _apply(engine: Engine, change: Change) -> None:
+    """Apply a change of the store, which is durable by now, to the index.
 
-    What fails once is tried again: else documents would be stored and not be found. Where it fails
-    for good, the next change or `Maintenance` makes good for it.
+    It is retried: otherwise documents would be stored and not found. If every attempt fails, the
+    next change or `Maintenance` brings the index up to date.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             engine.data.index.apply(change)
             break
         except Exception as error:
-            _LOG.error("the index does not follow the store: %s", type(error).__name__)
+            _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)
             if attempt == _ATTEMPTS:
                 raise
     record_index(engine)
 
 
-def _added_up(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
+def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
     total: dict[Stage, float] = {}
     for part in parts:
         for stage, seconds in part.items():

@@ -1,4 +1,4 @@
-"""Every Prometheus metric of the service, and nowhere else."""
+"""Every Prometheus metric of the service; no other module defines one."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ TOKEN_BUCKETS = tuple(float(2**power) for power in range(4, 21))
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The metrics of one engine, on a registry of their own."""
+    """The metrics of one engine, on their own registry."""
 
     registry: CollectorRegistry
     requests: Counter
@@ -72,7 +72,7 @@ class Metrics:
 
 
 def create_metrics() -> Metrics:
-    """Make the metrics, with those of the process, the platform and the garbage collector."""
+    """Create the metrics, with those of the process, the platform and the garbage collector."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -86,20 +86,20 @@ def create_metrics() -> Metrics:
         registry=registry,
         requests=counter("requests_total", "Requests answered.", ["route", "method", "code"]),
         request_duration=duration(
-            "request_duration_seconds", "Time from request to answer.", ["route"]
+            "request_duration_seconds", "Time from request to response.", ["route"]
         ),
         stage_duration=duration(
             "stage_duration_seconds", "Time of one stage of a request.", ["stage"]
         ),
         queue_tokens=gauge("queue_tokens", "Tokens admitted and not encoded yet."),
         admission_rejected=counter(
-            "admission_rejected_total", "Requests refused because of overload.", ["reason"]
+            "admission_rejected_total", "Requests rejected because of overload.", ["reason"]
         ),
         rate_limited=counter(
-            "rate_limited_total", "Requests refused because of their client's rate."
+            "rate_limited_total", "Requests rejected because of the rate limit of their client."
         ),
         deadline_dropped=counter(
-            "deadline_dropped_total", "Requests given up because their deadline passed."
+            "deadline_dropped_total", "Requests cancelled because their deadline passed."
         ),
         document_tokens=histogram(
             "document_tokens", "Tokens of a document.", buckets=TOKEN_BUCKETS
@@ -109,33 +109,37 @@ def create_metrics() -> Metrics:
         encoded_tokens=counter("encoded_tokens_total", "Tokens encoded."),
         encoded_blocks=counter("encoded_blocks_total", "Sentence blocks encoded."),
         encoder_rate=gauge(
-            "encoder_tokens_per_second", "What the encoder can do, as measured while it works."
+            "encoder_tokens_per_second", "Measured throughput of the encoder while it is busy."
         ),
-        block_cache_hits=counter("block_cache_hits_total", "Sentence blocks not encoded again."),
+        block_cache_hits=counter(
+            "block_cache_hits_total", "Sentence blocks whose vectors were cached."
+        ),
         block_cache_misses=counter(
-            "block_cache_misses_total", "Sentence blocks that the cache did not have."
+            "block_cache_misses_total", "Sentence blocks whose vectors were not cached."
         ),
-        redis_up=gauge("redis_up", "1 when Redis can be used, 0 when not; 1 without one."),
+        redis_up=gauge("redis_up", "1 if Redis is available or none is set, else 0."),
         redis_errors=counter("redis_errors_total", "Calls of Redis that failed."),
-        cancelled=counter("cancelled_total", "Requests whose client left before the answer."),
-        reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker read."),
-        rerank_out_of_time=counter(
-            "rerank_out_of_time_total", "Queries whose candidates could not all be read in time."
+        cancelled=counter(
+            "cancelled_total", "Requests whose client disconnected before the response."
         ),
-        jobs_unfinished=gauge("jobs_unfinished", "Uploads that wait or are being indexed."),
+        reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker scored."),
+        rerank_out_of_time=counter(
+            "rerank_out_of_time_total", "Queries whose candidates could not all be scored in time."
+        ),
+        jobs_unfinished=gauge("jobs_unfinished", "Uploads that are waiting or being indexed."),
         jobs_ended=counter("jobs_ended_total", "Uploads that ended.", ["state"]),
-        job_documents=counter("job_documents_total", "Lines of uploads dealt with.", ["outcome"]),
+        job_documents=counter("job_documents_total", "Lines of uploads processed.", ["outcome"]),
         index_documents=gauge("index_documents", "Documents in the index."),
         index_generation=gauge("index_generation", "Generation of the index."),
-        index_lists=gauge("index_lists", "Inverted lists of the index; one is a full scan."),
+        index_lists=gauge("index_lists", "Inverted lists of the index; 1 is an exhaustive search."),
         index_list_imbalance=gauge(
             "index_list_imbalance",
-            "Mean time of a search of the lists by that of lists of equal size; 1 is the best.",
+            "Mean search time relative to lists of equal size; 1 is optimal.",
         ),
         index_empty_lists=gauge("index_empty_lists_ratio", "Share of the lists without a vector."),
         index_changed=gauge(
             "index_changed_ratio",
-            "Vectors added or removed since training, by those that the lists were trained for.",
+            "Vectors added or removed since training, relative to those at training.",
             ["kind"],
         ),
         index_unpublished=gauge(
@@ -147,17 +151,17 @@ def create_metrics() -> Metrics:
         nprobe=gauge("nprobe", "Inverted lists that a query visits."),
         recall=gauge(
             "recall_at_10",
-            "Share of the 10 exact neighbours that a search finds: of real queries (shadow), or of "
-            "vectors held out of the last training (held_out).",
+            "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
+            "for vectors held out of the last training (held_out).",
             ["source"],
         ),
         recall_samples=counter(
-            "recall_samples_total", "Searches chosen to be repeated exactly.", ["outcome"]
+            "recall_samples_total", "Searches sampled to be repeated exactly.", ["outcome"]
         ),
         family_documents=gauge(
-            "family_documents", "Documents that are in a family of copies and versions."
+            "family_documents", "Documents that belong to a family of copies and versions."
         ),
-        store_free=gauge("store_free_bytes", "Bytes of the store's file that hold nothing."),
+        store_free=gauge("store_free_bytes", "Unused bytes in the file of the store."),
         ready=gauge("ready", "1 when the service is ready, else 0."),
         build_info=gauge(
             "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]

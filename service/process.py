@@ -1,4 +1,4 @@
-"""Running the service as a process."""
+"""Running the service as a process: signals, memory, the HTTP protocol."""
 
 import asyncio
 import ctypes
@@ -18,64 +18,63 @@ from service.threads import set_switch_interval
 
 _M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 _THRESHOLD_BYTES = 4 * 2**20
+HEAD_SECONDS = 10.0
 
 
 def cap_malloc_threshold() -> bool:
-    """Make glibc give every block of 4 MiB or more back to the system when it is freed.
+    """Make glibc return every freed block of 4 MiB or more to the operating system.
 
-    By itself glibc raises that bound to the largest block ever freed, up to 32 MiB. The buffers of
-    books then come from heaps that the small objects of other threads keep from shrinking, and the
-    process grows for as long as a larger book comes (measured: benchmarks/server/load.py).
+    By default glibc raises that threshold to the largest block ever freed, up to 32 MiB. The
+    buffers of books then come from heaps that the small objects of other threads keep from
+    shrinking, and the process grows whenever a larger book arrives (measured:
+    benchmarks/server/load.py).
 
     Returns:
-        Whether there was a glibc to tell.
+        Whether the C library is glibc and accepted it.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES))
 
 
-HEAD_SECONDS = 10.0
-
-
 class TimedH11Protocol(H11Protocol):
-    """uvicorn's protocol, which by itself waits for ever for the head of a request.
+    """uvicorn's protocol with a time limit on the head of a request, which uvicorn lacks.
 
-    A connection on which no head has arrived after `HEAD_SECONDS`, or whose client goes on sending
-    a body that was refused, is closed: a socket and its buffers are memory, too.
+    It closes a connection on which no head has arrived after `HEAD_SECONDS`, or whose client keeps
+    sending a body that was rejected: a socket and its buffers take memory.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head_timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head."""
+    def connection_made(self, transport: Any) -> None:
+        """Start the timer for the first head."""
         super().connection_made(transport)
-        self._watch_head()
+        self._check_head()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; it may be a head, or only a part of one."""
+        """Handle received data, which may complete a head or not."""
         super().data_received(data)
-        self._watch_head()
+        self._check_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._stop_watching()
+        """Stop the timer."""
+        self._stop_timer()
         super().connection_lost(exc)
 
-    def _watch_head(self) -> None:
-        refused = self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
-        if self.conn.their_state is not h11.IDLE and not refused:
-            self._stop_watching()
+    def _check_head(self) -> None:
+        rejected = self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
+        if self.conn.their_state is not h11.IDLE and not rejected:
+            self._stop_timer()
         elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._abort_idle)
 
-    def _stop_watching(self) -> None:
+    def _stop_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _give_up(self) -> None:
+    def _abort_idle(self) -> None:
         self._head_timer = None
         idle = self.conn.their_state is h11.IDLE
         if idle or self.conn.our_state is h11.DONE:
@@ -83,25 +82,25 @@ class TimedH11Protocol(H11Protocol):
 
 
 def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
-    """Open the engine, then serve until SIGTERM or SIGINT; requests in flight are finished.
+    """Open the engine, then serve until SIGTERM or SIGINT; active requests are finished.
 
-    The engine is opened before the server, so that whatever is wrong with checkpoint or data is
-    said in one line, and the port answers only when the first request will be fast.
+    The engine is opened before the server, so that an error of the checkpoint or the data is
+    reported in one line, and the port accepts connections only when requests will be fast.
 
     Args:
         host: address to listen on.
-        port: 0 takes a free one.
-        given: settings that the caller decides; the others come from the environment.
+        port: to listen on; 0 chooses a free one.
+        given: settings that the caller sets; the others come from the environment.
 
     Raises:
-        ValidationError: a setting is wrong.
+        ValidationError: a setting is invalid.
         ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     settings = Settings(**given)
     set_switch_interval()
     engine = open_engine(settings)
-    # uvicorn finishes what is in flight and then raises the signal once more, which would end the
-    # process before the engine is closed.
+    # uvicorn finishes active requests and then raises the signal again, which would end the process
+    # before the engine is closed.
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         with suppress(KeyboardInterrupt):

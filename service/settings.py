@@ -18,44 +18,45 @@ class Settings(BaseSettings):
 
     data: Path = Field(
         default=Path("longmatch-data"),
-        description="The data directory: documents, vectors, index, snapshots. Made when missing.",
+        description="The data directory: documents, vectors, index, snapshots. Created if missing.",
     )
     checkpoint: Path | None = Field(
-        default=None, description="The checkpoint directory; the one that ships when not given."
+        default=None, description="The checkpoint directory; by default, the one that ships."
     )
     precision: str | None = Field(
         default=None,
         description="Which graphs of the checkpoint to run (int8, fp16, fp32); "
-        "the best one for the device when not given.",
+        "by default, the best for the device.",
     )
     providers: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
-        "commas; CUDA when it is there, else CPU, when not given.",
+        "commas; by default, CUDA if available, else CPU.",
     )
     threads: int | None = Field(
         default=None,
         ge=1,
-        description="Encoder threads; one for each core that may be used when not given.",
+        description="Encoder threads; by default, one for each usable core.",
     )
     max_queue_tokens: int = Field(
         default=262_144,
         ge=1,
         description="Tokens that may wait for the encoder, of all requests together; more are "
-        "refused with 503. Must hold the longest document that the checkpoint reads.",
+        "rejected with 503. Must hold the longest document that the checkpoint reads.",
     )
     max_queue_seconds: float = Field(
         default=1.0,
         gt=0,
         allow_inf_nan=False,
-        description="Work, by the measured speed of the encoder, that may be ahead of a new "
-        "request; with more it is refused with 503. Down to a quarter of it while most requests "
-        "are refused. Less answers sooner, more refuses less.",
+        description="Seconds of work, at the measured speed of the encoder, that may be queued "
+        "ahead of a new request; with more, it is rejected with 503. The limit falls to a quarter "
+        "while most requests are rejected. A lower value shortens waiting, a higher one rejects "
+        "fewer requests.",
     )
     max_active_requests: int = Field(
         default=256,
         ge=1,
-        description="Requests that may be worked on at a time; more are refused with 503.",
+        description="Requests that may be active at a time; more are rejected with 503.",
     )
     max_body_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1, description="Bytes of a request body."
@@ -63,44 +64,43 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(
         default=4 * 1024**3,
         ge=1,
-        description="Bytes of an upload of lines to POST /index, as sent and decompressed. Each "
+        description="Bytes of an NDJSON upload to POST /index, as sent and decompressed. Each "
         "line may have `max_body_bytes`.",
     )
     max_unfinished_jobs: int = Field(
         default=32,
         ge=1,
-        description="Uploads that may be under way, waiting or indexed at a time; more are "
-        "refused with 503.",
+        description="Uploads that may be received, waiting or indexed at a time; more are "
+        "rejected with 503.",
     )
     max_idempotency_keys: int = Field(
         default=100_000,
         ge=1,
-        description="Answers kept under their Idempotency-Key; of more in 24 hours, the oldest "
-        "are forgotten.",
+        description="Responses stored under their Idempotency-Key; of more in 24 hours, the oldest "
+        "are deleted.",
     )
     upload_seconds: float = Field(
         default=10.0,
         gt=0,
         allow_inf_nan=False,
-        description="How long a request may take to arrive, and one second more for each 64 KiB "
-        "of its body that has; a slower one is refused with 408.",
+        description="Seconds that a request may take to arrive, plus one for each 64 KiB of its "
+        "body; a slower one is rejected with 408.",
     )
     rate_limit_tokens_per_minute: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens a minute that one client may ask for, by X-API-Key or its address; "
-        "more are refused with 429.",
+        description="Tokens a minute that one client, by X-API-Key or address, may use; more are "
+        "rejected with 429.",
     )
     block_cache_bytes: int = Field(
         default=32 * 1024 * 1024,
         ge=0,
-        description="Memory for the vectors of sentence blocks that were encoded before; not used "
-        "with Redis.",
+        description="Memory of the cache of block vectors; not used with Redis.",
     )
     redis_url: str | None = Field(
         default=None,
         description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too): block vectors "
-        "and rate counters. It may fail at any moment.",
+        "and rate counters. The service works without it while it is down.",
     )
     max_text_characters: int = Field(
         default=2_000_000, ge=1, description="Characters of the text of one document."
@@ -114,14 +114,14 @@ class Settings(BaseSettings):
     max_explained_matches: int = Field(
         default=100, ge=1, description="Matches explained in one POST /match, of all its queries."
     )
-    max_top_k: int = Field(default=1000, ge=1, description="Matches that may be asked for.")
+    max_top_k: int = Field(default=1000, ge=1, description="Matches that a query may request.")
     default_top_k: int = Field(
-        default=10, ge=1, description="Matches given when the request does not say how many."
+        default=10, ge=1, description="Matches returned if the request does not say how many."
     )
     reranker: Path | None = Field(
         default=None,
-        description="The directory of a reranker, or the name of one that ships; `rerank` in "
-        "POST /match is refused without one.",
+        description="The directory of a reranker, or the name of one that ships; without one, "
+        "`rerank` in POST /match is invalid.",
     )
     max_rerank_candidates: int = Field(
         default=200, ge=1, description="Candidates of one query that may be reranked."
@@ -130,42 +130,42 @@ class Settings(BaseSettings):
         default=5.0,
         gt=0,
         allow_inf_nan=False,
-        description="How long the candidates of a query may take when the request does not say; "
-        "also the longest that a request may ask for.",
+        description="Seconds that reranking a query may take if the request does not say; also the "
+        "most that a request may ask for.",
     )
     drain_seconds: float = Field(
         default=30.0,
         ge=0,
         allow_inf_nan=False,
-        description="How long requests may take to finish after the service was told to stop.",
+        description="Seconds that active requests may take to finish when the service stops.",
     )
     target_recall: float = Field(
         default=0.95,
         gt=0,
         le=1,
         allow_inf_nan=False,
-        description="Share of the 10 exact neighbours that a search is to find: a new index "
-        "generation must reach it, and nprobe is adapted to hold it.",
+        description="Share of the 10 exact neighbours that a search must find: a new index "
+        "generation must reach it, and nprobe is adapted to maintain it.",
     )
     recall_sample_share: float = Field(
         default=0.01,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="Share of the searches by vector that are repeated exactly, off the "
-        "request's path, to measure their recall.",
+        description="Share of the vector searches that are repeated with exact search, in the "
+        "background, to measure their recall.",
     )
     find_families: bool = Field(
         default=True,
-        description="Compare each new text with those that are stored, to find near-duplicates; "
-        "without it `collapse` knows only what was found before.",
+        description="Compare each new text with the stored ones, to find near-duplicates; without "
+        "it, `collapse` uses only those that were found before.",
     )
     maintenance_seconds: float = Field(
         default=60.0,
         gt=0,
         allow_inf_nan=False,
-        description="Time between two looks at the index: whether it must be trained again, "
-        "published, or disk space given back.",
+        description="Seconds between rounds of maintenance: retraining and publishing the index, "
+        "freeing disk space.",
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 

@@ -1,4 +1,4 @@
-"""Work that blocks, off the event loop."""
+"""Blocking work off the event loop, and the priority of its threads."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from service.errors import ShuttingDownError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_NICE = 10  # beyond the niceness that the process was started with
+_NICE = 10  # above the niceness of the process
 _SWITCH_SECONDS = 0.0005
 
 
@@ -22,7 +22,7 @@ async def run_in(
 ) -> T:
     """Run a function in a thread of `executor`.
 
-    When the caller is cancelled, a call that has begun runs to its end, and one that has not is
+    When the caller is cancelled, a call that has started runs to its end, and one that has not is
     never made.
 
     Raises:
@@ -36,13 +36,13 @@ async def run_in(
 
 
 def lower_priority() -> None:
-    """Let the event loop go first on the processor: this thread computes.
+    """Lower the priority of this thread, which computes, below that of the event loop.
 
-    Without it a refusal waits for its turn among all that is encoded, which under load is longer
-    than a refusal may take. For every thread that computes, or none: one that gives way holds the
-    interpreter now and then, and where others that compute did not, it would wait for them with
-    the event loop behind it (measured both ways: benchmarks/server/overload.py). On Linux a thread
-    has a priority of its own; elsewhere nothing is done.
+    Otherwise, under load, a rejection waits for the processor longer than it may take. Call it in
+    every computing thread or in none: a low-priority thread sometimes holds the interpreter lock,
+    and would then wait for normal-priority threads that compute, with the event loop waiting for
+    the lock (measured both ways: benchmarks/server/overload.py). On Linux a thread has its own
+    priority; elsewhere this does nothing.
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
@@ -50,8 +50,8 @@ def lower_priority() -> None:
 
 
 def set_switch_interval() -> None:
-    """Let a thread that waits for the interpreter have it after half a millisecond, not after five.
+    """Set the switch interval of the interpreter to half a millisecond instead of five.
 
-    The event loop waits for it many times in one request.
+    The event loop waits for the interpreter lock many times in one request.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)

@@ -1,4 +1,4 @@
-"""What a route needs, as annotated aliases, so that its signature reads like a sentence."""
+"""Dependencies of the routes, as annotated aliases."""
 
 from email.message import Message
 from typing import Annotated
@@ -13,7 +13,7 @@ async def get_open_engine(request: Request) -> Engine:
     """Return the engine of the application.
 
     Raises:
-        NotReadyError: it is not open yet.
+        NotReadyError: the service is still starting.
     """
     engine: Engine | None = request.app.state.engine
     if engine is None:
@@ -25,13 +25,13 @@ OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
 
 
 async def get_engine(engine: OpenEngineDep) -> Engine:
-    """Return the engine, which can work.
+    """Return the engine if it is ready.
 
     Raises:
-        NotReadyError: a part of it has died.
+        NotReadyError: the service is still starting, or an encoder thread has died.
     """
     if not is_ready(engine):
-        raise NotReadyError("an encoder thread does not run")
+        raise NotReadyError("an encoder thread is not running")
     return engine
 
 
@@ -39,19 +39,18 @@ EngineDep = Annotated[Engine, Depends(get_engine)]
 
 
 async def admit(engine: EngineDep) -> None:
-    """Let in whom the door let in: `service.api.http.admission` counted the request before it was
-    read.
+    """Require a ready engine; `service.api.http.admission` admitted the request already.
 
     Raises:
-        NotReadyError: the service cannot work.
+        NotReadyError: the service is not ready.
     """
 
 
 async def require_json(request: Request) -> None:
-    """Do nothing when the body is declared as JSON.
+    """Require a body that is declared as JSON.
 
     Raises:
-        UnsupportedMediaTypeError: it is not.
+        UnsupportedMediaTypeError: it is declared as something else.
     """
     message = Message()
     message["content-type"] = request.headers.get("content-type", "")

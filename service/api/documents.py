@@ -36,7 +36,7 @@ from service.indexing import delete_document, find_document
 class UnescapedRoute(APIRoute):
     """A route below an id that may contain slashes; its own last segment must not be escaped.
 
-    So `/documents/a%2Fsimilar` is the document `a/similar`, and not what is similar to `a`.
+    So `/documents/a%2Fsimilar` is the document `a/similar`, not the documents similar to `a`.
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -62,8 +62,8 @@ ANSWER = {
 }
 PAGE = json_example(
     {"documents": [{**ANSWER, "family": 12}], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
-    "A page; with `Accept: application/x-ndjson` all documents with their texts, one on a line, "
-    "as `longmatch index` reads them",
+    "A page; with `Accept: application/x-ndjson`, all documents with their texts, one on each "
+    "line, as `longmatch index` reads them",
 )
 PAGE["content"][NDJSON] = {
     "schema": {"type": "string"},
@@ -113,11 +113,10 @@ async def get_documents(
     cursor: Cursor = BEFORE_ALL,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> DocumentsResponse | StreamingResponse:
-    """Return the documents in the order of their ids, a page at a time or, as lines, all.
+    """Return the documents in the order of their ids: one page, or all of them as NDJSON.
 
-    A document that is there from the first page to the last is on exactly one of them, whatever
-    is written in between. The export is streamed, a part at a time, and has no limit; its lines
-    can be indexed again.
+    A document that is stored from the first page to the last is on exactly one of them, whatever
+    is written in between. The export is streamed and has no limit; its lines can be indexed again.
     """
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_documents(engine, cursor)
@@ -127,16 +126,16 @@ async def get_documents(
 
 @router.get(
     "/{id:path}",
-    summary="Look at a stored document",
+    summary="Get a stored document",
     response_model_exclude_none=True,
     responses={200: json_example(ANSWER, "The document, without its text"), **PROBLEMS},
 )
 async def get_document(
     document_id: DocumentId,
     engine: EngineDep,
-    text: Annotated[bool, Query(description="Give the text, too.")] = False,
+    text: Annotated[bool, Query(description="Return the text, too.")] = False,
 ) -> DocumentResponse:
-    """Return title, metadata, receipt, family and, when asked for, the text of a document."""
+    """Return title, metadata, receipt, family and, on request, the text of a document."""
     stored = await find_document(engine, document_id)
     return document_response(stored, await family_of(engine, document_id), with_text=text)
 
@@ -145,10 +144,10 @@ async def get_document(
     "/{id:path}",
     summary="Delete a document",
     status_code=204,
-    responses={204: {"description": "It is deleted; no match finds it any more"}, **PROBLEMS},
+    responses={204: {"description": "It is deleted; no match returns it any more"}, **PROBLEMS},
 )
 async def remove_document(document_id: DocumentId, engine: EngineDep) -> None:
-    """Delete a document for good."""
+    """Delete a document permanently."""
     await delete_document(engine, document_id)
 
 

@@ -1,4 +1,4 @@
-"""POST /index: JSON is indexed before the answer, lines of JSON in the background."""
+"""POST /index: JSON is indexed before the response, NDJSON in the background."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
-from service.api.schemas.jobs import AcceptedBody, accepted_answer
+from service.api.schemas.jobs import AcceptedBody, accepted_response
 from service.bulk_upload import submit_upload
 from service.errors import UnsupportedMediaTypeError
 from service.indexing import index_documents
@@ -67,15 +67,15 @@ NDJSON_EXAMPLE = (
     '{"id": "articles/ants", "text": "Ants find short paths. …"}\n'
     '{"id": "articles/bees", "title": "Bees", "text": "Bees dance. …", "year": 2021}\n'
 )
-# What the OpenAPI document says of these requests: it stands at the route for JSON, since one path
-# and method has one description.
+# How the OpenAPI document describes NDJSON requests: at the route for JSON, since one path and
+# method has one description.
 REQUEST_BODY: dict[str, Any] = {
     "content": {
         NDJSON: {
             "schema": {
                 "type": "string",
                 "description": "A document on each line: `id` and `text`, optionally `title` and "
-                "`metadata`; other fields go to the metadata. `Content-Encoding: gzip` is taken.",
+                "`metadata`; other fields become metadata. `Content-Encoding: gzip` is accepted.",
             },
             "examples": {"two": {"summary": "Two documents", "value": NDJSON_EXAMPLE}},
         }
@@ -83,7 +83,7 @@ REQUEST_BODY: dict[str, Any] = {
 }
 ACCEPTED: dict[str, Any] = {
     "model": AcceptedBody,
-    "description": "The lines are durable and will be indexed; Location is the job's",
+    "description": "The lines are durable and will be indexed; Location is the job",
     "headers": {"Location": {"schema": {"type": "string"}, "description": "/jobs/{id}"}},
     "content": {
         "application/json": {
@@ -98,14 +98,14 @@ ACCEPTED: dict[str, Any] = {
 
 
 class BulkRoute(APIRoute):
-    """A route for lines of JSON alone."""
+    """A route for NDJSON only."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Let the route of the same path have every other request."""
+        """Match NDJSON uploads; leave every other request to the next route of the path."""
         return super().matches(scope) if is_bulk(scope) else (Match.NONE, {})
 
 
-# Must be matched before `router`, which takes every other POST of the path.
+# Must be matched before `router`, which accepts every POST of the path.
 bulk_router = APIRouter(tags=["documents"], route_class=BulkRoute)
 router = APIRouter(tags=["documents"])
 
@@ -115,7 +115,7 @@ router = APIRouter(tags=["documents"])
     summary="Insert or replace documents",
     dependencies=[Admitted, JSONBody],
     responses={
-        200: json_example(ANSWER, "All documents are durable and found by the next match"),
+        200: json_example(ANSWER, "All documents are durable, and the next match finds them"),
         202: ACCEPTED,
         **problem_responses(
             MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
@@ -132,11 +132,11 @@ async def post_index(
     engine: EngineDep,
     idempotency_key: IdempotencyKey = None,
 ) -> IndexResponse | Response:
-    """Store documents: all of them or, when one is refused, none.
+    """Store documents: all of them or, if one is invalid, none.
 
-    A document of an id that is stored already is replaced; when its text is the same, it is not
-    encoded again. Sent as `application/x-ndjson`, one document a line, any number of documents is
-    taken with 202 and indexed in the background, each line for itself: see /jobs.
+    A document whose id is stored already is replaced; if its text is the same, it is not encoded
+    again. As `application/x-ndjson`, one document on each line, any number of documents is accepted
+    with 202 and indexed in the background, each line by itself: see /jobs.
     """
 
     async def work() -> IndexResponse:
@@ -155,9 +155,9 @@ async def post_index(
 async def post_lines(
     request: Request, engine: EngineDep, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Take an upload; the answer is given when it is durable, and before it is indexed."""
+    """Receive an upload; respond when it is durable, before it is indexed."""
     answer, replayed = await submit_upload(
-        engine, request.stream(), accepted_answer, gzip=_is_gzip(request), key=idempotency_key
+        engine, request.stream(), accepted_response, gzip=_is_gzip(request), key=idempotency_key
     )
     return to_response(answer, replayed=replayed)
 
@@ -165,5 +165,5 @@ async def post_lines(
 def _is_gzip(request: Request) -> bool:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("gzip", "x-gzip", "identity"):
-        raise UnsupportedMediaTypeError("send the lines as they are, or as gzip")
+        raise UnsupportedMediaTypeError("send the lines uncompressed, or as gzip")
     return encoding != "identity"

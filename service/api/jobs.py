@@ -17,7 +17,7 @@ from service.api.http.problems import (
 from service.api.schemas.jobs import JobResponse, JobsResponse, job_body, job_response
 from service.threads import run_in
 
-# Asked again and again while a job runs: as operations they stay out of the shares of failures.
+# Clients poll these while a job runs: as operations they do not count in the failure ratios.
 router = APIRouter(prefix="/jobs", tags=["operations"])
 
 JOB = {
@@ -53,12 +53,12 @@ async def get_jobs(
     before: Annotated[
         str | None,
         Query(
-            description="The id of a job: those that came before it.",
+            description="The id of a job: return older ones.",
             openapi_examples={"page": {"value": JOB["id"]}},
         ),
     ] = None,
 ) -> JobsResponse:
-    """Return the newest jobs first, those that have ended too: the last 1,000 are remembered."""
+    """Return the newest jobs first, including the last 1,000 that have ended."""
     jobs = engine.jobs
     found = await run_in(jobs.threads, jobs.store.newest, limit, before)
     return JobsResponse(jobs=[job_body(job) for job in found])
@@ -66,7 +66,7 @@ async def get_jobs(
 
 @router.get(
     "/{id}",
-    summary="How far is an upload",
+    summary="Get the progress of an upload",
     responses={200: json_example(ANSWER, "The job"), **problem_responses(*PROBLEMS)},
 )
 async def get_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
@@ -79,14 +79,14 @@ async def get_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
     "/{id}/cancel",
     summary="Cancel an upload",
     responses={
-        200: json_example({**ANSWER, "state": "cancelled"}, "It ends; what is stored stays"),
+        200: json_example({**ANSWER, "state": "cancelled"}, "It stops; what is stored stays"),
         **problem_responses(JOB_ENDED, *PROBLEMS),
     },
 )
 async def cancel_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
-    """Let a job end before its time.
+    """Cancel a job.
 
-    The documents that it has stored stay; those of the batch in hand, at most 64, may still be
+    The documents that it has stored stay; those of the current batch, at most 64, may still be
     stored and counted.
     """
     jobs = engine.jobs

@@ -1,4 +1,4 @@
-"""What runs the service asks of it: /livez /readyz /metrics /version, and what its errors mean."""
+"""Operations: /livez, /readyz, /metrics, /version, and the meaning of errors at /problems."""
 
 from typing import Annotated, get_args
 
@@ -89,32 +89,32 @@ PROBLEM = {
 
 @router.get(
     "/livez",
-    summary="Is the process alive",
+    summary="Check that the process is alive",
     responses={
-        200: json_example({"status": "alive"}, "It answers"),
+        200: json_example({"status": "alive"}, "It is alive"),
         **problem_responses(INTERNAL_ERROR),
     },
 )
 async def get_livez() -> LiveResponse:
-    """Answer whatever the load is: an orchestrator restarts what does not."""
+    """Answer under any load: an orchestrator restarts a process that does not."""
     return LiveResponse(status="alive")
 
 
 @router.get(
     "/readyz",
-    summary="Can it work",
+    summary="Check that the service is ready",
     responses={
         200: json_example(
             {"status": "ready", "documents": 3418, "generation": 3, "degraded": []},
-            "It is open and warm",
+            "It is ready",
         ),
         **problem_responses(INTERNAL_ERROR, NOT_READY),
     },
 )
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
-    """Answer 200 when all is open and every encoder thread works, whatever the load is.
+    """Answer 200 if everything is open and every encoder thread runs, under any load.
 
-    The status is `degraded` while a part does not work that requests do without.
+    The status is `degraded` while a part is down that requests can do without.
     """
     index, degraded = engine.data.index, degraded_parts(engine)
     return ReadyResponse(
@@ -138,14 +138,14 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     },
 )
 async def get_metrics(engine: OpenEngineDep) -> Response:
-    """Return every metric, also of a service that is no longer ready."""
+    """Return every metric, even if the service is no longer ready."""
     engine.metrics.ready.set(is_ready(engine))
     return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get(
     "/version",
-    summary="What is running, and its limits",
+    summary="Get the version and the limits",
     responses={
         200: json_example(VERSION, "Version, checkpoint and limits"),
         **problem_responses(INTERNAL_ERROR, NOT_READY),
@@ -158,7 +158,7 @@ async def get_version(engine: OpenEngineDep) -> VersionResponse:
 
 @router.get(
     "/problems/{name}",
-    summary="What a kind of error means",
+    summary="Get the meaning of a kind of error",
     responses={
         200: json_example(PROBLEM, "The kind of error"),
         **problem_responses(NO_SUCH_ROUTE, INVALID_INPUT, INTERNAL_ERROR),
@@ -167,7 +167,7 @@ async def get_version(engine: OpenEngineDep) -> VersionResponse:
 async def get_problem(
     name: Annotated[str, Path(openapi_examples={"overloaded": {"value": OVERLOADED.name}})],
 ) -> ProblemTypeResponse:
-    """Describe what stands in the `type` of a problem."""
+    """Describe a `type` of problem."""
     if name not in PROBLEM_TYPES:
         raise HTTPException(404)
     kind = PROBLEM_TYPES[name]

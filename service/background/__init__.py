@@ -1,1 +1,1 @@
-"""Threads that keep the index good while the service runs."""
+"""Threads that maintain the index while the service runs."""

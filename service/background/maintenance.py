@@ -1,8 +1,7 @@
-"""The thread that keeps the index good.
+"""The thread that maintains the index.
 
-It trains the index again and publishes it, looks for the titles of new documents in the texts that
-were there before, looks for near-duplicates among texts of an earlier release, and gives disk space
-back.
+It retrains and publishes the index, searches earlier texts for the titles of new documents, finds
+near-duplicates among texts that were stored while that was switched off, and frees disk space.
 """
 
 import logging
@@ -23,26 +22,26 @@ from service.metrics import Metrics
 from service.settings import Settings
 
 PUBLISH_FROM = 1_000  # changes since the last snapshot, and
-PUBLISH_SHARE = 0.1  # this share of the vectors: what a restart replays stays small
+PUBLISH_SHARE = 0.1  # this share of the vectors: a restart replays few changes
 TITLES_SHARE = 0.2  # of the documents may change before all texts are searched for titles again
 RECLAIM_SHARE = 0.1  # of the store's file may stay free: new documents use it
-RECLAIM_PAGES = 1_000  # in one transaction, which writes wait for
+RECLAIM_PAGES = 1_000  # in one transaction, which blocks writes
 
 _log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """One thread that looks at the index again and again; searches and writes go on meanwhile."""
+    """One thread that maintains the index in rounds, while searches and writes continue."""
 
     def __init__(self, data: DataDirectory, metrics: Metrics, settings: Settings) -> None:
-        """Keep an open data directory, from `start` on."""
+        """Prepare to maintain an open data directory, from `start` on."""
         self._data = data
         self._metrics = metrics
         self._target = settings.target_recall
         self._seconds = settings.maintenance_seconds
         self._limits = DriftLimits()
-        self._families_found = False  # of what was there at the beginning; others are when put
-        self._families_counted_at = -1  # changes of the store as of which they were counted
+        self._families_found = False  # of the documents at the start; later ones are found when put
+        self._families_counted_at = -1  # number of changes of the store when they were counted
         self._attempt = read_rejected_retraining(data.store.maintenance)
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
@@ -53,20 +52,20 @@ class Maintenance:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the round that runs end as soon as it can, and begin no other."""
+        """Ask the current round to end early, and start no other."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Stop, and wait for the end of the round that runs."""
+        """Stop, and wait for the current round."""
         self.stop()
         if self._thread.is_alive():
             self._thread.join()
 
     def work(self) -> None:
-        """Do what there is to do: one round. What fails is logged and tried in a later one."""
+        """Run one round of all tasks; a task that fails is logged and tried in a later round."""
         with self._working:
             for task in (
-                self._data.index.catch_up,  # where a change of the store was not followed
+                self._data.index.catch_up,  # if it missed a change of the store
                 self._keep_lists,
                 self._keep_snapshot,
                 self._keep_titles,
@@ -84,7 +83,7 @@ class Maintenance:
         while not self._stopping.wait(self._seconds):
             try:
                 self.work()
-            except Exception:  # a later round may succeed, and nobody else would start one
+            except Exception:  # the thread must survive: a later round may succeed
                 _log.exception("maintenance of the index failed")
 
     def _keep_lists(self) -> None:
@@ -101,11 +100,11 @@ class Maintenance:
             _record_drift(index.measure_drift(), index, self._metrics)
 
     def _retrain(self, reasons: tuple[str, ...], attempt: RejectedRetraining) -> None:
-        _log.info("training the index again: %s", ", ".join(reasons))
+        _log.info("retraining the index: %s", ", ".join(reasons))
         try:
             result = self._data.index.retrain(self._target, self._stopping.is_set)
         except RetrainingStoppedError:
-            _log.info("training of the index was given up: the service stops")
+            _log.info("retraining of the index was cancelled: the service is stopping")
             return
         except IndexingError:
             self._metrics.index_retrainings.labels("failed").inc()
@@ -115,14 +114,14 @@ class Maintenance:
             self._metrics.index_retrainings.labels("refused").inc()
             attempt.write(self._data.store.maintenance)
             _log.warning(
-                "the new index generation was refused: recall@10 %.3f, target %.3f, old one %.3f",
+                "the new index generation was rejected: recall@10 %.3f, target %.3f, previous %.3f",
                 *(result.recall, self._target, result.old_recall),
             )
             return
         self._metrics.index_retrainings.labels("swapped").inc()
         record_index_metrics(self._data.index, self._metrics)
         _log.info(
-            "generation %d of the index: %d lists, %d visited, recall@10 %.3f, before %.3f",
+            "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
             self._data.index.generation,
             *(result.nlist, result.nprobe, result.recall, result.old_recall),
         )
@@ -145,11 +144,11 @@ class Maintenance:
         store = self._data.store
         if store.finds_families and not self._families_found:
             if pending := store.families.pending():
-                _log.info("looking for near-duplicates of %d documents", pending)
+                _log.info("finding near-duplicates of %d documents", pending)
                 store.families.find(SilentProgress(), self._stopping.is_set)
             self._families_found = not self._stopping.is_set()
             self._families_counted_at = -1
-        if (changes := store.lexical.changes) != self._families_counted_at:  # it reads all
+        if (changes := store.lexical.changes) != self._families_counted_at:  # totals reads a table
             self._metrics.family_documents.set(store.families.totals()[1])
             self._families_counted_at = changes
 
@@ -159,13 +158,13 @@ class Maintenance:
         while space.free_share > RECLAIM_SHARE and not self._stopping.is_set():
             before = space.free
             space = store.reclaim(RECLAIM_PAGES)
-            if space.free >= before:  # the file of an earlier release, or writers free as much
+            if space.free >= before:  # writers free as much as is reclaimed
                 break
         self._metrics.store_free.set(space.free_bytes)
 
 
 def record_index_metrics(index: LiveIndex, metrics: Metrics) -> None:
-    """Set the metrics that describe the index and cost nothing to know."""
+    """Set the metrics of the index that are cheap to read."""
     metrics.index_documents.set(len(index))
     metrics.index_generation.set(index.generation)
     metrics.index_lists.set(index.nlist)

@@ -1,4 +1,4 @@
-"""A small share of real queries is searched exactly too: how many neighbours do they find?"""
+"""Online recall: a small share of real queries is repeated with exact search."""
 
 import logging
 import random
@@ -16,9 +16,9 @@ from index.vectors.recall import NEIGHBOURS, share_found
 from service.metrics import Metrics
 from service.settings import Settings
 
-QUEUED = 32  # more are dropped: an exact search of many vectors takes its time
+QUEUED = 32  # more are dropped: an exact search of many vectors is slow
 WINDOW = 50  # searches that are measured before nprobe may change
-_ATTEMPTS = 3  # at a search that no change of the index disturbs
+_ATTEMPTS = 3  # to search while the index does not change
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class RecallMonitor:
     """One thread that measures the recall of searches and adapts nprobe to hold the target."""
 
     def __init__(self, index: LiveIndex, metrics: Metrics, settings: Settings) -> None:
-        """Watch an index from `start` on."""
+        """Prepare to monitor an index, from `start` on."""
         self._index = index
         self._metrics = metrics
         self._share = settings.recall_sample_share
@@ -44,19 +44,19 @@ class RecallMonitor:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread; what waits is not measured any more."""
+        """Stop the thread; queued queries are not measured."""
         self._closing.set()
-        with suppress(Full):  # then there is something to wake it already
+        with suppress(Full):  # then a queued query wakes the thread
             self._chosen.put_nowait(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def offer(self, vector: Float32, *, stored: bool) -> None:
-        """Choose, or do not choose, a query that was searched; never waits.
+        """Sample a query that was searched, with the probability of the settings; never waits.
 
         Args:
             vector: of the query, Float32[dimension].
-            stored: it is itself in the index, so its first neighbour is no achievement.
+            stored: whether it is in the index itself, so that its first neighbour does not count.
         """
         if self._index.nlist == 1 or self._random.random() >= self._share:
             return
@@ -69,7 +69,7 @@ class RecallMonitor:
         while (chosen := self._chosen.get()) is not None and not self._closing.is_set():
             try:
                 self._measure(*chosen)
-            except Exception:  # the gauge must not end with one bad query
+            except Exception:  # the thread must survive a query that fails
                 _log.exception("the recall of a query could not be measured")
 
     def _measure(self, vector: Float32, stored: bool) -> None:
@@ -81,7 +81,7 @@ class RecallMonitor:
         self._metrics.recall_samples.labels("disturbed").inc()
 
     def _recall(self, vector: Float32, stored: bool) -> float | None:
-        """Search approximately and exactly; None where the index changed in between."""
+        """Search approximately and exactly; return None if the index changed in between."""
         k = NEIGHBOURS + stored
         nprobe = self._index.nprobe
         found = self._index.search(vector[np.newaxis], k, nprobe=nprobe)
@@ -100,7 +100,7 @@ class RecallMonitor:
         if len(self._recalls) < WINDOW:
             return
         generation, nprobe = self._measured_at
-        wanted = adapted_nprobe(self._recalls, nprobe, self._index.nlist, self._target)
-        if wanted != nprobe and self._index.set_nprobe(wanted, generation=generation):
-            self._metrics.nprobe.set(wanted)
-            _log.info("queries visit %d lists now, %d before", wanted, nprobe)
+        adapted = adapted_nprobe(self._recalls, nprobe, self._index.nlist, self._target)
+        if adapted != nprobe and self._index.set_nprobe(adapted, generation=generation):
+            self._metrics.nprobe.set(adapted)
+            _log.info("nprobe changed from %d to %d", nprobe, adapted)

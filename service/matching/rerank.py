@@ -69,7 +69,7 @@ async def _rerank(
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
     seconds = options.seconds or engine.settings.rerank_seconds
     text = text_below(query.title, query.text)
-    scored = await pool.judge(text, [texts[hit.id] for hit in first], seconds)
+    scored = await pool.score(text, [texts[hit.id] for hit in first], seconds)
     fitted = probability_map_of(engine, found.scored_as)
     matches = found.matches
     if complete := len(scored.logits) == len(first):

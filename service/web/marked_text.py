@@ -1,4 +1,4 @@
-"""A text as HTML with its passages marked, however they overlap."""
+"""A text as HTML with its passages marked, even where they overlap."""
 
 import re
 from collections import Counter, defaultdict
@@ -11,10 +11,10 @@ from markupsafe import Markup, escape
 
 from encoder.comparison.result import PassageKind, Section, Span
 
-# Controls but tab and line ends; what embeds, overrides or isolates a direction; the zero-width
-# no-break space; halves of surrogate pairs (UTF-8 has none); what is no character. Left alone are
-# the marks U+200E and U+200F and the joiners, which honest texts need and which reorder nothing.
-_TROUBLE = re.compile(
+# Control characters except tab and line ends; directional embeddings, overrides and isolates; the
+# zero-width no-break space; lone surrogates (UTF-8 has none); noncharacters. The marks U+200E and
+# U+200F and the joiners stay as they are: honest texts need them, and they reorder nothing.
+_UNSAFE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u206f\ufeff"
     "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
@@ -24,12 +24,13 @@ _DELETE_PICTURE = "\u2421"
 
 
 def visible(text: str) -> str:
-    """Return a text with a picture of each control character and the code of the others.
+    """Return a text with invisible or misleading characters made visible.
 
-    U+0000 becomes U+2400, its picture; U+202E becomes "[U+202E]". The result can be written as
-    UTF-8. Markup is not touched: it is escaped where it goes into a page.
+    A control character becomes its control picture, U+0000 for example U+2400; any other becomes
+    its code, as "[U+202E]". The result can be encoded as UTF-8. Markup is unchanged: it is escaped
+    when it is put into a page.
     """
-    return _TROUBLE.sub(_picture, text)
+    return _UNSAFE.sub(_picture, text)
 
 
 def _picture(found: re.Match[str]) -> str:
@@ -42,7 +43,8 @@ def _picture(found: re.Match[str]) -> str:
 
 
 Side = Literal["left", "right"]
-# Names of classes and ids are short because a page has thousands of them. Strongest kind first.
+# Names of classes and ids are short because a page has thousands of them. The strongest kind is
+# first.
 KIND_CLASSES: Mapping[PassageKind, str] = {"verbatim": "v", "paraphrase": "p", "similar": "s"}
 SHARED = " o"
 
@@ -56,11 +58,11 @@ class MarkedText:
     """A text as HTML.
 
     Attributes:
-        html: the text, cut wherever a passage or a section begins or ends. What lies in passages is
-            in <mark> elements, one after another, never nested. Before a passage stands its number,
-            a link to the same number in the other text.
-        ranges: the first and the last mark of each passage, counted from 0; (n, n - 1) where it has
-            none. All marks between them belong to it, to others perhaps too.
+        html: the text, split wherever a passage or a section begins or ends. The text of passages
+            is in consecutive <mark> elements, never nested. The number of a passage comes before
+            it and links to the same number in the other text.
+        ranges: the first and the last mark of each passage, counted from 0; (n, n - 1) if it has
+            none. All marks between them belong to it, and perhaps to others, too.
     """
 
     html: Markup
@@ -75,12 +77,12 @@ def mark_text(
 ) -> MarkedText:
     """Return a text with its passages and the beginnings of its sections marked.
 
-    Spans that reach beyond the text are cut to it. The time is linear in the text, the passages and
-    the sections, also where every passage lies over every other.
+    Spans that extend beyond the text are clipped to it. The time is linear in the text, the
+    passages and the sections, even if all passages overlap.
     """
     spans = [clip(span, len(text)) for span, _ in passages]
-    begins, ends = _by_place(s.start for s in spans), _by_place(s.end for s in spans)
-    heads = _by_place(clip(section.span, len(text)).start for section in sections)
+    begins, ends = _by_position(s.start for s in spans), _by_position(s.end for s in spans)
+    heads = _by_position(clip(section.span, len(text)).start for section in sections)
     marker = _Marker(side, [kind for _, kind in passages])
     for here, there in pairwise([*sorted({0, *begins, *ends, *heads}), len(text)]):
         marker.end(n for n in ends[here] if spans[n].start < here)
@@ -92,13 +94,13 @@ def mark_text(
 
 
 def clip(span: Span, length: int) -> Span:
-    """Return the part of a span that lies in a text of `length` characters."""
+    """Return the part of a span that lies within a text of `length` characters."""
     start = min(max(span.start, 0), length)
     return Span(start, min(max(span.end, start), length))
 
 
 class _Marker:
-    """Writes a text from beginning to end, and knows which passages are open where it is."""
+    """Writes a text from beginning to end, and tracks which passages are open."""
 
     def __init__(self, side: Side, kinds: Sequence[PassageKind]) -> None:
         self._here, self._there = ("l", "r") if side == "left" else ("r", "l")
@@ -109,12 +111,12 @@ class _Marker:
         self.parts: list[Markup] = []
 
     def head(self, numbers: Iterable[int]) -> None:
-        """Write the numbers of sections, which readers see from 1."""
+        """Write the numbers of sections, counted from 1."""
         for number in numbers:
             self.parts.append(_HEAD.format(self._here, number + 1, number + 1))
 
     def begin(self, numbers: Iterable[int]) -> None:
-        """Open passages and write their numbers, which readers see from 1."""
+        """Open passages and write their numbers, counted from 1."""
         for number in numbers:
             kind, shown = self._kinds[number], number + 1
             name = KIND_CLASSES[kind]
@@ -129,7 +131,7 @@ class _Marker:
             self._open[self._kinds[number]] -= 1
 
     def write(self, piece: str) -> None:
-        """Write text up to the next place where anything begins or ends."""
+        """Write text up to the next position where anything begins or ends."""
         kinds = [kind for kind in KIND_CLASSES if self._open[kind]]
         if not kinds or not piece:
             self.parts.append(escape(piece))
@@ -139,17 +141,18 @@ class _Marker:
         self._marks += 1
 
 
-def _by_place(places: Iterable[int]) -> defaultdict[int, list[int]]:
-    """Return which of the things at `places` are at each place, in their order."""
+def _by_position(positions: Iterable[int]) -> defaultdict[int, list[int]]:
+    """Return the indices of the items at each position, in their order."""
     found: defaultdict[int, list[int]] = defaultdict(list)
-    for number, place in enumerate(places):
-        found[place].append(number)
+    for number, position in enumerate(positions):
+        found[position].append(number)
     return found
 
 
 def _piece(text: str, start: int, end: int) -> str:
     """Return a part of a text as it is shown.
 
-    A carriage return whose line feed is in the next part goes: a browser would see two line ends.
+    A carriage return whose line feed is in the next part is dropped: a browser would show two line
+    ends.
     """
     return visible(text[start : end - 1 if text[end - 1 : end + 1] == "\r\n" else end])

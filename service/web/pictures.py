@@ -1,4 +1,4 @@
-"""The map between two texts: a ribbon from each passage to the one that matches it."""
+"""The pictures of a comparison: the matrix of sections, and the ribbons between passages."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -11,15 +11,18 @@ from encoder.comparison.result import AlignedPassage, Section, Span
 from service.web.marked_text import KIND_CLASSES
 
 SHADES = 10
+HEIGHT = 1000  # of the map of ribbons
 # Pixels:
-_ROOM = 300  # for the picture, either way
-_SMALLEST, _LARGEST = 3, 28  # a cell
-_LABEL_LINE = 13  # a label, along its axis
-_NUMBERS, _NAMES = 20, 100  # labels, across their axis
-_SLANT = 44  # by how much the name of the last column, which is slanted, stands out
+_ROOM = 300  # for the matrix, in both directions
+_SMALLEST, _LARGEST = 3, 28  # side of a cell
+_LABEL_LINE = 13  # of a label, along its axis
+_NUMBERS, _NAMES = 20, 100  # of labels, across their axis
+_SLANT = 44  # that the slanted name of the last column extends beyond it
 _MOST_NAMED = 12  # sections of an axis that have room for names
 _NAME = 12  # Latin letters of a name
-_TITLED_CELLS = 1600  # a picture with more has no tooltips without the script: the page stays small
+_TITLED_CELLS = 1600  # with more, cells have no tooltips without the script: the page stays small
+_SHORTEST = 2  # of HEIGHT: shorter ribbons would be invisible
+_PAGE_LINE = 75  # characters in a line of the page, roughly; a longer one is wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What names a row or a column, and its middle in pixels."""
+    """The name of a row or a column, and its middle in pixels."""
 
     text: str
-    place: float
+    middle: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Axis:
     Attributes:
         cell: the length of a cell along the axis.
         length: of the axis.
-        labels: as many as have room.
+        labels: as many as there is room for.
     """
 
     cell: int
@@ -59,16 +62,16 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class MatrixPicture:
-    """What the template draws; all lengths in pixels.
+    """The matrix as the template draws it; all lengths in pixels.
 
     Attributes:
         rows: the left sections.
         columns: the right ones.
         cells: row by row.
-        named: whether labels are names; else they are numbers alone.
-        margin: what the labels need beside the cells and above them.
-        overhang: what those above need at the right.
-        tooltips: whether each cell has its title in the page.
+        named: whether labels have names; otherwise they are numbers only.
+        margin: of the labels beside and above the cells.
+        overhang: of the labels above the cells, at the right.
+        tooltips: whether each cell has a title in the page.
     """
 
     rows: Axis
@@ -83,7 +86,13 @@ class MatrixPicture:
 def draw_matrix(
     scores: Float32, left: Sequence[Section], right: Sequence[Section]
 ) -> MatrixPicture:
-    """Return the picture of Float32[L, R]: a row for each left section, a column for each right."""
+    """Return the picture of a matrix of scores.
+
+    Args:
+        scores: Float32[L, R], a row for each left section, a column for each right one.
+        left: the L sections of the left text.
+        right: the R sections of the right text.
+    """
     named = max(len(left), len(right)) <= _MOST_NAMED and any(
         section.title.strip() for section in (*left, *right)
     )
@@ -115,24 +124,19 @@ def _axis(sections: Sequence[Section], room: int, *, named: bool) -> Axis:
 
 
 def _shorten(title: str) -> str:
-    """Cut a title to what a label has room for; a Chinese character is two letters wide."""
+    """Shorten a title to the room of a label; a Chinese character is two letters wide."""
     room = _NAME
     words = " ".join(title.split())
-    for place, character in enumerate(words):
+    for index, character in enumerate(words):
         room -= 2 if unicodedata.east_asian_width(character) in "WF" else 1
         if room < 0:
-            return words[:place].rstrip() + "…"
+            return words[:index].rstrip() + "…"
     return words
-
-
-HEIGHT = 1000
-_SHORTEST = 2  # of HEIGHT: what is shorter is not seen
-_PAGE_LINE = 75  # characters in a line of the page, roughly; a longer one is wrapped
 
 
 @dataclass(frozen=True, slots=True)
 class Ribbon:
-    """A passage of the map.
+    """A ribbon from a passage on the left to its match on the right.
 
     Attributes:
         kind: the class of its kind.
@@ -144,7 +148,7 @@ class Ribbon:
 
 
 def draw_ribbons(left: str, right: str, passages: Sequence[AlignedPassage]) -> list[Ribbon]:
-    """Return a ribbon for each passage; each text is as high as the map, however long it is."""
+    """Return a ribbon for each passage; each text is scaled to the height of the map."""
     left_extents = _extents(left, [passage.left for passage in passages])
     right_extents = _extents(right, [passage.right for passage in passages])
     return [
@@ -158,13 +162,13 @@ def draw_ribbons(left: str, right: str, passages: Sequence[AlignedPassage]) -> l
 def _extents(text: str, spans: Sequence[Span]) -> Int64:
     """Return where spans begin and end on the map, Int64[P, 2].
 
-    A character is as far down as the lines before it say, wrapped ones counted.
+    The height of a character is given by the lines before it, including wrapped ones.
     """
     lengths = np.array([len(line) for line in text.split("\n")])
     starts = np.concatenate([[0], np.cumsum(lengths + 1)])
     rows = np.concatenate([[0], np.cumsum(1 + lengths // _PAGE_LINE)])
-    places = np.array(spans, dtype=np.float64).reshape(-1, 2)
-    heights = np.interp(places, starts, rows * HEIGHT / rows[-1])
+    positions = np.array(spans, dtype=np.float64).reshape(-1, 2)
+    heights = np.interp(positions, starts, rows * HEIGHT / rows[-1])
     extents: Int64 = heights.round().astype(np.int64)
     extents[:, 0] = np.minimum(extents[:, 0], HEIGHT - _SHORTEST)
     extents[:, 1] = np.maximum(extents[:, 1], extents[:, 0] + _SHORTEST)
@@ -172,7 +176,7 @@ def _extents(text: str, spans: Sequence[Span]) -> Int64:
 
 
 def _outline(left_top: int, left_end: int, right_top: int, right_end: int) -> str:
-    """Return a band that bends from left to right, straight where it touches the two edges."""
+    """Return a band that curves from left to right and meets both edges at a right angle."""
     return (
         f"M0 {left_top}H9C50 {left_top} 50 {right_top} 91 {right_top}H100"
         f"V{right_end}H91C50 {right_end} 50 {left_end} 9 {left_end}H0Z"

@@ -1,4 +1,4 @@
-"""The page of a comparison: one HTML file that asks nothing of anyone."""
+"""The page of a comparison: one self-contained HTML file."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ class ReportSide:
 
 @dataclass(frozen=True, slots=True)
 class ListedPassage:
-    """A passage in the list: how it begins on the left, and its marks on both sides."""
+    """A passage in the list: an excerpt from the left text, and its marks on both sides."""
 
     kind: PassageKind
     score: float
@@ -45,11 +45,11 @@ class ListedPassage:
 def render_report(
     comparison: Comparison, left_title: str, left_text: str, right_title: str, right_text: str
 ) -> str:
-    """Return a page that shows how two texts match, and where.
+    """Return a page that shows how and where two texts match.
 
-    The page needs no network and allows itself none: its Content-Security-Policy lets nothing be
-    loaded and nothing run but its own script. Texts, titles and evidence may hold anything, they
-    are shown as text. The page can be encoded as UTF-8 whatever they hold.
+    The page uses no network: its Content-Security-Policy allows it to load nothing and to run only
+    its own script. Texts, titles and evidence may contain anything: they are shown as text, and the
+    page can always be encoded as UTF-8.
     """
     passages = comparison.passages
     lefts = [(passage.left, passage.kind) for passage in passages]
@@ -84,7 +84,7 @@ def render_report(
 
 
 def content_security_policy() -> str:
-    """Return the policy that the page has for itself."""
+    """Return the Content-Security-Policy of the page."""
     return (
         f"default-src 'none'; style-src '{_source('report.css')}'; "
         f"script-src '{_source('report.js')}'; base-uri 'none'; form-action 'none'"
@@ -92,9 +92,9 @@ def content_security_policy() -> str:
 
 
 def page_headers() -> dict[str, str]:
-    """Return the headers that the page is served with: what a page cannot say of itself too."""
+    """Return the headers of the page, including those that cannot be set inside a page."""
     return {
-        "Cache-Control": "no-store",  # it holds the texts
+        "Cache-Control": "no-store",  # it contains the texts
         "Content-Security-Policy": f"{content_security_policy()}; frame-ancestors 'none'",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
@@ -124,7 +124,7 @@ def _template() -> Template:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage; only all of it is "100 %", only nothing "0 %"."""
+    """Return a share as a percentage; "100 %" and "0 %" are exact."""
     if 0 < share < 0.01:
         return "<1\N{NO-BREAK SPACE}%"
     if 0.99 < share < 1:
@@ -133,7 +133,7 @@ def percent(share: float) -> str:
 
 
 def _finalize(value: object) -> object:
-    """Make whatever goes into the page visible; markup is ours and is so already."""
+    """Make values of the page visible; `Markup` is made by us and is visible already."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -156,7 +156,7 @@ def _rows(
 
 
 def _excerpt(passage: str) -> str:
-    """Return how a passage begins, on one line; cut between words where it has any."""
+    """Return the beginning of a passage on one line, cut between words if possible."""
     line = " ".join(passage[: 3 * _EXCERPT].split())
     if len(line) <= _EXCERPT:
         return line
@@ -165,7 +165,7 @@ def _excerpt(passage: str) -> str:
 
 
 def _source(name: str) -> str:
-    """Return what names a file of ours in the policy: its digest."""
+    """Return the source expression of a file of ours in the policy: its digest."""
     digest = hashlib.sha256(_read(name).encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

@@ -1,7 +1,7 @@
-"""The second stage of a match: the first candidates are read together with the query, in time.
+"""Reranking: the first candidates of a query are scored together with it, within a time limit.
 
-Every pair is a call of its own on a small pool. A request has no more calls in the pool than there
-are threads, so that one with many candidates does not hold up another.
+Every pair is a call of its own on a small pool. A request has at most one call for each thread in
+the pool at a time, so that a request with many candidates does not hold up another.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RerankReceipt:
-    """What became of it.
+    """How much of a reranking was done.
 
     Attributes:
-        reranked: whether the matches are in the order of the reranker; else time was up, and they
-            are in that of the first stage.
-        candidates: that were to be read.
-        rescored: how many were.
+        reranked: whether the matches are in the order of the reranker; otherwise time ran out, and
+            they are in the order of retrieval.
+        candidates: how many were to be scored.
+        rescored: how many were scored.
         reranker: its name.
-        calibration: version of the rule and the calibration of its scores; None for none.
+        calibration: version of the fusion and calibration of its scores; None if there is none.
     """
 
     reranked: bool
@@ -48,8 +48,8 @@ class RerankReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """The logits of the candidates that were read, and the seconds that it took."""
+class RerankScores:
+    """The logits of the candidates that were scored, and the seconds that it took."""
 
     logits: tuple[float, ...]
     seconds: float
@@ -65,19 +65,19 @@ class RerankPool:
         self._pool = ThreadPoolExecutor(threads, "rerank", lower_priority)
 
     def close(self) -> None:
-        """Stop; calls that have not begun are never made."""
+        """Stop; calls that have not started are never made."""
         self._pool.shutdown(cancel_futures=True)
 
-    async def judge(self, query: str, texts: Sequence[str], seconds: float) -> Judged:
-        """Read texts together with a query until the time is up.
+    async def score(self, query: str, texts: Sequence[str], seconds: float) -> RerankScores:
+        """Score texts together with a query until the time is up.
 
         Args:
-            query: the text that is matched.
-            texts: of the candidates, the first of the first stage first.
+            query: the text to match.
+            texts: of the candidates, best first.
             seconds: from now on.
 
         Returns:
-            The logits of those that were read: of all, in their order, when there was time.
+            The logits of those that were scored, in their order: of all, if there was time.
 
         Raises:
             EncodingFailedError: the reranker failed.
@@ -88,7 +88,7 @@ class RerankPool:
 
         async def work(first: SentenceGraphText) -> None:
             for number, text in todo:
-                logits[number] = await self._run(self._judge_one, first, text)
+                logits[number] = await self._run(self._score_one, first, text)
 
         started = time.perf_counter()
         with suppress(TimeoutError):
@@ -100,9 +100,9 @@ class RerankPool:
         self._metrics.reranked_pairs.inc(len(logits))
         if len(logits) < len(texts):
             self._metrics.rerank_out_of_time.inc()
-        return Judged(tuple(logits[number] for number in sorted(logits)), taken)
+        return RerankScores(tuple(logits[number] for number in sorted(logits)), taken)
 
-    def _judge_one(self, first: SentenceGraphText, text: str) -> float:
+    def _score_one(self, first: SentenceGraphText, text: str) -> float:
         return self.reranker.score(first, self.reranker.read(text))
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -117,11 +117,11 @@ class RerankPool:
 
 
 def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
-    """Open the reranker that the settings name; None where they name none.
+    """Open the reranker of the settings; return None if there is none.
 
     Raises:
         CheckpointError: it is missing, damaged or not a reranker.
-        ParityError: on this machine its graph does not compute what the model computes.
+        ParityError: its graph does not reproduce the golden scores on this machine.
     """
     if settings.reranker is None:
         return None
@@ -131,7 +131,7 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
 
 
 async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
-    """Wait for all; when one fails, or the time is up, the others stop."""
+    """Wait for all; if one fails or the time is up, the others are cancelled."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         await asyncio.gather(*tasks)

@@ -1,4 +1,4 @@
-"""Uploads to the real server: killed in the middle, with a Redis that dies, beside matches."""
+"""Uploads to the real server: killed in the middle, while Redis fails, and beside matches."""
 
 import gzip
 import http.client
@@ -29,7 +29,7 @@ def corpus(documents: int = DOCUMENTS) -> bytes:
 
 
 def send(server: Any, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    """Send lines; return the status and the answer."""
+    """Send lines; return the status and the response."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     with closing(connection):
         connection.request(
@@ -135,7 +135,7 @@ def test_a_line_of_fifty_megabytes_costs_no_memory_and_a_client_that_leaves_noth
 
 
 def leave(server: Any, data: Path) -> None:
-    """Send half of what is announced, and go."""
+    """Send half of the announced body, then disconnect."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"))
     connection.putrequest("POST", "/index")
     connection.putheader("Content-Type", "application/x-ndjson")

@@ -71,7 +71,7 @@ def test_without_file_descriptors_it_goes_on_with_those_it_has(
             wait_for(lambda: open_files(server.process.pid) > used)
             waiting = [held.enter_context(connect(server)) for _ in range(CONNECTIONS)]
             wait_for(lambda: open_files(server.process.pid) == used + BOUND)
-            early.sendall(body)  # who is in is served, or told what is wrong
+            early.sendall(body)  # an accepted connection is served, or gets an error
             status = int(early.recv(4096).split()[1])
             assert status in (200, 500, 503)
             for one in waiting:

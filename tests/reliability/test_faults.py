@@ -173,7 +173,9 @@ def test_the_nth_call_of_the_encoder_fails(client: Any, request_name: str, fault
     sound(client)
 
 
-def test_who_shares_the_encoder_with_a_failure_is_answered(client: Any, connected: Any) -> None:
+def test_requests_that_share_the_encoder_with_a_failure_are_answered(
+    client: Any, connected: Any
+) -> None:
     call = NthCall(client.app.state.engine.encoder._graphs.block, "run", fail_in_the_graph)
 
     async def run() -> list[httpx.Response]:

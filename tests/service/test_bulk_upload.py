@@ -1,4 +1,4 @@
-"""Jobs that meet trouble: they wait, go on, or say what became of them."""
+"""Jobs that meet failures: they wait, continue, or report the failure."""
 
 import json
 import time

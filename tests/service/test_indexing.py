@@ -1,4 +1,4 @@
-"""Indexing: all or nothing, durable, found at once, and nothing is encoded twice."""
+"""Indexing: atomic, durable, found at once, and nothing is encoded twice."""
 
 import asyncio
 import threading

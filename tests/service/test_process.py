@@ -1,4 +1,4 @@
-"""Connections on which nothing comes are closed, in whatever part of a request they stop."""
+"""The process: memory is returned, and stalled connections are closed."""
 
 import asyncio
 import platform
@@ -20,7 +20,7 @@ GLIBC = platform.libc_ver()[0] == "glibc"
 HOLES = """
 import ctypes
 from service.process import cap_malloc_threshold
-if {told}: cap_malloc_threshold()
+if {capped}: cap_malloc_threshold()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.free.argtypes = [ctypes.c_void_p]
@@ -36,9 +36,9 @@ print(next(l.split()[1] for l in open("/proc/self/status") if l.startswith("VmRS
 """
 
 
-def resident_mib(*, told: bool) -> float:
+def resident_mib(*, capped: bool) -> float:
     result = subprocess.run(
-        [sys.executable, "-c", HOLES.format(told=told)],
+        [sys.executable, "-c", HOLES.format(capped=capped)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -53,7 +53,7 @@ def test_there_is_something_to_tell_on_glibc_alone() -> None:
 
 def test_large_blocks_are_given_back() -> None:
     if sys.platform == "linux" and GLIBC:
-        assert resident_mib(told=True) < resident_mib(told=False) - 100
+        assert resident_mib(capped=True) < resident_mib(capped=False) - 100
 
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
@@ -108,13 +108,17 @@ def with_server(work: Callable[[int], Any]) -> Any:
     [b"", b"PO", b"POST / HTTP/1.1\r\nHost: a\r\n"],
     ids=["silent", "first bytes", "half a head"],
 )
-def test_who_stops_is_let_go(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+def test_a_client_that_stops_sending_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
     seconds, _ = with_server(lambda port: seconds_until_closed(port, sent))
     assert 0.2 < seconds < 2.5
 
 
-def test_who_waits_for_an_answer_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_waits_for_a_response_is_not_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
     head = b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     seconds, answer = with_server(lambda port: seconds_until_closed(port, head))

@@ -1,4 +1,4 @@
-"""Opening and closing all that the service works with."""
+"""Opening and closing the engine."""
 
 import asyncio
 import json

@@ -40,19 +40,19 @@ from service.errors import (
     UploadTooSlowError,
 )
 
-MEDIA_TYPE = "application/problem+json"
+PROBLEM_JSON = "application/problem+json"
 
 _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _MAX_POINTER_CHARACTERS = 300
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
-_OWN_FAULT = "The service failed; its log has more under this request_id."
-_REFUSED = "Fields of the request are refused."
+_INTERNAL = "The service failed; its log has more under this request_id."
+_INVALID = "Fields of the request are invalid."
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is told of one error: its type and the members that are its own."""
+    """One error as the client sees it: its type and the members that it adds."""
 
     kind: ProblemType
     detail: str
@@ -62,7 +62,7 @@ class Problem:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Let every error that a route raises on purpose be answered as a problem."""
+    """Answer every error that a route raises on purpose with a problem."""
     for kind in (
         EncoderError, IndexingError, ServiceError, RequestValidationError, HTTPException
     ):  # fmt: skip
@@ -74,7 +74,7 @@ async def _handle(request: Request, error: Exception) -> JSONResponse:
 
 
 def problem_response(scope: Scope, error: Exception) -> JSONResponse:
-    """Return the answer to a request that ended in `error`, and log what is the service's fault."""
+    """Return the response to a request that failed with `error`, and log errors of the service."""
     problem = _problem(error, scope)
     _count(scope, error)
     request_id = scope["state"]["request_id"]
@@ -91,7 +91,9 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     }
     if problem.errors:
         content["errors"] = list(problem.errors[:_MAX_ERRORS])
-    return JSONResponse(content, problem.kind.status, dict(problem.headers), media_type=MEDIA_TYPE)
+    return JSONResponse(
+        content, problem.kind.status, dict(problem.headers), media_type=PROBLEM_JSON
+    )
 
 
 def _count(scope: Scope, error: Exception) -> None:
@@ -115,14 +117,14 @@ def _problem(error: Exception, scope: Scope) -> Problem:
             return _http_problem(error, scope)
     kind = PROBLEM_OF.get(type(error), INTERNAL_ERROR)
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Problem(kind, _OWN_FAULT)
+        return Problem(kind, _INTERNAL)
     return _own_problem(kind, error)
 
 
 def _own_problem(kind: ProblemType, error: Exception) -> Problem:
     match error:
         case InvalidInputError():
-            return Problem(kind, _REFUSED, [_shown(item) for item in error.errors])
+            return Problem(kind, _INVALID, [_field_error(item) for item in error.errors])
         case DocumentNotFoundError(pointer=str(pointer)):
             return Problem(kind, str(error), [{"pointer": pointer, "detail": "is not stored"}])
         case BodyTooLargeError():
@@ -159,11 +161,11 @@ def _http_problem(error: HTTPException, scope: Scope) -> Problem:
         case HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = {"Allow": ", ".join(_allowed_methods(scope))}
             return Problem(METHOD_NOT_ALLOWED, METHOD_NOT_ALLOWED.description, headers=allowed)
-    return Problem(INTERNAL_ERROR, _OWN_FAULT)
+    return Problem(INTERNAL_ERROR, _INTERNAL)
 
 
 def _allowed_methods(scope: Scope) -> list[str]:
-    """Return the methods of every route of this path; the framework knows of the first only."""
+    """Return the methods of every route of this path; the framework returns only the first's."""
     return sorted(
         method
         for route in scope["app"].state.routes
@@ -175,7 +177,7 @@ def _allowed_methods(scope: Scope) -> list[str]:
 def _parse_failure(cause: BaseException | None) -> str:
     match cause:
         case UnicodeDecodeError():
-            return f"The body is not UTF-8: byte {cause.start} does not fit."
+            return f"The body is not UTF-8: byte {cause.start} is invalid."
         case RecursionError():
             return "The body is nested too deeply."
     return "The body could not be parsed."
@@ -186,14 +188,14 @@ def _validation_problem(error: RequestValidationError) -> Problem:
     if found and found[0]["type"] == "json_invalid":
         reason, position = found[0]["ctx"]["error"], found[0]["loc"][-1]
         return Problem(MALFORMED_BODY, f"The body is not JSON: {reason}, at character {position}.")
-    return Problem(INVALID_INPUT, _REFUSED, [_validation_error(item) for item in found])
+    return Problem(INVALID_INPUT, _INVALID, [_validation_error(item) for item in found])
 
 
 def _validation_error(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Show what pydantic refused, without the value that it was given."""
-    place, *path = item["loc"]
+    """Return an error of pydantic without the value of the field."""
+    location, *path = item["loc"]
     shown: dict[str, Any]
-    if place == "body":
+    if location == "body":
         shown = {"pointer": _pointer(path)}
     else:
         shown = {"parameter": ".".join(str(part) for part in path)}
@@ -206,13 +208,13 @@ def _validation_error(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pointer(path: Sequence[str | int]) -> str:
-    """Return a JSON pointer as a URI fragment; a key is the client's and may be anything."""
+    """Return a JSON pointer as a URI fragment; keys come from the client and may be anything."""
     parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
     pointer = "".join(f"/{quote(part, safe='~', errors='replace')}" for part in parts)
     return f"#{pointer}"[:_MAX_POINTER_CHARACTERS]
 
 
-def _shown(item: FieldError) -> dict[str, Any]:
+def _field_error(item: FieldError) -> dict[str, Any]:
     shown = {
         "pointer": None if item.parameter else item.pointer,
         "parameter": item.parameter,
@@ -224,7 +226,7 @@ def _shown(item: FieldError) -> dict[str, Any]:
 
 
 def _log(request_id: str, error: BaseException) -> None:
-    """Log where it went wrong; what an error says may hold the text of a document, so it is not."""
+    """Log the types and tracebacks of errors, not their messages: those may contain documents."""
     _LOG.error(
         "request %s failed: %s\n%s",
         request_id,
@@ -235,7 +237,7 @@ def _log(request_id: str, error: BaseException) -> None:
 
 def _causes(error: BaseException | None) -> Iterator[str]:
     while error is not None:
-        # What the operating system and SQLite say is of files, never of text.
-        told = isinstance(error, OSError | sqlite3.Error | IndexingError)
-        yield f"{type(error).__qualname__}: {error}" if told else type(error).__qualname__
+        # Messages of the operating system and SQLite are about files, never about texts.
+        is_safe = isinstance(error, OSError | sqlite3.Error | IndexingError)
+        yield f"{type(error).__qualname__}: {error}" if is_safe else type(error).__qualname__
         error = error.__cause__

@@ -1,4 +1,4 @@
-"""What is done around every request, as plain ASGI: its id, counting, limits, disconnection."""
+"""ASGI middleware around every request: its id, metrics, the size of its body, disconnection."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 
 
 class RequestMiddleware:
-    """Gives each request an id, counts it, and answers what nobody expected with a problem."""
+    """Gives each request an id, counts it, and answers unexpected errors with a problem."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -57,9 +57,9 @@ class RequestMiddleware:
 
 
 class BodyMiddleware:
-    """Reads the body within its limit, and ends the work of a client that left.
+    """Reads the body within its limit, and cancels the work when the client disconnects.
 
-    Lines of JSON are let through as they come: their route writes them to the disk.
+    NDJSON is passed on as it arrives: its route writes it to the disk.
     """
 
     def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
@@ -82,24 +82,24 @@ class BodyMiddleware:
             return
         exchange = _Exchange(body, send)
         work = asyncio.ensure_future(self._app(scope, exchange.receive, exchange.send))
-        watch = asyncio.create_task(_until_disconnected(receive))
+        disconnection = asyncio.create_task(_until_disconnected(receive))
         try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, disconnection}, return_when=asyncio.FIRST_COMPLETED)
             if exchange.answered:
-                # The server says "disconnect" after the last byte, too.
+                # The server also reports a disconnection after the last byte.
                 await asyncio.wait({work})
             elif not work.done():
                 _count_cancelled(scope)
         finally:
             work.cancel()
-            watch.cancel()
-            await asyncio.gather(work, watch, return_exceptions=True)
+            disconnection.cancel()
+            await asyncio.gather(work, disconnection, return_exceptions=True)
         if not work.cancelled():
             work.result()
 
 
 class _Exchange:
-    """The `receive` and `send` that the application sees once the body has been read."""
+    """The `receive` and `send` of the application once the body has been read."""
 
     def __init__(self, body: bytes, send: Send) -> None:
         self.answered = False
@@ -109,7 +109,7 @@ class _Exchange:
     async def receive(self) -> Message:
         if self._messages:
             return self._messages.pop()
-        return await asyncio.Future()  # until the middleware cancels: a client that left
+        return await asyncio.Future()  # until the middleware cancels it on disconnection
 
     async def send(self, message: Message) -> None:
         await self._send(message)
@@ -123,10 +123,10 @@ async def _until_disconnected(receive: Receive) -> None:
 
 
 async def _read_body(headers: Headers, receive: Receive, limit: int) -> bytes | None:
-    """Return the body, or None when the client left before it was whole.
+    """Return the body, or None if the client disconnected before it was complete.
 
     Raises:
-        BodyTooLargeError: it is announced to be over the limit, or turns out to be.
+        BodyTooLargeError: its Content-Length or its actual length is over the limit.
     """
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
@@ -165,7 +165,7 @@ def _count(scope: Scope, code: int, seconds: float) -> None:
     engine = _engine(scope)
     if engine is None:
         return
-    # The template, never the path: a path is the client's, and there are any number of them.
+    # The template, never the path: paths come from clients and their number is unbounded.
     route = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     engine.metrics.requests.labels(route, method, str(code)).inc()
@@ -173,7 +173,7 @@ def _count(scope: Scope, code: int, seconds: float) -> None:
 
 
 def is_bulk(scope: Scope) -> bool:
-    """Say whether a request brings lines of JSON, which are not to be read into memory."""
+    """Return whether a request is an NDJSON upload, which must not be read into memory."""
     if scope["path"] != INDEX_PATH or scope["method"] != "POST":
         return False
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0]

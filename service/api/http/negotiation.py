@@ -1,4 +1,4 @@
-"""Which of the media types that a route offers a client takes (RFC 9110, section 12.5.1)."""
+"""Content negotiation (RFC 9110, section 12.5.1)."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,19 @@ JSON, NDJSON = "application/json", "application/x-ndjson"
 
 
 def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
-    """Return the offered media type that a client likes best; of equals, the first offered.
+    """Return the offered media type that the client prefers; of equals, the first offered.
 
     Args:
-        accept: the Accept header; None or "" takes anything.
+        accept: the Accept header; None or "" accepts anything.
         offered: media types without parameters.
 
     Raises:
-        NotAcceptableError: it takes none of them.
+        NotAcceptableError: the client accepts none of them.
     """
     ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
-    liked = {kind: _quality(kind, ranges) for kind in offered}
-    best = max(offered, key=lambda kind: liked[kind])
-    if liked[best] <= 0:
+    qualities = {kind: _quality(kind, ranges) for kind in offered}
+    best = max(offered, key=lambda kind: qualities[kind])
+    if qualities[best] <= 0:
         raise NotAcceptableError(offered)
     return best
 
@@ -45,8 +45,8 @@ def _number(text: str) -> float:
 def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
     """Return the weight that the most specific range gives to a media type."""
     general = f"{kind.partition('/')[0]}/*"
-    for wanted in (kind, general, "*/*"):
-        weights = [quality for name, quality in ranges if name == wanted]
+    for media_range in (kind, general, "*/*"):
+        weights = [quality for name, quality in ranges if name == media_range]
         if weights:
             return max(weights)
     return 0.0

@@ -1,16 +1,15 @@
-"""What the OpenAPI document says beyond what FastAPI reads off the routes."""
+"""What the OpenAPI document says beyond what FastAPI derives from the routes."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service.api.http.admission import KEY_HEADER, MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
-from service.api.http.errors import MEDIA_TYPE
-from service.api.http.problems import DOOR_PROBLEMS, ProblemType
+from service.api.http.errors import PROBLEM_JSON
+from service.api.http.problems import ADMISSION_PROBLEMS, ProblemType
 
-# The Swagger UI that is served reads no later version; the schemas keep to what 3.0 knows.
+# The Swagger UI that is served supports no later version, so the schemas keep to 3.0.
 OPENAPI_VERSION = "3.0.3"
 _SCHEMA = "Problem"
 _REFERENCE = {"$ref": f"#/components/schemas/{_SCHEMA}"}
@@ -20,7 +19,7 @@ _PROBLEM_SCHEMA = {
     "description": "An error (RFC 9457).",
     "required": ["type", "title", "status", "detail", "instance", "request_id"],
     "properties": {
-        "type": {"type": "string", "description": "Kind of error; described at this path."},
+        "type": {"type": "string", "description": "The kind of error, described at this path."},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What went wrong this time."},
@@ -28,7 +27,7 @@ _PROBLEM_SCHEMA = {
         "request_id": {"type": "string", "description": "As in X-Request-ID and in the log."},
         "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After."},
         "tokens": {"type": "integer"},
-        "limit": {"type": "integer", "description": "The limit that was passed."},
+        "limit": {"type": "integer", "description": "The limit that was exceeded."},
         "errors": {
             "type": "array",
             "items": {
@@ -38,7 +37,7 @@ _PROBLEM_SCHEMA = {
                     "pointer": {"type": "string", "description": "JSON pointer into the body."},
                     "parameter": {"type": "string", "description": "Path or query parameter."},
                     "detail": {"type": "string"},
-                    "limit": {"type": "number", "description": "The limit that was passed."},
+                    "limit": {"type": "number", "description": "The limit that was exceeded."},
                     "tokens": {"type": "integer", "description": "Tokens of the text."},
                 },
             },
@@ -47,13 +46,13 @@ _PROBLEM_SCHEMA = {
 }
 
 
-_DOOR_PARAMETERS = (
+_ADMISSION_PARAMETERS = (
     {
         "name": TIMEOUT_HEADER,
         "in": "header",
         "required": False,
-        "description": "Milliseconds after which the answer is of no use: work on it is then "
-        "given up, and what waits is never begun (504).",
+        "description": "Milliseconds after which the response is of no use: the request is then "
+        "cancelled, and what waits is never started (504).",
         "schema": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS},
         "examples": {"two": {"summary": "Two seconds", "value": 2000}},
     },
@@ -61,8 +60,8 @@ _DOOR_PARAMETERS = (
         "name": KEY_HEADER,
         "in": "header",
         "required": False,
-        "description": "Whose rate this request counts for, where rates are limited (429); "
-        "without it, that of the address. It is not checked.",
+        "description": "The client whose rate limit this request counts for (429); without it, the "
+        "address counts. It is not verified.",
         "schema": {"type": "string"},
         "examples": {"one": {"summary": "A key", "value": "team-7"}},
     },
@@ -70,17 +69,17 @@ _DOOR_PARAMETERS = (
 
 
 def problem_responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """Describe the problems that a route may answer with, by status, each with an example."""
+    """Describe the problems of a route by status, each with an example."""
     responses: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
         response = responses.setdefault(
             kind.status,
             {
                 "description": kind.title,
-                "content": {MEDIA_TYPE: {"schema": _REFERENCE, "examples": {}}},
+                "content": {PROBLEM_JSON: {"schema": _REFERENCE, "examples": {}}},
             },
         )
-        response["content"][MEDIA_TYPE]["examples"][kind.name] = {
+        response["content"][PROBLEM_JSON]["examples"][kind.name] = {
             "summary": kind.title,
             "value": _example(kind),
         }
@@ -88,47 +87,43 @@ def problem_responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
 
 
 def json_example(value: object, description: str) -> dict[str, Any]:
-    """Describe a good answer by an example."""
+    """Describe a successful response with an example."""
     return {
         "description": description,
         "content": {"application/json": {"examples": {"answer": {"value": value}}}},
     }
 
 
-def install_openapi(app: FastAPI) -> None:
-    """Let the application describe itself, problems included."""
-    app.openapi = _described(app)  # type: ignore[method-assign]
+class DescribedFastAPI(FastAPI):
+    """An application whose OpenAPI document describes problems and the headers of admission."""
 
-
-def _described(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        if self.openapi_schema is None:
             document = get_openapi(
-                title=app.title,
-                version=app.version,
+                title=self.title,
+                version=self.version,
                 openapi_version=OPENAPI_VERSION,
                 summary=None,
-                description=app.description,
-                routes=app.routes,
+                description=self.description,
+                routes=self.routes,
             )
             document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
-            _describe_door(document)
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    return openapi
+            _describe_admission(document)
+            self.openapi_schema = document
+        return self.openapi_schema
 
 
-def _describe_door(document: dict[str, Any]) -> None:
-    """Say of every operation behind the door what the door reads and what it may answer."""
+def _describe_admission(document: dict[str, Any]) -> None:
+    """Add to every operation that is subject to admission its headers and its problems."""
     for path, methods in document["paths"].items():
         if is_open(path):
             continue
         for operation in methods.values():
-            operation["parameters"] = [*operation.get("parameters", []), *_DOOR_PARAMETERS]
-            for status, response in problem_responses(*DOOR_PROBLEMS).items():
+            operation["parameters"] = [*operation.get("parameters", []), *_ADMISSION_PARAMETERS]
+            for status, response in problem_responses(*ADMISSION_PROBLEMS).items():
                 known = operation["responses"].setdefault(str(status), response)
-                known["content"][MEDIA_TYPE]["examples"] |= response["content"][MEDIA_TYPE][
+                known["content"][PROBLEM_JSON]["examples"] |= response["content"][PROBLEM_JSON][
                     "examples"
                 ]
 

@@ -1,4 +1,4 @@
-"""The problem types (RFC 9457) of the API: each with its status and what it means."""
+"""The problem types (RFC 9457) of the API: each with its status and its meaning."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from service import errors as service_errors
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """One kind of error; its URI is `/problems/NAME`, where it is described."""
+    """One kind of error; its URI is `/problems/NAME`, which describes it."""
 
     name: str
     status: int
@@ -24,99 +24,99 @@ class ProblemType:
 
 MALFORMED_BODY = ProblemType(
     "malformed-body", 400, "The body is not JSON",
-    "The body could not be parsed as UTF-8 encoded JSON, or not be decompressed. `detail` says "
-    "where it breaks.",
+    "The body could not be parsed as UTF-8 encoded JSON, or could not be decompressed. `detail` "
+    "says where.",
 )  # fmt: skip
 NO_SUCH_ROUTE = ProblemType(
-    "no-such-route", 404, "There is nothing at this address",
-    "The path is none of those that the API documentation lists.",
+    "no-such-route", 404, "There is nothing at this path",
+    "The path is not one of those that the API documentation lists.",
 )  # fmt: skip
 DOCUMENT_NOT_FOUND = ProblemType(
     "document-not-found", 404, "No document has this id",
-    "The id of a document that is not stored, or that was deleted.",
+    "The document was never stored, or it was deleted.",
 )  # fmt: skip
 JOB_NOT_FOUND = ProblemType(
     "job-not-found", 404, "No job has this id",
-    "The id of a job that there never was, or that ended long ago and is forgotten.",
+    "The job never existed, or it ended long ago and was deleted.",
 )  # fmt: skip
 METHOD_NOT_ALLOWED = ProblemType(
     "method-not-allowed", 405, "The method is not allowed here",
-    "The path exists, but not with this method. The Allow header names those that do.",
+    "The path exists, but not for this method. The Allow header names the allowed ones.",
 )  # fmt: skip
 NOT_ACCEPTABLE = ProblemType(
-    "not-acceptable", 406, "The answer has none of the wanted media types",
-    "The Accept header takes none of the media types that the answer can have, which `detail` "
-    "names.",
+    "not-acceptable", 406, "The response has no acceptable media type",
+    "The Accept header accepts none of the media types that the response can have, which "
+    "`detail` names.",
 )  # fmt: skip
 JOB_ENDED = ProblemType(
     "job-ended", 409, "The job has ended",
-    "A job that is done, cancelled or failed cannot be cancelled. Nothing was changed.",
+    "A job that is done, cancelled or failed cannot be cancelled. Nothing has changed.",
 )  # fmt: skip
 KEY_IN_USE = ProblemType(
-    "idempotency-key-in-use", 409, "A request with this Idempotency-Key is being worked on",
+    "idempotency-key-in-use", 409, "A request with this Idempotency-Key is in progress",
     "The first request with this key has not ended. Repeat this one in a moment: it then gets the "
-    "answer of the first.",
+    "response of the first.",
 )  # fmt: skip
 KEY_REUSED = ProblemType(
-    "idempotency-key-reused", 422, "The Idempotency-Key was given with another body",
-    "An answer is kept under this key, and the body is not the one that it belongs to. Nothing "
+    "idempotency-key-reused", 422, "The Idempotency-Key was used with another body",
+    "A response is stored under this key, and it belongs to a request with another body. Nothing "
     "was done.",
 )  # fmt: skip
 UPLOAD_TOO_SLOW = ProblemType(
     "upload-too-slow", 408, "The body did not arrive in time",
-    "A body may take the seconds of the setting `upload_seconds`, and one more for each 64 KiB.",
+    "A body may take as many seconds as the setting `upload_seconds`, plus one for each 64 KiB.",
 )  # fmt: skip
 BODY_TOO_LARGE = ProblemType(
     "body-too-large", 413, "The body is too large",
-    "The body has more bytes than the setting `max_body_bytes`, or `max_upload_bytes` where it is "
-    "lines of JSON, compressed or not.",
+    "The body has more bytes than the setting `max_body_bytes`, or `max_upload_bytes` if it is "
+    "NDJSON, compressed or not.",
 )  # fmt: skip
 REQUEST_TOO_LARGE = ProblemType(
     "request-too-large", 413, "The request has too many tokens",
-    "The texts of the request have together more tokens to read than the queue holds (the setting "
+    "The texts of the request together have more tokens to read than the queue holds (the setting "
     "`max_queue_tokens`). Send fewer at a time.",
 )  # fmt: skip
 UNSUPPORTED_MEDIA_TYPE = ProblemType(
     "unsupported-media-type", 415, "The body must be JSON",
-    "The request must have Content-Type: application/json; POST /index also takes "
+    "The request must have Content-Type: application/json; POST /index also accepts "
     "application/x-ndjson, with Content-Encoding gzip or none.",
 )  # fmt: skip
 INVALID_INPUT = ProblemType(
-    "invalid-input", 422, "A field is refused",
-    "`errors` names each field that is refused by JSON pointer, with the limit where there is one.",
+    "invalid-input", 422, "A field is invalid",
+    "`errors` names each invalid field by JSON pointer, with the limit if it exceeds one.",
 )  # fmt: skip
 RATE_LIMITED = ProblemType(
-    "rate-limited", 429, "The client asks for too much",
-    "The client, by its X-API-Key or its address, has asked for more tokens than the setting "
-    "`rate_limit_tokens_per_minute`. The RateLimit header says what is left, Retry-After when to "
-    "come back.",
+    "rate-limited", 429, "The client exceeds its rate limit",
+    "The client, by its X-API-Key or its address, has used more tokens than the setting "
+    "`rate_limit_tokens_per_minute`. The RateLimit header says how many are left, Retry-After when "
+    "to retry.",
 )  # fmt: skip
 INTERNAL_ERROR = ProblemType(
     "internal-error", 500, "The service failed",
-    "An error that is not the client's. `request_id` finds it in the log of the service.",
+    "An error of the service, not of the client. Its log has the details under `request_id`.",
 )  # fmt: skip
 ENCODING_FAILED = ProblemType(
     "encoding-failed", 500, "The encoder failed",
-    "The encoder failed while it worked on the request; nothing was stored. `request_id` finds it "
-    "in the log of the service.",
+    "The encoder failed while it processed the request; nothing was stored. The log of the service "
+    "has the details under `request_id`.",
 )  # fmt: skip
 OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",
-    "More work is waiting than the service takes. Nothing was done; retry after the seconds that "
-    "the Retry-After header gives.",
+    "More work is waiting than the service accepts. Nothing was done; retry after the number of "
+    "seconds in the Retry-After header.",
 )  # fmt: skip
 DEADLINE_PASSED = ProblemType(
-    "deadline-passed", 504, "The time of the request is over",
-    "The milliseconds of the X-Request-Timeout-Ms header passed before the answer was there. What "
-    "was not begun was not done; documents that were being stored may be stored.",
+    "deadline-passed", 504, "The deadline of the request has passed",
+    "The milliseconds of the X-Request-Timeout-Ms header passed before the response was ready. "
+    "What had not started was not done; documents that were being stored may be stored.",
 )  # fmt: skip
 NOT_READY = ProblemType(
     "not-ready", 503, "The service is not ready",
-    "The service is not open yet, or a part of it has died.",
+    "The service is starting, or a part of it has failed.",
 )  # fmt: skip
 SHUTTING_DOWN = ProblemType(
     "shutting-down", 503, "The service is shutting down",
-    "The service finishes what it has begun and takes nothing new.",
+    "The service finishes active requests and accepts no new ones.",
 )  # fmt: skip
 
 PROBLEM_TYPES = {
@@ -131,13 +131,13 @@ PROBLEM_TYPES = {
     )
 }  # fmt: skip
 
-# What the door may answer to every request that it does not leave open.
-DOOR_PROBLEMS = (
+# What admission may answer to every request on a path that is not open.
+ADMISSION_PROBLEMS = (
     UPLOAD_TOO_SLOW, INVALID_INPUT, RATE_LIMITED, OVERLOADED, SHUTTING_DOWN, DEADLINE_PASSED,
 )  # fmt: skip
 
-# Every exception class of the three packages, itself and not by inheritance: a new one without a
-# line here fails a test.
+# Every exception class of the three packages by itself, not by inheritance: a test fails for a new
+# one without a line here.
 PROBLEM_OF: dict[type[Exception], ProblemType] = {
     encoder_errors.EncoderError: INTERNAL_ERROR,
     encoder_errors.EmptyTextError: INVALID_INPUT,

@@ -1,4 +1,4 @@
-"""Requests and answers of the API. Limits that are settings are checked behind it, not here."""
+"""Requests and responses of the API. Limits that are settings are checked later, not here."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,13 +20,13 @@ from service.metrics import Stage
 class DocumentBody(Body):
     """A document to store."""
 
-    id: DocumentId = Field(description="Your own id; a document of the same id is replaced.")
+    id: DocumentId = Field(description="Your own id; a document with the same id is replaced.")
     text: Characters = Field(
         description="The whole text; at most `max_text_characters` (see /version)."
     )
     title: Title = ""
     metadata: Metadata = Field(
-        default_factory=dict, description="Any JSON object; given back with every match."
+        default_factory=dict, description="Any JSON object; returned with every match."
     )
 
 
@@ -38,30 +38,30 @@ class IndexRequest(Body):
     )
     strict: bool = Field(
         default=False,
-        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
-        "whole, rather than read its beginning.",
+        description="Reject a text that is too long to be read whole with 422, naming tokens and "
+        "limit, instead of reading its beginning.",
     )
 
     def to_documents(self) -> list[Document]:
         """Return the documents.
 
         Raises:
-            InvalidInputError: fields are refused; names all of them.
+            InvalidInputError: fields are invalid; names all of them.
         """
         documents: list[Document] = []
-        refused: list[FieldError] = []
+        errors: list[FieldError] = []
         for number, body in enumerate(self.documents):
             try:
                 documents.append(Document(body.id, body.text, body.title, body.metadata))
             except DocumentError as error:
-                refused.append(FieldError(f"#/documents/{number}/{error.field}", error.reason))
-        if refused:
-            raise InvalidInputError(refused)
+                errors.append(FieldError(f"#/documents/{number}/{error.field}", error.reason))
+        if errors:
+            raise InvalidInputError(errors)
         return documents
 
 
 class ReceiptBody(BaseModel):
-    """What was read of a document and what was left out."""
+    """How much of a document was read and how much was left out."""
 
     tokens: int = Field(description="Tokens of the whole text.")
     tokens_read: int = Field(description="Tokens that reached the encoder.")
@@ -70,10 +70,10 @@ class ReceiptBody(BaseModel):
 
 
 class Answer(BaseModel):
-    """What every answer that used the index says of how it was made."""
+    """The part of every response that used the index which says how it was made."""
 
     timings: dict[str, float] = Field(description="Milliseconds of each stage.")
-    checkpoint: str = Field(description="Name of the checkpoint that made the vectors.")
+    checkpoint: str = Field(description="Name of the checkpoint that computed the vectors.")
     generation: int = Field(description="Generation of the index.")
 
 
@@ -83,13 +83,13 @@ class IndexedBody(BaseModel):
     id: str
     receipt: ReceiptBody
     unchanged: bool = Field(
-        description="The same text was stored already: it was not encoded again, at most title "
+        description="The same text was stored already: it was not encoded again; at most title "
         "and metadata were replaced."
     )
 
 
 class IndexResponse(Answer):
-    """The documents that were stored: durable, and found by the next match."""
+    """The documents that were stored: durable, and the next match finds them."""
 
     indexed: int = Field(description="Documents stored.")
     documents: list[IndexedBody]
@@ -103,12 +103,12 @@ class DocumentResponse(BaseModel):
     metadata: dict[str, JsonValue]
     receipt: ReceiptBody
     indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
-    family: int | None = optional("Number of its family of copies and versions, if it is in one.")
+    family: int | None = optional("Number of its family of copies and versions, if it has one.")
     text: str | None = optional("Only with `?text=true`.")
 
 
 def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
-    """Shape the answer to POST /index."""
+    """Return the response of POST /index."""
     return IndexResponse(
         indexed=len(indexed.documents),
         documents=[
@@ -124,7 +124,7 @@ def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
 def document_response(
     stored: StoredDocument, family: int | None, *, with_text: bool
 ) -> DocumentResponse:
-    """Shape the answer to GET /documents/{id}."""
+    """Return the response of GET /documents/{id}."""
     document = stored.document
     return DocumentResponse(
         id=document.id,
@@ -138,31 +138,31 @@ def document_response(
 
 
 def to_query(
-    place: str, text: str | None, document_id: str | None, title: str | None = None
+    parent: str, text: str | None, document_id: str | None, title: str | None = None
 ) -> Query:
     """Return a text or an id with the pointer to it, given the pointer to where both stand."""
     if text is not None:
-        return RequestText(f"{place}/text", text, title or "")
-    return StoredQuery(f"{place}/id", str(document_id))
+        return RequestText(f"{parent}/text", text, title or "")
+    return StoredQuery(f"{parent}/id", str(document_id))
 
 
 def exactly_one(**given: object) -> None:
-    """Refuse a body that has not exactly one of some fields."""
+    """Reject a body that does not have exactly one of some fields."""
     if sum(value is not None for value in given.values()) != 1:
         raise ValueError(f"give exactly one of {', '.join(given)}")
 
 
 def title_of_text(text: str | None, title: str | None) -> None:
-    """Refuse a title without the text that it is of; a stored document has its own."""
+    """Reject a title without its text; a stored document has its own."""
     if title is not None and text is None:
-        raise ValueError("give title only beside text")
+        raise ValueError("give title only together with text")
 
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:
-    """Shape a receipt."""
+    """Return the body of a receipt."""
     return ReceiptBody(**asdict(receipt))
 
 
 def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:
-    """Turn seconds of stages into milliseconds, to the microsecond."""
+    """Convert the seconds of stages to milliseconds, rounded to the microsecond."""
     return {stage: round(duration * 1000, 3) for stage, duration in seconds.items()}

@@ -1,4 +1,4 @@
-"""Answers of GET /documents and GET /documents/{id}/family."""
+"""Responses of GET /documents and GET /documents/{id}/family."""
 
 from collections.abc import Sequence
 
@@ -38,16 +38,16 @@ class MemberBody(BaseModel):
     title: str
     is_copy: bool = Field(
         serialization_alias="copy",
-        description="Whether its text is, to the character, that of the document asked about.",
+        description="Whether its text is identical to that of the requested document.",
     )
 
 
 class FamilyResponse(BaseModel):
-    """A page of a family, in the order of ids; the document asked about is in it, too."""
+    """A page of a family in the order of ids, including the requested document."""
 
-    family: int | None = nullable("Number of the family; null where the document is in none.")
-    documents: list[MemberBody] = Field(description="Empty where it is in none.")
-    next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
+    family: int | None = nullable("Number of the family; null if the document has none.")
+    documents: list[MemberBody] = Field(description="Empty if it has none.")
+    next_cursor: str | None = nullable("The `cursor` of the next page; null on the last page.")
 
 
 def documents_response(documents: Sequence[ListedDocument], limit: int) -> DocumentsResponse:
@@ -69,7 +69,7 @@ def documents_response(documents: Sequence[ListedDocument], limit: int) -> Docum
 
 
 def family_response(number: int | None, members: Sequence[Member], limit: int) -> FamilyResponse:
-    """Shape the answer to GET /documents/{id}/family."""
+    """Return the response of GET /documents/{id}/family."""
     return FamilyResponse(
         family=number,
         documents=[MemberBody(id=one.id, title=one.title, is_copy=one.copy) for one in members],

@@ -1,4 +1,4 @@
-"""The kinds of fields that requests and answers are made of."""
+"""The kinds of fields of requests and responses."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 def _whole_characters(text: object) -> object:
     if isinstance(text, str) and _LONE_SURROGATE.search(text):
-        raise ValueError("has a lone surrogate, which is no character")
+        raise ValueError("has a lone surrogate, which is not a character")
     return text
 
 
@@ -34,24 +34,24 @@ def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _not_nullable(schema: dict[str, Any]) -> None:
-    """Describe a field that may be left out, but not be null, as what it is when it is there."""
+    """Describe a field that may be omitted, but not null, by the type that it has when present."""
     schema.pop("default")
     given = [kind for kind in schema.pop("anyOf") if kind.get("type") != "null"]
     schema.update(given[0] if len(given) == 1 else {"anyOf": given})
 
 
 def nullable(description: str) -> Any:
-    """Describe a field of an answer that is always there and may be null."""
+    """Describe a field of a response that is always present and may be null."""
 
     def describe(schema: dict[str, Any]) -> None:
         given = next(kind for kind in schema.pop("anyOf") if kind.get("type") != "null")
-        schema.update(given, nullable=True)  # OpenAPI 3.0 knows no type "null"
+        schema.update(given, nullable=True)  # OpenAPI 3.0 has no type "null"
 
     return Field(description=description, json_schema_extra=describe)
 
 
 def or_a_number(schema: dict[str, Any]) -> None:
-    """Describe a field that may be left out, and may be a whole number instead of an object."""
+    """Describe a field that may be omitted, and may be an integer instead of an object."""
     _not_nullable(schema)
     given = {name: schema.pop(name) for name in ("$ref", "allOf") if name in schema}
     schema["anyOf"] = [{"type": "integer", "minimum": 1}, given]
@@ -67,12 +67,12 @@ Metadata = Annotated[dict[str, JsonValue], AfterValidator(_sendable)]
 
 
 def optional(description: str) -> Any:
-    """Describe a field that may be left out."""
+    """Describe a field that may be omitted."""
     return Field(default=None, description=description, json_schema_extra=_not_nullable)
 
 
 class Body(BaseModel):
-    """A request body: no unknown field, no value of another type, no null."""
+    """A request body: no unknown fields, no values of other types, no nulls."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -1,4 +1,4 @@
-"""The filter of a request: what it may look like, its limits, and what it becomes."""
+"""The filter of a request: its form, its limits, and the filter of the store that it becomes."""
 
 import math
 from typing import Annotated, Any, Self
@@ -48,23 +48,23 @@ def _checked_scalar(value: object) -> Scalar:
             return value
         case int() | float():
             raise ValueError("is a number too large to be compared")
-    raise ValueError("must be text, a number, true or false")
+    raise ValueError("must be a string, a number, true or false")
 
 
 def _checked_bound(value: object) -> Scalar:
     if isinstance(value, bool):
-        raise ValueError("must be text or a number")
+        raise ValueError("must be a string or a number")
     return _checked_scalar(value)
 
 
 def _field_pointer(field: str) -> str:
-    """Return a field as a JSON Pointer; what begins with no slash is a name at the top."""
+    """Return a field as a JSON Pointer; without a leading slash it is a name at the top level."""
     if not field.startswith("/"):
         field = pointer([field])
     if len(field) > MAX_FIELD_CHARACTERS:
         raise _over("is longer than {max_length} characters", MAX_FIELD_CHARACTERS)
     if field.count("/") > MAX_NESTING:
-        raise _over("leads more than {max_length} levels down", MAX_NESTING)
+        raise _over("is more than {max_length} levels deep", MAX_NESTING)
     if "~" in field.replace("~0", "").replace("~1", ""):
         raise ValueError("is not a JSON Pointer: ~ is written ~0, and / within a name ~1")
     return field
@@ -86,7 +86,7 @@ BoundField = Annotated[
 
 
 class RangeBody(Body):
-    """The bounds of a range, both numbers or both texts; texts are compared by their codes."""
+    """The bounds of a range, both numbers or both strings; strings compare by code point."""
 
     gte: BoundField | None = optional("At least this.")
     gt: BoundField | None = optional("More than this.")
@@ -114,23 +114,23 @@ def _bound(inclusive: Scalar | None, exclusive: Scalar | None) -> Bound | None:
 
 
 class FilterBody(Body):
-    """One condition on a `field`, or conditions joined by `and`, `or`, `not`.
+    """One condition on a `field`, or conditions combined by `and`, `or`, `not`.
 
-    A field that is missing or null, or whose value is of another type, equals nothing, is in
-    nothing and in no range. Of a list, each element counts.
+    A field that is missing or null, or whose value has another type, satisfies no `equal`, `in` or
+    `range`. A list satisfies a condition if one of its elements does.
     """
 
     model_config = ConfigDict(alias_generator=lambda name: name.rstrip("_"))
 
     field: FieldPointer | None = optional(
-        "Name of a field of the metadata, or the JSON Pointer of one further down: `/author/name`."
+        "Name of a field of the metadata, or the JSON Pointer of a nested one: `/author/name`."
     )
     equal: ScalarField | None = optional("It has this value.")
     in_: Annotated[list[ScalarField], Field(min_length=1)] | None = optional(
         "It has one of these values."
     )
     range: RangeBody | None = optional("It has a value within these bounds.")
-    exists: bool | None = optional("It is there, or, with false, it is not.")
+    exists: bool | None = optional("It exists or, with false, it does not.")
     and_: Annotated[list["FilterBody"], Field(min_length=1)] | None = optional("All of these hold.")
     or_: Annotated[list["FilterBody"], Field(min_length=1)] | None = optional(
         "At least one of these holds."
@@ -154,7 +154,7 @@ class FilterBody(Body):
         return self
 
     def to_filter(self) -> Filter:
-        """Return what is to be evaluated."""
+        """Return the filter to evaluate."""
         if self.and_ is not None:
             return And(tuple(part.to_filter() for part in self.and_))
         if self.or_ is not None:
@@ -173,7 +173,7 @@ class FilterBody(Body):
 
 
 def _within_limits(value: object) -> object:
-    """Refuse a filter that is too deep or too large, before anything walks through it."""
+    """Reject a filter that is too deep or too large, before it is validated recursively."""
     conditions = values = 0
     todo = [(value, 1)]
     while todo:

@@ -1,4 +1,4 @@
-"""Answers of the operational routes."""
+"""Responses of the operational routes."""
 
 from typing import Literal
 
@@ -13,18 +13,18 @@ from service.engine import Engine, installed_version
 
 
 class LiveResponse(BaseModel):
-    """The process answers."""
+    """The process is alive."""
 
     status: Literal["alive", "ready", "degraded"]
 
 
 class ReadyResponse(LiveResponse):
-    """The service can work."""
+    """The service is ready."""
 
     documents: int = Field(description="Documents in the index.")
     generation: int = Field(description="Generation of the index.")
     degraded: list[str] = Field(
-        description="Parts that do not work now and that requests do without: `redis`."
+        description="Parts that are down and that requests can do without: `redis`."
     )
 
 
@@ -32,18 +32,18 @@ class CheckpointBody(BaseModel):
     """The checkpoint in use."""
 
     name: str
-    fingerprint: str = Field(description="Vectors of equal fingerprints can be compared.")
+    fingerprint: str = Field(description="Vectors of the same fingerprint can be compared.")
     block_length: int = Field(description="Tokens of a sentence block, special ones included.")
     max_blocks: int = Field(description="Sentence blocks of a document that are read.")
-    dimension: int = Field(description="Width of a document vector that is not adapted.")
+    dimension: int = Field(description="Dimension of a document vector without an adapter.")
 
 
 class AdapterBody(BaseModel):
-    """What was fitted to the corpus of the data directory (`longmatch index --adapt`)."""
+    """The adapter that was fitted to the corpus of the data directory (`index --adapt`)."""
 
-    digest: str | None = nullable("First 12 digits of its SHA-256; null where there is none.")
-    documents: int | None = nullable("How many it was fitted to.")
-    dimension: int = Field(description="Width of the document vectors in the index.")
+    digest: str | None = nullable("First 12 digits of its SHA-256; null without an adapter.")
+    documents: int | None = nullable("Number of documents that it was fitted to.")
+    dimension: int = Field(description="Dimension of the document vectors in the index.")
 
 
 class LimitsBody(BaseModel):
@@ -52,7 +52,7 @@ class LimitsBody(BaseModel):
     max_queue_tokens: int
     max_queue_seconds: float
     max_active_requests: int
-    rate_limit_tokens_per_minute: int | None = nullable("Of one client; null where nobody counts.")
+    rate_limit_tokens_per_minute: int | None = nullable("Of one client; null without a limit.")
     max_body_bytes: int
     max_upload_bytes: int
     max_unfinished_jobs: int
@@ -67,52 +67,52 @@ class LimitsBody(BaseModel):
 
 
 class ThresholdBody(BaseModel):
-    """The score that a share of random pairs of the corpus reaches."""
+    """The score that a given share of random pairs of the corpus reaches."""
 
     false_positive_rate: float
     score: float
     low: float = Field(description="Lower end of the 95 % interval of the score.")
-    high: float = Field(description="Upper end of it.")
+    high: float = Field(description="Upper end of the 95 % interval of the score.")
 
 
 class KindBody(BaseModel):
-    """What is known of one kind of score."""
+    """The calibration of one kind of score."""
 
     method: str | None = nullable(
-        "How the map to probabilities was fitted: `platt` or `isotonic`; null for none."
+        "How the map to probabilities was fitted: `platt` or `isotonic`; null without a map."
     )
     calibration_error: float | None = nullable(
         "Expected calibration error of the map on corpora that it was not fitted on."
     )
     documents: int | None = nullable(
-        "Documents whose random pairs were measured; null where the data directory "
-        "has not been calibrated."
+        "Documents whose random pairs were measured; null if the data directory has not been "
+        "calibrated."
     )
     thresholds: list[ThresholdBody] = Field(description="By false positive rate.")
 
 
 class CalibrationBody(BaseModel):
-    """What scores are worth, by kind of score."""
+    """The calibration of scores, by kind of score."""
 
-    version: str | None = nullable("Stands in every answer of POST /match; null for none.")
+    version: str | None = nullable("As in every response of POST /match; null without one.")
     kinds: dict[str, KindBody]
 
 
 class VersionResponse(BaseModel):
-    """What is running."""
+    """The version, the checkpoint and the limits of the service."""
 
     version: str
     checkpoint: CheckpointBody
     adapter: AdapterBody
     precision: str
     provider: str
-    reranker: str | None = nullable("Name of the reranker; null for none.")
+    reranker: str | None = nullable("Name of the reranker; null without one.")
     calibration: CalibrationBody
     limits: LimitsBody
 
 
 class ProblemTypeResponse(BaseModel):
-    """What a kind of error means."""
+    """The meaning of a kind of error."""
 
     type: str = Field(description="The `type` member of a problem.")
     status: int
@@ -121,7 +121,7 @@ class ProblemTypeResponse(BaseModel):
 
 
 def version_response(engine: Engine) -> VersionResponse:
-    """Describe what an engine runs and what it accepts."""
+    """Return the version, the checkpoint and the limits of an engine."""
     return VersionResponse(
         version=installed_version(),
         checkpoint=CheckpointBody.model_validate(engine.checkpoint, from_attributes=True),
@@ -142,12 +142,12 @@ def _adapter(adapter: Adapter | None, dimension: int) -> AdapterBody:
     )
 
 
-def _calibration(judge: ScoreCalibrator) -> CalibrationBody:
+def _calibration(calibrator: ScoreCalibrator) -> CalibrationBody:
     return CalibrationBody(
-        version=judge.version,
+        version=calibrator.version,
         kinds={
             kind: _kind(fitted, measured)
-            for kind, (fitted, measured) in served_kinds(judge).items()
+            for kind, (fitted, measured) in served_kinds(calibrator).items()
         },
     )
 

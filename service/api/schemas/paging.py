@@ -1,4 +1,4 @@
-"""Pages: how long they are, and where one ended, as a text that says nothing to the client."""
+"""Paging: the size of a page, and opaque cursors."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 MAX_PAGE, DEFAULT_PAGE = 1_000, 100
 _VERSION = 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_REFUSED = "is no cursor that this service gave"
+_INVALID = "is not a cursor of this service"
 
 
 def write_cursor(last: str) -> str:
@@ -24,17 +24,17 @@ def read_cursor(cursor: str) -> str:
     """Return the id that a cursor was made of.
 
     Raises:
-        ValueError: it was not made by `write_cursor`.
+        ValueError: it is not a result of `write_cursor`.
     """
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         content: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, RecursionError) as error:
-        raise ValueError(_REFUSED) from error
+        raise ValueError(_INVALID) from error
     match content:
         case [int(version), str(last)] if version == _VERSION and not _SURROGATE.search(last):
             return last
-    raise ValueError(_REFUSED)
+    raise ValueError(_INVALID)
 
 
 Cursor = Annotated[
@@ -42,7 +42,7 @@ Cursor = Annotated[
     AfterValidator(read_cursor),
     Query(
         max_length=8_192,
-        description="`next_cursor` of the page before; the first page when not given.",
+        description="`next_cursor` of the previous page; by default, the first page.",
         openapi_examples={"some": {"value": "WzEsICJhcnRpY2xlcy9iZWVzIl0"}},
     ),
 ]

@@ -136,7 +136,7 @@ def test_a_family_comes_a_page_at_a_time(versions: Any) -> None:
 
 
 @pytest.mark.parametrize("unknown", ["nobody", "a%00b", "%ED%A0%80", "first/family/family"])
-def test_the_family_of_nobody_is_not_found(versions: Any, unknown: str) -> None:
+def test_the_family_of_an_unknown_document_is_not_found(versions: Any, unknown: str) -> None:
     response = versions.get(f"/documents/{unknown}/family")
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
@@ -157,7 +157,7 @@ def test_a_copy_is_in_the_family_at_once_and_leaves_it(filled: Any, texts: dict[
 
 
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-def test_a_family_larger_than_the_answer_hides_nobody(filled: Any, mode: str) -> None:
+def test_a_family_larger_than_the_response_hides_no_document(filled: Any, mode: str) -> None:
     text = "Ants live in colonies. Each colony has a queen. Workers carry leaves and seeds home."
     documents = [{"id": f"copy {number:02}", "text": text} for number in range(30)]
     assert filled.post("/index", json={"documents": documents}).status_code == 200

@@ -1,4 +1,4 @@
-"""Uploads of lines as a client sees them: taken, indexed later, looked at, cancelled."""
+"""NDJSON uploads as a client sees them: accepted, indexed later, listed, cancelled."""
 
 import gzip
 import json

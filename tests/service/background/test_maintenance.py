@@ -1,4 +1,4 @@
-"""The thread that keeps the index good, on a data directory with synthetic vectors."""
+"""The maintenance of the index, on a data directory with synthetic vectors."""
 
 import logging
 import threading
@@ -51,11 +51,11 @@ def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
 
 
 def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
-    drawn = np.random.default_rng(first).normal(size=(count, DIMENSION)).astype(np.float32)
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    vectors = np.random.default_rng(first).normal(size=(count, DIMENSION)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     receipt = Receipt(1, 1, 1, 0)
     documents = [Document(f"d{first + n}", f"d{first + n} {text}") for n in range(count)]
-    pairs = zip(documents, drawn, strict=True)
+    pairs = zip(documents, vectors, strict=True)
     data.index.apply(data.store.put([EncodedDocument(one, row, receipt) for one, row in pairs]))
 
 
@@ -84,7 +84,7 @@ def test_a_collection_that_grew_gets_lists(
     assert 1.0 < value(metrics, "index_list_imbalance") < 3.0
     assert value(metrics, "index_empty_lists_ratio") < 0.4
     assert value(metrics, "index_unpublished_changes") == 0
-    assert "training the index again: too few or too many lists" in caplog.text
+    assert "retraining the index: too few or too many lists" in caplog.text
 
     maintenance.work()
     assert data.index.generation == 2  # nothing to do
@@ -98,7 +98,7 @@ def test_what_is_refused_is_reported_and_not_tried_again_at_once(
     for _ in range(3):
         maintenance.work()
     assert value(metrics, "index_retrainings_total", outcome="refused") == 1
-    assert "the new index generation was refused" in caplog.text
+    assert "the new index generation was rejected" in caplog.text
     assert data.index.nlist == 1
     assert value(metrics, "recall_at_10", source="held_out") < 1.0
     assert value(metrics, "recall_at_10", source="shadow") == 1.0
@@ -186,7 +186,7 @@ def test_a_training_is_given_up_when_the_service_stops(
     put(data, 0, ONE_LIST_BELOW)
     maintenance = make()
     maintenance.stop()
-    maintenance._keep_lists()  # the round that was running when it was told to stop
+    maintenance._keep_lists()  # the round that was running when it was stopped
     assert data.index.nlist == 1
     assert metrics.registry.get_sample_value("longmatch_index_retrainings_total") is None
     maintenance.work()

@@ -1,4 +1,4 @@
-"""Real queries searched exactly too, and an nprobe that follows."""
+"""Real queries repeated with exact search, and an nprobe that adapts."""
 
 import asyncio
 import threading
@@ -110,7 +110,9 @@ def test_the_gauge_is_the_recall_against_brute_force(live: LiveIndex, metrics: M
     assert itself == pytest.approx(len(set(others.tolist()) & set(nearest.tolist())) / 10)
 
 
-def test_what_is_too_much_is_dropped_and_nobody_waits(live: LiveIndex, metrics: Metrics) -> None:
+def test_samples_over_the_limit_are_dropped_without_waiting(
+    live: LiveIndex, metrics: Metrics
+) -> None:
     watch = watching(live, metrics)  # its thread does not run: as busy as can be
     query = unit_vectors(1, seed=2)[0]
     started = time.monotonic()

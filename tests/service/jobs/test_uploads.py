@@ -1,4 +1,4 @@
-"""Lines -> batches: the same documents wherever reading begins, and no line is too long to pass."""
+"""Uploads: written whole or not at all, and read in the same batches from any position."""
 
 import gzip
 import hashlib

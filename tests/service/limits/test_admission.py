@@ -1,4 +1,4 @@
-"""The bound on requests in the house, and how the house is emptied."""
+"""The limit on active requests, and draining them."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def test_a_request_that_fails_leaves_too() -> None:
     assert admission.active == 0
 
 
-def test_draining_waits_for_who_is_in_and_refuses_who_comes() -> None:
+def test_draining_waits_for_active_requests_and_rejects_new_ones() -> None:
     admission = Admission(5)
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Texts with passages marked, whatever their places."""
+"""Texts with passages marked, wherever they lie."""
 
 import time
 import unicodedata
@@ -115,7 +115,7 @@ def test_an_empty_passage_has_a_number_and_no_marks() -> None:
     assert "id=l1" in marked.html
 
 
-def test_a_place_outside_the_text_is_cut_to_it() -> None:
+def test_a_span_outside_the_text_is_clipped_to_it() -> None:
     marked = mark_text(TEXT, "left", [(Span(8, 99), "similar"), (Span(50, 60), "similar")], [])
     assert passages_in(marked) == ["ij", ""]
     assert "id=l2" in marked.html

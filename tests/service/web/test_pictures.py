@@ -21,9 +21,9 @@ def corners(path: str) -> tuple[int, int, int, int]:
 
 def ribbon(left: str, right: str, *spans: tuple[int, int]) -> tuple[int, int, int, int]:
     passage = AlignedPassage(Span(*spans[0]), Span(*spans[1]), 0.5, "similar")
-    [drawn] = draw_ribbons(left, right, [passage])
-    assert drawn.kind == "s"
-    return corners(drawn.path)
+    [ribbon] = draw_ribbons(left, right, [passage])
+    assert ribbon.kind == "s"
+    return corners(ribbon.path)
 
 
 def test_a_ribbon_is_as_high_as_its_share_of_the_lines() -> None:
@@ -77,9 +77,9 @@ def test_pictures_of_any_shape_fit_and_their_labels_do_not_touch(
     assert picture.margin + picture.columns.length + picture.overhang <= 300 or columns == 200
     assert picture.named == bool(title and max(shape) <= 12)
     for axis in (picture.rows, picture.columns):
-        places = [label.place for label in axis.labels]
-        assert places
-        assert all(below - above >= 13 for above, below in pairwise(places))
+        middles = [label.middle for label in axis.labels]
+        assert middles
+        assert all(below - above >= 13 for above, below in pairwise(middles))
     assert picture.tooltips == (shape != (200, 200))
 
 

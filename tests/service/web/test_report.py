@@ -1,4 +1,4 @@
-"""The page as a document: what stands in it, before any browser reads it."""
+"""The content of the page, without a browser."""
 
 import base64
 import hashlib

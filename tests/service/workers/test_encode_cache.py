@@ -81,7 +81,7 @@ def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
     assert counted(engine, "encoded_blocks_total") == 2 * blocks
 
 
-def test_without_a_thread_to_be_had_vectors_are_not_cached_but_returned(
+def test_without_a_free_thread_vectors_are_returned_but_not_cached(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Engine = client.app.state.engine

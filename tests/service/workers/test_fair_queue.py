@@ -113,7 +113,7 @@ def test_a_class_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
     assert other.served == pytest.approx(2_000, abs=300)
 
 
-def test_after_an_idle_time_no_lane_pays_for_what_it_did_before() -> None:
+def test_after_an_idle_time_no_class_owes_for_earlier_work() -> None:
     encoder = Encoder()
     encoder.add(Request([100] * 100, "long"))
     encoder.run(10_000)  # alone, and to its end
@@ -125,7 +125,7 @@ def test_after_an_idle_time_no_lane_pays_for_what_it_did_before() -> None:
     assert one.ended_at - one.came_at <= 300
 
 
-def test_the_background_gets_a_sixteenth_and_all_that_nobody_wants() -> None:
+def test_the_background_gets_a_sixteenth_and_all_idle_time() -> None:
     encoder, later = Encoder(), Request([10] * 10_000, "background")
     one = Request([10] * 1_600)
     encoder.add(later, one)

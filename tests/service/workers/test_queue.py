@@ -28,9 +28,9 @@ def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> Block
 
 def make_task(*lengths: int) -> EncodeTask:
     blocks = [[1] * length for length in lengths]
-    nobody: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
-    nobody.get_loop().close()
-    return EncodeTask(blocks, np.zeros((len(blocks), 1), np.float32), nobody, submitted=0.0)
+    waiter: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
+    waiter.get_loop().close()
+    return EncodeTask(blocks, np.zeros((len(blocks), 1), np.float32), waiter, submitted=0.0)
 
 
 operations = st.lists(
@@ -87,7 +87,7 @@ def test_growing_beyond_the_room_that_is_left_is_refused() -> None:
 @pytest.mark.parametrize(
     ("tokens_per_second", "seconds"), [(100.0, 10), (300.0, 4), (1e6, 1), (0.0, 1)]
 )
-def test_who_is_refused_hears_when_the_queue_will_be_empty(
+def test_a_rejection_says_when_the_queue_will_be_empty(
     tokens_per_second: float, seconds: int
 ) -> None:
     queue = make_queue()
@@ -109,7 +109,7 @@ def test_the_measured_rate_follows_a_change_of_speed() -> None:
 
 
 def admitted(queue: BlockQueue, ahead: int) -> bool:
-    """Say whether one request is admitted behind so many tokens; leave no trace."""
+    """Return whether a request is admitted behind so many tokens; restore the queue."""
     before = dict(queue._rejected)
     try:
         with queue.reserve(ahead), queue.reserve(1):
@@ -146,7 +146,7 @@ def test_a_burst_leaves_the_queue_nearly_as_long_as_it_was() -> None:
     assert admitted(queue, 7)
 
 
-def test_small_requests_are_first_and_nobody_is_overtaken_for_ever() -> None:
+def test_small_requests_are_first_and_no_request_is_overtaken_forever() -> None:
     queue = make_queue()
     book = queue.reserve(20)
     queue.submit(book, [make_task(5, 5, 5, 5)])
@@ -208,7 +208,7 @@ def test_what_was_dropped_is_not_taken_nor_kept() -> None:
     assert not queue.complete(reservation, task)
 
 
-def test_closing_wakes_who_waits_for_work_and_refuses_the_rest() -> None:
+def test_closing_wakes_waiting_workers_and_rejects_the_rest() -> None:
     queue = make_queue()
     found: list[object] = []
     worker = threading.Thread(target=lambda: found.append(queue.take()))
@@ -231,7 +231,7 @@ def submitted(queue: BlockQueue, blocks: int, *, background: bool = False) -> Re
     return reservation
 
 
-def test_the_background_waits_for_requests_but_for_one_turn_in_sixteen() -> None:
+def test_the_background_gets_one_block_in_sixteen_beside_requests() -> None:
     queue = make_queue()
     later = submitted(queue, 500, background=True)
     first = submitted(queue, 320)
@@ -240,7 +240,7 @@ def test_the_background_waits_for_requests_but_for_one_turn_in_sixteen() -> None
     assert order[:15] == [first] * 15
 
 
-def test_the_background_has_every_turn_that_nobody_else_wants() -> None:
+def test_the_background_gets_every_block_while_there_are_no_requests() -> None:
     queue = make_queue()
     later = submitted(queue, 30, background=True)
     assert [queue.take()[0].reservation for _ in range(30)] == [later] * 30

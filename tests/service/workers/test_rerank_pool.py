@@ -1,4 +1,4 @@
-"""The pool of the reranker: in turns, in time, and honest when it fails."""
+"""The pool of the reranker: fair, within its time, and reporting failures."""
 
 import asyncio
 import threading
@@ -16,14 +16,14 @@ ENOUGH = 30.0
 
 
 class SlowReranker:
-    """Takes its time for each pair; a text is judged by its length."""
+    """Takes its time for each pair; a text is scored by its length."""
 
     name = "slow"
     rule = ScoreFusion()
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
-        self.judged: list[str] = []
+        self.scored: list[str] = []
         self._lock = threading.Lock()
 
     def read(self, text: str) -> SentenceGraphText:
@@ -34,7 +34,7 @@ class SlowReranker:
         if second.text == "broken":
             raise ValueError("broken")
         with self._lock:
-            self.judged.append(first.text)
+            self.scored.append(first.text)
         return float(len(second.text))
 
 
@@ -50,60 +50,60 @@ def value_of(metrics: Metrics, name: str) -> float | None:
 def test_all_are_read_in_time_and_answered_in_their_order(metrics: Metrics) -> None:
     pool = RerankPool(SlowReranker(), 3, metrics)
     texts = ["a" * (number % 7 + 1) for number in range(40)]
-    judged = asyncio.run(pool.judge("query", texts, ENOUGH))
+    scored = asyncio.run(pool.score("query", texts, ENOUGH))
     pool.close()
-    assert list(judged.logits) == [len(text) for text in texts]
-    assert judged.seconds > 0
+    assert list(scored.logits) == [len(text) for text in texts]
+    assert scored.seconds > 0
     assert value_of(metrics, "reranked_pairs_total") == 40
     assert value_of(metrics, "rerank_out_of_time_total") == 0
 
 
 def test_nothing_to_read_is_no_error(metrics: Metrics) -> None:
     pool = RerankPool(SlowReranker(), 2, metrics)
-    assert asyncio.run(pool.judge("query", [], ENOUGH)).logits == ()
+    assert asyncio.run(pool.score("query", [], ENOUGH)).logits == ()
     pool.close()
 
 
 def test_when_time_is_up_the_rest_is_left(metrics: Metrics) -> None:
     reranker = SlowReranker(seconds=0.1)
     pool = RerankPool(reranker, 2, metrics)
-    judged = asyncio.run(pool.judge("query", ["text"] * 100, 0.35))
+    scored = asyncio.run(pool.score("query", ["text"] * 100, 0.35))
     pool.close()
-    assert 0 < len(judged.logits) < 20
-    assert judged.seconds < 5
-    assert len(reranker.judged) <= len(judged.logits) + 2  # what ran already ends unheard
+    assert 0 < len(scored.logits) < 20
+    assert scored.seconds < 5
+    assert len(reranker.scored) <= len(scored.logits) + 2  # what ran already ends unheard
     assert value_of(metrics, "rerank_out_of_time_total") == 1
 
 
-def test_requests_take_turns(metrics: Metrics) -> None:
+def test_requests_share_the_pool(metrics: Metrics) -> None:
     reranker = SlowReranker(seconds=0.01)
     pool = RerankPool(reranker, 2, metrics)
 
     async def both() -> None:
         await asyncio.gather(
-            pool.judge("many", ["text"] * 60, ENOUGH), pool.judge("few", ["text"] * 6, ENOUGH)
+            pool.score("many", ["text"] * 60, ENOUGH), pool.score("few", ["text"] * 6, ENOUGH)
         )
 
     asyncio.run(both())
     pool.close()
-    last = max(number for number, query in enumerate(reranker.judged) if query == "few")
+    last = max(number for number, query in enumerate(reranker.scored) if query == "few")
     assert last < 40  # in a queue it would have come behind all sixty
 
 
-def test_a_failure_is_told_and_ends_the_work(metrics: Metrics) -> None:
+def test_a_failure_is_raised_and_ends_the_work(metrics: Metrics) -> None:
     reranker = SlowReranker(seconds=0.01)
     pool = RerankPool(reranker, 2, metrics)
     with pytest.raises(EncodingFailedError):
-        asyncio.run(pool.judge("query", ["broken", *["text"] * 200], ENOUGH))
+        asyncio.run(pool.score("query", ["broken", *["text"] * 200], ENOUGH))
     pool.close()
-    assert len(reranker.judged) < 100
+    assert len(reranker.scored) < 100
 
 
 def test_a_closed_pool_says_so(metrics: Metrics) -> None:
     pool = RerankPool(SlowReranker(), 2, metrics)
     pool.close()
     with pytest.raises(ShuttingDownError):
-        asyncio.run(pool.judge("query", ["text"], ENOUGH))
+        asyncio.run(pool.score("query", ["text"], ENOUGH))
 
 
 def test_a_caller_that_leaves_stops_the_work(metrics: Metrics) -> None:
@@ -111,11 +111,11 @@ def test_a_caller_that_leaves_stops_the_work(metrics: Metrics) -> None:
     pool = RerankPool(reranker, 2, metrics)
 
     async def leave() -> None:
-        task = asyncio.ensure_future(pool.judge("query", ["text"] * 500, ENOUGH))
+        task = asyncio.ensure_future(pool.score("query", ["text"] * 500, ENOUGH))
         await asyncio.sleep(0.2)
         task.cancel()
         await asyncio.wait([task])
 
     asyncio.run(leave())
     pool.close()
-    assert len(reranker.judged) < 200
+    assert len(reranker.scored) < 200

@@ -1,4 +1,4 @@
-"""The scheduler: everybody gets an answer, and nobody's work is done for nothing."""
+"""The scheduler: every caller gets a result or an error, and no work is wasted."""
 
 import asyncio
 import threading
@@ -138,7 +138,7 @@ def test_a_failure_reaches_every_waiter_of_the_call_and_the_next_works(
     assert scheduler.queued_tokens == 0
 
 
-def test_a_failing_document_fails_its_whole_request_and_nobody_else(
+def test_a_failing_document_fails_its_whole_request_and_no_other(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:
     encoder = stepped_encoder(opened=False)
@@ -249,7 +249,7 @@ def test_an_answer_that_comes_after_the_client_left_is_dropped(
     assert complaints == []
 
 
-def test_closing_leaves_nobody_waiting(
+def test_closing_leaves_no_caller_waiting(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:
     encoder = stepped_encoder(opened=False)
@@ -284,7 +284,7 @@ def test_closing_twice_is_closing_once(
     assert not scheduler.alive
 
 
-def test_when_a_worker_dies_all_waiters_hear_of_it(
+def test_when_a_worker_dies_all_waiting_callers_get_an_error(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:
     encoder = stepped_encoder(threads=2, opened=False)

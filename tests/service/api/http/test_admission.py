@@ -1,4 +1,4 @@
-"""What is decided before a body is read: room, deadlines, rates, uploads that never end."""
+"""Admission, before a body is read: room, deadlines, rate limits, slow uploads."""
 
 import asyncio
 import json
@@ -74,14 +74,14 @@ def test_what_is_refused_by_the_time_of_the_queue_says_so(
     client: Any, stepped_encoder: Any
 ) -> None:
     served, engine = with_encoder(client, stepped_encoder(), max_queue_seconds=2.0)
-    engine.scheduler.expect(100.0)
+    engine.scheduler.set_initial_rate(100.0)
     with engine.scheduler.reserve(190):
         assert served.post("/match", json={"id": "none"}).status_code == 404
     with engine.scheduler.reserve(1000):
         response = served.post("/match", json=PAGE)
         problem(response, 503, "overloaded")
         assert response.headers["retry-after"] == "8"  # 10 s of work, and 2 may be ahead
-        # books have a lane of their own: nothing is ahead of one
+        # books have their own traffic class: nothing is ahead of one
         book = engine.scheduler._queue._seconds_ahead("long")
         assert book == 0
     assert counted(engine, "longmatch_admission_rejected_total", reason="queue_seconds") == 1
@@ -115,7 +115,7 @@ def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engin
     assert engine.scheduler.queued_tokens == 0
 
 
-def test_a_body_that_does_not_come_is_given_up_and_nobody_waits_for_it(
+def test_a_body_that_does_not_arrive_is_rejected_and_delays_no_other_request(
     make_client: Any,
 ) -> None:
     client = make_client(upload_seconds=1.5)
@@ -167,7 +167,7 @@ def test_nothing_is_computed_for_a_request_whose_deadline_passed_in_the_queue(
     assert engine.scheduler.queued_tokens == 0
 
 
-def test_a_worker_drops_what_is_late_before_the_door_notices(
+def test_a_worker_drops_late_work_before_admission_notices(
     client: Any, stepped_encoder: Any, make_document: Any
 ) -> None:
     encoder = stepped_encoder(opened=False)
@@ -193,11 +193,11 @@ def test_a_worker_drops_what_is_late_before_the_door_notices(
     scheduler.close()
 
 
-def test_who_could_not_be_answered_in_time_is_refused_at_once(
+def test_a_request_that_could_not_be_answered_in_time_is_rejected_at_once(
     client: Any, stepped_encoder: Any
 ) -> None:
     served, engine = with_encoder(client, stepped_encoder())
-    engine.scheduler.expect(100.0)
+    engine.scheduler.set_initial_rate(100.0)
     with engine.scheduler.reserve(1000):
         response = served.post("/match", json=PAGE, headers={DEADLINE: "9000"})
         problem(response, 503, "overloaded")
@@ -220,7 +220,7 @@ def test_a_deadline_that_makes_no_sense_is_named(library: Any, given: str) -> No
     assert "pointer" not in error
 
 
-def test_a_client_over_its_rate_is_told_when_to_come_back(make_client: Any) -> None:
+def test_a_client_over_its_rate_limit_learns_when_to_retry(make_client: Any) -> None:
     client = make_client(rate_limit_tokens_per_minute=100)
     engine: Engine = client.app.state.engine
     body = {"text": "ants " * 40}  # 210 bytes: 53 tokens
@@ -240,7 +240,7 @@ def test_a_client_over_its_rate_is_told_when_to_come_back(make_client: Any) -> N
     assert engine.admission.active == 0
 
 
-def test_without_a_rate_nobody_counts(library: Any) -> None:
+def test_without_a_rate_limit_nothing_is_counted(library: Any) -> None:
     response = library.post("/match", json=PAGE)
     assert "ratelimit" not in response.headers
 
@@ -259,7 +259,7 @@ def test_probes_and_documentation_are_always_open_and_nothing_else(client: Any) 
     assert "documents" not in OPEN_PATHS
 
 
-def test_every_operation_behind_the_door_says_what_it_may_answer(client: Any) -> None:
+def test_every_operation_subject_to_admission_describes_its_problems(client: Any) -> None:
     for path, methods in client.app.openapi()["paths"].items():
         for operation in methods.values():
             named = {parameter["name"] for parameter in operation.get("parameters", [])}

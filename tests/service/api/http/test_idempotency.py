@@ -1,4 +1,4 @@
-"""Idempotency-Key: what a client gets that sends a request again."""
+"""Idempotency-Key: what a client gets when it repeats a request."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ def test_a_request_that_failed_may_be_sent_again_another_way(client: Any) -> Non
 
 
 @both
-def test_while_the_first_is_worked_on_the_second_is_told_so(
+def test_a_second_request_is_rejected_while_the_first_is_in_progress(
     client: Any, kind: str, connected: Callable[..., Any]
 ) -> None:
     body = BODIES[kind][0].encode()

@@ -1,4 +1,4 @@
-"""Limits, overload, clients that leave, and errors that nobody expected."""
+"""Limits, overload, clients that disconnect, and unexpected errors."""
 
 import asyncio
 import json
@@ -94,7 +94,7 @@ def exchange(
     path: str = "/match",
     leave: Callable[[], Any] | None = None,
 ) -> tuple[int | None, dict[bytes, bytes], bytes]:
-    """Speak ASGI with the application by hand.
+    """Call the application by ASGI directly.
 
     The client is gone when `leave` returns; without it when the answer is sent, as servers have it.
     """
@@ -288,7 +288,7 @@ def test_a_method_that_is_not_there_is_a_problem(client: Any) -> None:
     assert response.headers["allow"] == "POST"
 
 
-def test_an_error_that_nobody_expected_tells_neither_client_nor_log_the_text(
+def test_an_unexpected_error_shows_the_text_neither_to_client_nor_in_the_log(
     client: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*arguments: Any, **more: Any) -> None:
