@@ -51,7 +51,7 @@ def restore(
 def doctor(
     data: DataArgument,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make again what can be made again; no server may run.")
+        bool, typer.Option("--repair", help="Rebuild what can be rebuilt; no server may run.")
     ] = False,
     sample: Annotated[
         int, typer.Option(min=0, help="Documents to encode again and compare.")
