@@ -1,4 +1,4 @@
-"""Fits an adapter to a corpus, from its texts alone: a latent semantic analysis of their terms.
+"""Fit an adapter to a corpus from its texts alone: a latent semantic analysis of their terms.
 
 The choices below measured best on the average of the validation queries of three corpora, see
 docs/experiments.md.
@@ -36,7 +36,7 @@ from index.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class CorpusAdapter:
-    """The adapter of a data directory, and whether it was there before."""
+    """The adapter of a data directory; `kept` if it existed before."""
 
     adapter: Adapter
     kept: bool
@@ -49,12 +49,12 @@ def adapt_data_directory(
     tokenizer: BlockTokenizer,
     progress: Progress,
 ) -> CorpusAdapter:
-    """Fit an adapter to a corpus and store it, unless the data directory has one.
+    """Fit an adapter to a corpus and store it, unless the data directory already has one.
 
-    At the return it is on the disk, so that whoever goes on uses the same one.
+    It is on the disk at return, so that a repeated job uses the same one.
 
     Raises:
-        AdapterError: the one that is there is damaged or of another checkpoint.
+        AdapterError: the existing one is damaged or of another checkpoint.
         CorpusError: the corpus cannot be read, or nothing can be fitted to it.
         StoreError: the directory holds documents that were not adapted, is in use, or cannot be
             written.
@@ -103,9 +103,9 @@ def read_corpus_adapter(directory: Path, checkpoint: Checkpoint) -> Adapter | No
     return adapter
 
 
-DOCUMENTS = 20_000  # of a larger corpus only about so many are read: terms and memory grow no more
+DOCUMENTS = 20_000  # a larger corpus is sampled, which bounds terms and memory
 MIN_DOCUMENTS = 5
-TERMS = 150_000  # the most frequent; a row of the table takes DIMENSION bytes
+TERMS = 150_000  # the most frequent ones; each takes DIMENSION bytes
 DIMENSION = 512
 WEIGHT = 0.2
 _RARE, _COMMON = 2, 0.5  # terms of fewer documents, or a larger share of them, get no weight
@@ -117,11 +117,11 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class CountedCorpus:
-    """What an adapter is fitted to.
+    """The terms that an adapter is fitted to.
 
     Attributes:
-        documents: the terms of each, the titles that it names among them.
-        titles: those that were looked for.
+        documents: the terms of each, including the titles that it names.
+        titles: that were searched for.
     """
 
     documents: Sequence[Terms]
@@ -131,7 +131,7 @@ class CountedCorpus:
 def count_corpus(
     corpus: Path, checkpoint: Checkpoint, tokenizer: BlockTokenizer, progress: Progress
 ) -> CountedCorpus:
-    """Count the terms of the documents of a corpus; of a large one, of a sample.
+    """Count the terms of the documents of a corpus, or of a sample of a large one.
 
     Raises:
         CorpusError: the corpus cannot be read at all.
@@ -148,7 +148,7 @@ def count_corpus(
             try:
                 read = tokenizer(document.text)
             except EmptyTextError:
-                continue  # refused again, and told, when it is encoded
+                continue  # skipped and reported when it is encoded
             counted.append(count_words(vocabulary, read.blocks, titles))
             tokens = read.receipt.tokens_read
         progress.advanced(1, tokens=tokens)
@@ -156,7 +156,7 @@ def count_corpus(
 
 
 def find_titles(titles: Iterable[str], tokenizer: BlockTokenizer) -> TitleMatcher:
-    """Make ready the titles of a corpus, to be found in texts; those without a token are not."""
+    """Make a matcher of the titles of a corpus; titles without a token are left out."""
     return match_token_titles(_tokens(title, tokenizer) for title in titles)
 
 
@@ -175,7 +175,7 @@ def _tokens(title: str, tokenizer: BlockTokenizer) -> list[int]:
 
 
 def in_sample(document: Document, total: int) -> bool:
-    """Say whether a document of a corpus of `total` is read; the text decides, not the order."""
+    """Return whether a document of a corpus of `total` is sampled, which its text decides."""
     return int.from_bytes(document.content_hash[:6]) * total < DOCUMENTS << 48
 
 
@@ -187,7 +187,7 @@ def fit_adapter(corpus: CountedCorpus, checkpoint: Checkpoint, progress: Progres
     Args:
         corpus: the terms of N documents.
         checkpoint: whose vectors it joins.
-        progress: hears that it begins.
+        progress: is notified that the step begins.
 
     Raises:
         CorpusError: too few documents, or none of them has a word that another has.
@@ -219,7 +219,7 @@ def fit_adapter(corpus: CountedCorpus, checkpoint: Checkpoint, progress: Progres
 
 
 def _weigh(counted: Sequence[Terms], rows: int) -> Float32:
-    """Return the inverse document frequencies Float32[rows]; 0 for terms that are left out."""
+    """Return the inverse document frequencies Float32[rows]; 0 for excluded terms."""
     documents = len(counted)
     having = np.zeros(rows, dtype=np.int64)
     for terms in counted:
@@ -256,7 +256,7 @@ class _Sparse:
         return product
 
     def transposed(self) -> "_Sparse":
-        """Return the same matrix the other way round."""
+        """Return the transposed matrix."""
         rows = np.repeat(np.arange(len(self.ends) - 1, dtype=np.int32), np.diff(self.ends))
         order = np.argsort(self.columns, kind="stable")
         sizes = np.bincount(self.columns, minlength=self.width)
@@ -285,8 +285,8 @@ def _analyse(matrix: _Sparse, weights: Float32) -> TermTable:
     By randomised subspace iteration: few passes, and never a dense N x R or N x N matrix.
     """
     documents, terms = len(matrix.ends) - 1, matrix.width
-    wanted = min(DIMENSION, documents - 1, terms)
-    size = min(wanted + _OVERSAMPLE, documents, terms)
+    rank = min(DIMENSION, documents - 1, terms)
+    size = min(rank + _OVERSAMPLE, documents, terms)
     transposed = matrix.transposed()
     start = np.random.default_rng(_SEED).standard_normal((terms, size), dtype=np.float32)
     basis = np.linalg.qr(matrix.times(start))[0]  # [N, size]
@@ -294,14 +294,14 @@ def _analyse(matrix: _Sparse, weights: Float32) -> TermTable:
         basis = np.linalg.qr(matrix.times(transposed.times(basis)))[0]
     projected = transposed.times(basis)  # [R, size]
     squares, rotation = np.linalg.eigh((projected.T @ projected).astype(np.float64))
-    values = np.sqrt(np.maximum(squares[::-1][:wanted], 0.0))
+    values = np.sqrt(np.maximum(squares[::-1][:rank], 0.0))
     kept = int((values > _SMALLEST * values[0]).sum())
     scaled = rotation[:, ::-1][:, :kept] / values[:kept] ** (1 + _POWER)
     return quantise_term_table(weights, _signed(projected @ scaled.astype(np.float32)))
 
 
 def _signed(vectors: Float32) -> Float32:
-    """Turn each column so that its largest component is positive: either sign is as good."""
+    """Flip the sign of columns so that the largest component of each is positive."""
     largest: Int64 = np.abs(vectors).argmax(axis=0)
     signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
     turned: Float32 = vectors * signs

@@ -1,8 +1,8 @@
-"""The offline job: read a corpus, encode what is new in it, publish a searchable snapshot.
+"""The offline index job: read a corpus, encode what is new, publish a searchable snapshot.
 
 The job can be killed at any moment and started again. Documents are committed with their vectors,
-batch by batch, and the next run leaves out whatever the store holds already, known by the hash of
-its content; the store as a whole belongs to one checkpoint fingerprint.
+batch by batch, and the next run leaves out what the store already holds, recognised by the hash of
+its content. The store as a whole belongs to one checkpoint fingerprint.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from index.vectors.live_index import LiveIndex
 
-# One batch is what a kill can cost: some seconds of two cores.
+# A kill can cost one batch: some seconds of two cores.
 BATCH_CHARACTERS = 400_000
 BATCH_DOCUMENTS = 512
 
@@ -35,7 +35,7 @@ class BuildReport:
 
     Attributes:
         encoded: documents that were new or changed.
-        unchanged: documents that the store held already.
+        unchanged: documents that the store already held.
         refused: pieces of input that were skipped and reported.
         tokens: tokens of the encoded documents.
         tokens_left_out: those of them beyond the checkpoint's `max_blocks`.
@@ -57,7 +57,7 @@ def build_index(
 ) -> BuildReport:
     """Bring a data directory up to date with a corpus and publish a snapshot.
 
-    Documents of the data directory that the corpus does not have stay.
+    Documents of the data directory that are not in the corpus stay.
 
     Raises:
         CorpusError: the corpus cannot be read at all.
@@ -78,7 +78,7 @@ def build_index(
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
-    # A pass over all texts is too much for a few documents, so those of earlier runs count too.
+    # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
     if data.store.changes_since_title_refresh() > MAX_DRIFT * len(data.store):
         data.store.refresh_titles(progress)
     if data.store.finds_families and data.store.families.pending():  # put without it
@@ -125,7 +125,7 @@ def encode_documents(
     encoder: OnnxEncoder,
     progress: Progress,
 ) -> list[EncodedDocument]:
-    """Encode documents with all threads; one without a single token is refused and left out."""
+    """Encode documents with all threads; documents without a token are skipped and reported."""
     readable: list[Document] = []
     blocks: list[SentenceBlocks] = []
     for document in documents:
@@ -147,7 +147,7 @@ def encode_documents(
 
 
 def publish(index: LiveIndex, progress: Progress) -> None:
-    """Bring an index up to its store and publish it, trained anew where it was outgrown.
+    """Bring an index up to its store and publish it, retrained if it was outgrown.
 
     Raises:
         SnapshotError: it could not be published.
@@ -171,7 +171,7 @@ def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> l
     for document in batch:
         (known if hashes.get(document.id) == document.content_hash else new).append(document)
     stored = store.find([document.id for document in known])
-    redescribed = [d for d in known if d.id in stored and _redescribed(d, stored[d.id].document)]
+    redescribed = [d for d in known if d.id in stored and _is_redescribed(d, stored[d.id].document)]
     ids = [stored[document.id].vector_id for document in redescribed]
     vectors = dict(zip(*store.vectors(ids), strict=True))
     store.put(
@@ -185,5 +185,5 @@ def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> l
     return new
 
 
-def _redescribed(document: Document, stored: Document) -> bool:
+def _is_redescribed(document: Document, stored: Document) -> bool:
     return (document.title, document.metadata) != (stored.title, stored.metadata)

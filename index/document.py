@@ -1,4 +1,4 @@
-"""The document: what a user gives, under an id of the user's own."""
+"""The document: a text that a user provides under an id of their own."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ _CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 class Document:
     """One document of a corpus.
 
-    Lone surrogates, which no UTF-8 file can hold, become U+FFFD one for one, so that character
-    offsets into `text` stay what the user sees.
+    Lone surrogates, which UTF-8 cannot encode, are replaced one for one by U+FFFD, so that
+    character offsets into `text` match what the user sees.
 
     Raises:
         DocumentError: a field is missing, empty or over its limit.
@@ -48,7 +48,7 @@ class Document:
 
     @property
     def titled_text(self) -> str:
-        """The text with the title as its first paragraph, unless it begins with it anyhow."""
+        """The text with the title as its first paragraph, unless it begins with it already."""
         return text_below(self.title, self.text)
 
     @property
@@ -58,7 +58,7 @@ class Document:
 
 
 def text_below(title: str, text: str) -> str:
-    """Return a text with its title as the first paragraph, unless it begins with it anyhow."""
+    """Return a text with its title as the first paragraph, unless it begins with it already."""
     title = title.strip()
     return text if not title or text.lstrip().startswith(title) else f"{title}\n\n{text}"
 
@@ -87,10 +87,10 @@ def _check_id(document_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SkippedInput:
-    """A part of a corpus that gave no document, while the rest goes on.
+    """A piece of input that was left out, while the rest of a corpus is read.
 
     Attributes:
-        where: the file within the corpus, with the line number if it is a file of lines.
+        where: the file within the corpus, with the line number in JSON Lines.
         reason: what is wrong with it.
     """
 

@@ -1,4 +1,4 @@
-"""Vectors of a corpus without an index: `longmatch embed`, and the input of an evaluation."""
+"""Vectors of a corpus without an index: `longmatch embed` and the input of evaluations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ class EmbeddedCorpus:
         vectors: Float32[N, dimension], unit norm.
         tokens: Int64[N], tokens of each document.
         tokens_read: Int64[N], those of them that were read.
-        refused: pieces of input that were left out.
+        refused: pieces of input that were skipped.
     """
 
     ids: tuple[str, ...]
@@ -78,13 +78,13 @@ def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
 
 
 def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
-    """Read what `write_embedded_corpus` wrote.
+    """Read a file that `write_embedded_corpus` wrote.
 
     Raises:
-        CorpusError: the file is missing, or not such a file.
+        CorpusError: the file is missing, damaged or of another kind.
     """
     try:
-        # opened here: NumPy leaves a file open that is no archive
+        # opened here: NumPy does not close a file that is no archive
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return EmbeddedCorpus(
                 ids=tuple(arrays["ids"].tolist()),
@@ -94,4 +94,4 @@ def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
                 refused=0,
             )
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise CorpusError(f"{path}: these are no vectors of `longmatch embed`: {error}") from error
+        raise CorpusError(f"{path}: not written by `longmatch embed`: {error}") from error

@@ -1,4 +1,4 @@
-"""What can go wrong in `index`.
+"""The errors of `index`.
 
 * IndexingError
   * DocumentError          a document field is missing, empty or over its limit
@@ -7,7 +7,7 @@
     * FingerprintMismatchError   data made by another checkpoint
     * DataDirectoryInUseError    another process owns the data directory
   * SnapshotError          a snapshot file is missing, changed or of another format
-  * RetrainingStoppedError     a new index generation was given up, because the process ends
+  * RetrainingStoppedError     building an index generation was stopped
   * BackupError            a backup cannot be written, or is incomplete, changed or of another
                            checkpoint
 """
@@ -55,7 +55,7 @@ class SnapshotError(IndexingError):
 
 
 class RetrainingStoppedError(IndexingError):
-    """A new index generation was given up, because the process ends; the old one stays."""
+    """Building an index generation was stopped, because the process ends; the old one stays."""
 
 
 class BackupError(IndexingError):

@@ -1,4 +1,4 @@
-"""A set of vectors that a search is kept to."""
+"""A set of vector ids that a search is restricted to."""
 
 from dataclasses import dataclass, field, replace
 
@@ -8,21 +8,21 @@ from encoder.arrays import Bool, Int64
 
 
 def no_ids() -> Int64:
-    """Return no vector id."""
+    """Return an empty array of vector ids."""
     return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class IdSet:
-    """Vector ids, given as those that are in it or as those that are not.
+    """Vector ids, listed as members or as non-members.
 
-    What a filter excludes is often far less than what it leaves, or the other way round; of the
-    two only what was asked for is ever listed.
+    A filter often excludes far fewer documents than it keeps, or the other way round; only one of
+    the two lists is ever made.
 
     Attributes:
-        end: no id from here on is in it: such vectors came after the selection was made.
+        end: ids from here on are not in the set: their vectors came after it was made.
         ids: Int64[N], ascending, different, from 0 to below `end`.
-        inverted: all ids below `end` but these are in it.
+        inverted: the set is all ids below `end` except `ids`.
     """
 
     end: int
@@ -30,29 +30,29 @@ class IdSet:
     inverted: bool = False
 
     def contains(self, ids: Int64) -> Bool:
-        """Say for each of ids Int64[N] whether it is in the selection."""
+        """Return for each of ids Int64[N] whether it is in the set."""
         listed = np.isin(ids, self.ids, assume_unique=False)
         found: Bool = (ids >= 0) & (ids < self.end) & (listed != self.inverted)
         return found
 
     def most(self, count: int) -> int:
-        """Return how many of `count` living vectors, at most, are in the selection."""
+        """Return how many of `count` existing vectors, at most, are in the set."""
         return max(0, count - len(self.ids)) if self.inverted else min(count, len(self.ids))
 
 
 def complement(one: IdSet) -> IdSet:
-    """Return what is below the end and not in a selection."""
+    """Return the ids below the end that are not in a set."""
     return replace(one, inverted=not one.inverted)
 
 
 def intersection(one: IdSet, other: IdSet) -> IdSet:
-    """Return what is in both selections, which were made at the same time.
+    """Return the ids in both sets, which must have the same end.
 
     Raises:
-        ValueError: they were not.
+        ValueError: they have not.
     """
     if one.end != other.end:
-        raise ValueError(f"selections that end at {one.end} and {other.end} cannot be joined")
+        raise ValueError(f"id sets that end at {one.end} and {other.end} cannot be combined")
     if one.inverted and other.inverted:
         return replace(one, ids=np.union1d(one.ids, other.ids))
     if one.inverted:
@@ -62,14 +62,14 @@ def intersection(one: IdSet, other: IdSet) -> IdSet:
 
 
 def without(one: IdSet, ids: Int64) -> IdSet:
-    """Return a selection without these vector ids Int64[N], ascending and different."""
+    """Return a set without these vector ids Int64[N], ascending and different."""
     return intersection(one, IdSet(one.end, ids[ids < one.end], inverted=True))
 
 
 def union(one: IdSet, other: IdSet) -> IdSet:
-    """Return what is in at least one of two selections, which were made at the same time.
+    """Return the ids in at least one of two sets, which must have the same end.
 
     Raises:
-        ValueError: they were not.
+        ValueError: they have not.
     """
     return complement(intersection(complement(one), complement(other)))

@@ -1,10 +1,10 @@
-"""Moves a data directory to another checkpoint: the old vectors serve until all new ones are there.
+"""Move a data directory to another checkpoint; the old vectors serve until all new ones exist.
 
-    .reencoding/    a data directory of its own, made from the texts of the old one; a killed job
-                    goes on there, and knows by the hash of each text what is done
+    .reencoding/    the new data directory, made from the texts of the old one; a killed job
+                    resumes there, and recognises what is done by the hash of each text
 
-A server may be running while documents are encoded. For the swap nobody else may have the
-directory open; what changed in the meantime is taken up before it.
+A server may be running while documents are encoded. During the swap no other process may have the
+directory open; changes made in the meantime are encoded first.
 """
 
 import json
@@ -47,7 +47,7 @@ _DOCUMENTS_A_BATCH = 128
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What encodes, and where to."""
+    """What encodes, and where progress is reported."""
 
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
@@ -57,15 +57,15 @@ class _Job:
 def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, progress: Progress) -> int:
     """Encode all documents with another checkpoint and put the result in place; resumable.
 
-    A corpus adapter is fitted anew, to the texts that are stored. The calibration of the corpus
-    goes: it was of the old vectors.
+    A corpus adapter is fitted again, to the stored texts. The calibration of the corpus is
+    dropped, because it belongs to the old vectors.
 
     Returns:
         How many documents there are.
 
     Raises:
-        DataDirectoryInUseError: all is encoded, and a server that has the directory open must be
-            stopped before the swap.
+        DataDirectoryInUseError: all documents are encoded, but a server that has the directory
+            open must be stopped before the swap.
         EncoderError: the checkpoint cannot encode.
         StoreError: there is no data directory, its vectors are of this checkpoint already, it is
             damaged, a document has no token for this checkpoint, or the disk is full.
@@ -84,7 +84,7 @@ def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, progress
         with locked(data):
             with closing(_open(data, space)) as old:
                 documents = _follow(old, beside, job)
-            _put_in_place(data, beside)
+            _swap_in(data, beside)
     except DataDirectoryInUseError as error:
         raise DataDirectoryInUseError(
             f"{data}: every document is encoded, and the old vectors still serve: stop the server "
@@ -99,7 +99,7 @@ def _require_another(data: Path, space: VectorSpace, checkpoint: Checkpoint) -> 
     ):
         raise StoreError(
             f"{data}: its vectors are of checkpoint {checkpoint.name} "
-            f"({checkpoint.fingerprint[:12]}) already: nothing is to be done"
+            f"({checkpoint.fingerprint[:12]}) already: nothing to do"
         )
 
 
@@ -122,7 +122,7 @@ def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
 def _adapt(
     old: SQLiteDocumentStore, beside: Path, checkpoint: Checkpoint, progress: Progress
 ) -> None:
-    """Fit an adapter to the stored texts, unless that is done."""
+    """Fit an adapter to the stored texts, unless that was done before."""
     if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
         return
     shutil.rmtree(beside, ignore_errors=True)
@@ -144,7 +144,7 @@ def _open_job(
     encoder.warm_up()
     store = beside / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
-        shutil.rmtree(beside)  # begun with a third checkpoint
+        shutil.rmtree(beside)  # left by a job for a third checkpoint
     return _Job(BlockTokenizer(checkpoint), encoder, progress)
 
 
@@ -155,11 +155,11 @@ def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
         open_data_directory(beside, fingerprint=encoder.fingerprint, dimension=encoder.dimension)
     ) as new:
         job.progress.started("encoding", len(old))
-        living: set[str] = set()
+        present: set[str] = set()
         for batch in _batches(old):
-            living.update(document.id for document in batch)
+            present.update(document.id for document in batch)
             _encode(batch, new, job)
-        new.store.delete(sorted(_ids(new.store) - living))
+        new.store.delete(sorted(_ids(new.store) - present))
         publish(new.index, job.progress)
         return len(new.store)
 
@@ -187,7 +187,7 @@ def _ids(store: SQLiteDocumentStore) -> set[str]:
     return {one.id for one in store.get(store.changes_since(0).added.tolist()).values()}
 
 
-def _put_in_place(data: Path, beside: Path) -> None:
+def _swap_in(data: Path, beside: Path) -> None:
     (beside / LOCK_FILE).unlink(missing_ok=True)
     shutil.rmtree(data / ARRIVING, ignore_errors=True)
     beside.replace(data / ARRIVING)

@@ -1,4 +1,4 @@
-"""The demo corpus that every machine with Python has: its standard library's documentation."""
+"""The demo corpus: the documentation of Python's standard library, which every machine has."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def write_stdlib_corpus(path: Path) -> int:
 
     One document a module or submodule, of 150 to 12,000 words: `id` is the dotted name, `title` the
     name and the first line of its docstring. The same Python gives the same bytes. `path` is
-    replaced as a whole or, on any error, left as it was; its folder is made if it is missing.
+    replaced as a whole or, on any error, left as it was; its folder is created if it is missing.
 
     Returns:
         How many documents were written.
@@ -36,9 +36,9 @@ def write_stdlib_corpus(path: Path) -> int:
 
 
 def _render(output: Path) -> None:
-    """Render in a process of its own, so that no import changes this one or stops it."""
+    """Render in a separate process, so that no import changes or stops this one."""
     script = Path(__file__).with_name("stdlib_docs.py")
-    # -P -S -s: modules come from the standard library only, never from where we happen to run.
+    # -P -S -s: modules come from the standard library only, never from the current directory.
     command = [sys.executable, "-P", "-S", "-s", str(script), str(output.resolve())]
     try:
         finished = subprocess.run(  # noqa: S603 - our own file with our own interpreter

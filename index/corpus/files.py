@@ -31,18 +31,18 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def declared_encoding(data: bytes) -> str:
-    """Return the encoding that a page names in its XML declaration or meta tag, or ""."""
+    """Return the encoding that a page declares (XML declaration or meta tag), or ""."""
     return EncodingDetector.find_declared_encoding(data, is_html=True) or ""
 
 
 def parse_html(markup: str) -> tuple[str, str]:
     """Return the title and the text of a page.
 
-    Scripts, styles, templates and comments are left out. Block elements are kept apart by an empty
-    line, list items and table rows by a line end.
+    Scripts, styles, templates and comments are left out. Block elements are separated by an empty
+    line, list items and table rows by a line break.
     """
     with warnings.catch_warnings():
-        # Beautiful Soup warns of markup that looks like XML, a path or an address; it reads it.
+        # Beautiful Soup warns of markup that looks like XML, a path or a URL, but reads it.
         warnings.simplefilter("ignore")
         soup = BeautifulSoup(markup, "html.parser")
     title = soup.title.get_text() if soup.title else ""
@@ -51,21 +51,21 @@ def parse_html(markup: str) -> tuple[str, str]:
 
 
 def _pieces(soup: BeautifulSoup) -> Iterator[str]:
-    # A stack, not recursion: pages nest elements deeper than Python calls can. A plain string in it
-    # is to be given as it is.
+    # A stack, not recursion: pages nest elements deeper than Python can recurse. A plain string on
+    # it is yielded as it is.
     stack: list[PageElement | str] = [soup]
     while stack:
         node = stack.pop()
         if isinstance(node, Tag):
             stack.extend(reversed(_opened(node)))
-        elif type(node) in (NavigableString, CData):  # no comment, no declaration
+        elif type(node) in (NavigableString, CData):  # not a comment or declaration
             yield _WHITE_SPACE.sub(" ", str(node))
         elif type(node) is str:
             yield node
 
 
 def _opened(tag: Tag) -> list[PageElement | str]:
-    """Return the content of an element between what separates it from its neighbours."""
+    """Return the content of an element with the separators around it."""
     if tag.name in _LEFT_OUT:
         return []
     if tag.name == "pre":
@@ -160,14 +160,14 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# PDFium is not thread-safe: two threads in it at once, even on two files, can crash the process.
+# PDFium is not thread-safe: two threads in it, even on two files, can crash the process.
 _PDFIUM = threading.Lock()
-_PDFIUM_HYPHEN = "\x02"  # stands where a line ended in a hyphen that is no part of the word
+_PDFIUM_HYPHEN = "\x02"  # marks a hyphen at the end of a line that is not part of the word
 
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """What was read from a file; the title is the file's stem where the text gives none."""
+    """Text and title of a file; the title is the file's stem where the text has none."""
 
     title: str
     text: str
@@ -193,7 +193,7 @@ def decode_text(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 with a byte order mark.
 
     Raises:
-        CorpusError: naming the first byte, counted from 0, that is no part of a character.
+        CorpusError: names the first byte, counted from 0, that is not part of a character.
     """
     mark, encoding = next(
         (entry for entry in _BYTE_ORDER_MARKS if data.startswith(entry[0])), (b"", "utf-8")
@@ -229,15 +229,12 @@ def _read_rst(path: Path) -> FileText:
 
 
 def _read_html(path: Path) -> FileText:
-    # Imported here: Beautiful Soup takes a tenth of a second that most commands do not need.
-
     title, text = parse_html(_decode_html(_read_bytes(path)))
     return FileText(title if title.strip() else first_line(text), text)
 
 
 def _decode_html(data: bytes) -> str:
-    """Decode as any text, else as the page itself says: old pages are seldom UTF-8 and say so."""
-
+    """Decode as any text, or else in the encoding that the page declares."""
     try:
         return decode_text(data)
     except CorpusError:
@@ -247,7 +244,7 @@ def _decode_html(data: bytes) -> str:
         try:
             return data.decode(encoding)
         except (LookupError, UnicodeError) as error:
-            raise CorpusError(f"is neither UTF-8 nor {encoding}, as it says") from error
+            raise CorpusError(f"is neither UTF-8 nor {encoding}, which it declares") from error
 
 
 def _read_pdf(path: Path) -> FileText:
@@ -260,7 +257,7 @@ def _read_pdf(path: Path) -> FileText:
                 title = pdf.get_metadata_value("Title")
                 text = "\n".join(_pdf_pages(pdf))
         except pypdfium2.PdfiumError as error:
-            raise CorpusError(f"is encrypted or no readable PDF: {error}") from error
+            raise CorpusError(f"is encrypted or not a readable PDF: {error}") from error
     if not text.strip():
         raise CorpusError("has no text: pages that are pictures must go through OCR first")
     return FileText(title if title.strip() else first_line(text), text)

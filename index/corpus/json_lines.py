@@ -1,4 +1,4 @@
-"""Files of lines, plain or gzip, one line at a time; a line that cannot be read is named."""
+"""JSON Lines, plain or gzip, read one line at a time; unreadable lines are reported by number."""
 
 import codecs
 import gzip
@@ -28,9 +28,9 @@ _JSON_TYPES = {
 def parse_document(line: str) -> Document:
     """Read one document from a line of JSON.
 
-    `id` (or else `_id`) and `text` are needed, an id may be an integer; `title` and `metadata` are
-    optional and may be null. Any other field goes to the metadata, where a field of `metadata`
-    itself has precedence.
+    `id` (or `_id`) and `text` are required, an id may be an integer; `title` and `metadata` are
+    optional and may be null. Any other field becomes metadata; fields of `metadata` itself take
+    precedence.
 
     Raises:
         CorpusError: the line is not a JSON object.
@@ -63,7 +63,7 @@ def _parse_object(line: str) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _document_id(record: dict[str, Any], field: str) -> str:
@@ -118,8 +118,8 @@ class BadLine:
 def read_lines(path: Path) -> Iterator[Line | BadLine]:
     """Read the lines of a UTF-8 file, gzip when its name ends in `.gz`, holding one at a time.
 
-    A damaged or cut off gzip file gives the lines before the damage and then one `BadLine`. Nothing
-    is raised: a file that cannot be opened is one `BadLine` too.
+    A damaged or truncated gzip file yields the lines before the damage and then one `BadLine`.
+    Nothing is raised: a file that cannot be opened yields one `BadLine` too.
     """
     number = 0
     try:
@@ -140,7 +140,7 @@ def read_lines(path: Path) -> Iterator[Line | BadLine]:
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines that `read_lines` gives; of a damaged file those before the damage."""
+    """Count the lines that `read_lines` yields, with one `BadLine` where the file is damaged."""
     lines, ended = 0, True
     try:
         with _open(path) as stream:
@@ -148,7 +148,7 @@ def count_lines(path: Path) -> int:
                 lines += data.count(b"\n")
                 ended = data.endswith(b"\n")
     except (OSError, EOFError, zlib.error):
-        ended = False  # `read_lines` gives one more, which says so
+        ended = False  # `read_lines` yields one more, a `BadLine`
     return lines + (not ended)
 
 

@@ -18,9 +18,9 @@ def read_corpus(path: Path) -> Iterator[Document | SkippedInput]:
     * A folder with `corpus.jsonl` or `corpus.jsonl.gz` (BEIR) is that file.
     * Any other folder gives one document for each file of a known kind in it, at any depth. The id
       is the path within the folder, with `/`. Hidden files and folders, files of other kinds and
-      links to folders that are read anyway are passed over.
-    * A JSON Lines file gives one document a line (`index.corpus.json_lines`). An id that comes
-      again is refused, for which all ids are remembered.
+      links to folders that are read anyway are ignored.
+    * A JSON Lines file gives one document a line (`index.corpus.json_lines`). A repeated
+      id is skipped and reported, so all ids are kept in memory.
     * One file of a known kind is a corpus of one document, under the file's name.
 
     Raises:
@@ -35,11 +35,11 @@ def read_corpus(path: Path) -> Iterator[Document | SkippedInput]:
     if path.name.lower().endswith(JSON_LINES_SUFFIXES):
         return _read_json_lines(path)
     _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES))
-    return (_read_or_refuse(file, file.name) for file in (path,))
+    return (_read_or_skip(file, file.name) for file in (path,))
 
 
 def count_documents(path: Path) -> int:
-    """Count what `read_corpus` will give, empty lines counted too, without reading documents.
+    """Count what `read_corpus` yields, including empty lines, without reading documents.
 
     Raises:
         CorpusError: nothing at `path` can be read as a corpus.
@@ -72,16 +72,6 @@ def read_document(path: Path) -> Document:
         raise CorpusError(f"{path}: {error}") from error
 
 
-def read_texts(corpus: Path, ids: Sequence[str], *, titled: bool = False) -> list[str]:
-    """Read the texts of these documents, in the order of the ids; on wish below their titles.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or has no document of such an id.
-    """
-    documents = read_documents(corpus, ids)
-    return [document.titled_text if titled else document.text for document in documents]
-
-
 def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
     """Read these documents, in the order of the ids.
 
@@ -91,14 +81,14 @@ def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
     found = {item.id: item for item in read_corpus(corpus) if isinstance(item, Document)}
     missing = [document_id for document_id in ids if document_id not in found]
     if missing:
-        raise CorpusError(f"{corpus}: has no document {missing[0]!r}, which the vectors have")
+        raise CorpusError(f"{corpus}: has no document {missing[0]!r}, for which there is a vector")
     return [found[document_id] for document_id in ids]
 
 
 def _require_readable_file(path: Path) -> None:
     if not path.exists():
         raise CorpusError(f"{path}: there is no such file or folder")
-    if not path.is_file():  # opening a pipe would wait for a writer for ever
+    if not path.is_file():  # opening a pipe would wait for a writer indefinitely
         raise CorpusError(f"{path}: is neither a file nor a folder")
     with path.open("rb"):
         pass
@@ -114,7 +104,7 @@ def _read_file(path: Path, document_id: str) -> Document:
     return Document(id=document_id, text=content.text, title=content.title)
 
 
-def _read_or_refuse(path: Path, document_id: str) -> Document | SkippedInput:
+def _read_or_skip(path: Path, document_id: str) -> Document | SkippedInput:
     try:
         return _read_file(path, document_id)
     except (CorpusError, DocumentError) as error:
@@ -137,7 +127,7 @@ def _read_json_lines(path: Path) -> Iterator[Document | SkippedInput]:
             continue
         first = first_lines.setdefault(document.id, line.number)
         if first != line.number:
-            yield SkippedInput(where, f"the id {document.id!r} is that of line {first} already")
+            yield SkippedInput(where, f"the id {document.id!r} already occurs on line {first}")
             continue
         yield document
 
@@ -146,9 +136,9 @@ def _read_folder(folder: Path) -> Iterator[Document | SkippedInput]:
     beir = _beir_corpus(folder)
     if beir is not None:
         return _read_json_lines(beir)
-    _names(folder)  # so that a forbidden folder is refused at the call
+    _names(folder)  # raises here, not later, where the folder cannot be read
     return (
-        item if isinstance(item, SkippedInput) else _read_or_refuse(folder / item, item)
+        item if isinstance(item, SkippedInput) else _read_or_skip(folder / item, item)
         for item in _files(folder)
     )
 
@@ -183,7 +173,7 @@ def _files(root: Path) -> Iterator[str | SkippedInput]:
 
 
 def _children(folder: Path) -> Iterator[Path]:
-    # Names, not paths, are kept while a large folder is gone through: a tenth of the memory.
+    # Names, not paths, are kept for a large folder: a tenth of the memory.
     names = _names(folder)
     return (folder / name for name in names)
 

@@ -1,7 +1,7 @@
 """The documentation of the standard library's modules as plain text.
 
-`index.corpus.demo` runs this file as a script in a process of its own, so that what importing
-some two hundred modules does to a process stays there. It imports the standard library only.
+`index.corpus.demo` runs this file as a script in a process of its own, so that the side effects of
+importing some two hundred modules stay there. It imports the standard library only.
 
 Not `pydoc`'s own rendering: under each class that repeats what the class inherits from `object`,
 `Exception` or `Enum`, more than half of all words, the same in every module, and it prints values,
@@ -48,7 +48,7 @@ _NAMED_TUPLE_FIELD = "Alias for field number"
 
 
 def documents() -> Iterator[dict[str, str]]:
-    """Give each module that has a document's length of documentation as id, title and text."""
+    """Yield each module with enough documentation for a document, as id, title and text."""
     for name in sorted(sys.stdlib_module_names):
         for module in _with_submodules(name):
             text = render_module(module)
@@ -59,14 +59,14 @@ def documents() -> Iterator[dict[str, str]]:
 
 
 def render_module(module: ModuleType) -> str:
-    """Render what a module says of itself and of the public classes and functions it defines."""
+    """Render the docstrings of a module and of the public classes and functions it defines."""
     sections = [f"{module.__name__}\n\n{_doc(module)}".strip()]
     for name, value in _public_members(module):
         if inspect.isclass(value):
             sections.extend(_class_sections(name, value))
         elif inspect.isroutine(value):
             sections.append(_section(name + _parameters(value), _doc(value)))
-    # An alias, or a method that a module also offers as a function, says the same again.
+    # An alias, or a method that a module also offers as a function, repeats its docstring.
     return _ADDRESS.sub("", "\n\n".join(dict.fromkeys(sections)))
 
 
@@ -101,7 +101,7 @@ def _public_members(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _documented_elsewhere(value: Any, module: str) -> bool:
-    """Say whether a value is only passed on from another public module, as packages do."""
+    """Return whether a value is only re-exported from another public module."""
     origin = getattr(value, "__module__", None)
     if not isinstance(origin, str) or origin == module:
         return False
@@ -122,7 +122,7 @@ def _class_sections(name: str, cls: type) -> Iterator[str]:
 
 
 def _is_worth_it(member: str, value: Any) -> bool:
-    if member.startswith("__"):  # those of C types say the same in each: "Return self<value."
+    if member.startswith("__"):  # those of C types repeat the same text: "Return self<value."
         return inspect.isfunction(value) and _doc(value) != ""
     return not member.startswith("_") and not _doc(value).startswith(_NAMED_TUPLE_FIELD)
 

@@ -1,8 +1,8 @@
 """Backups of a data directory: made while a server writes to it, checked, and restored.
 
 A backup is a folder, or a tar file of one: the files of the data directory, and `manifest.json`
-with the SHA-256 of each. It gets its name when it is whole and has been read back; before, it is
-a hidden folder beside that name, which the next attempt throws away.
+with the SHA-256 of each. It gets its name once it is complete and has been read back; before, it
+is a hidden folder beside that name, which the next attempt deletes.
 """
 
 import logging
@@ -51,8 +51,8 @@ from index.vectors.snapshot import (
 )
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
-_ATTEMPTS = 5  # to copy an index generation before a newer one takes its place
-_PASSING = ("-wal", "-shm", "-journal", ".partial", ".new")  # endings of files that others hold
+_ATTEMPTS = 5  # to copy an index generation before a newer one replaces it
+_TRANSIENT = ("-wal", "-shm", "-journal", ".partial", ".new")  # endings of files in use
 
 _log = logging.getLogger(__name__)
 
@@ -60,11 +60,11 @@ _log = logging.getLogger(__name__)
 def copy_data_directory(data: Path, target: Path) -> None:
     """Copy a data directory into the folder `target`, as it is at one moment.
 
-    The index generation comes first: the store's copy is then never behind it, and knows what it
-    lacks. All else in the directory is copied too; hidden files and the lock are not.
+    The index generation is copied first, so the copy of the store is never behind it and knows the
+    changes that it lacks. All other files are copied too, except hidden ones and the lock.
 
     Raises:
-        BackupError: the store's copy is not sound.
+        BackupError: the copy of the store is damaged.
         OSError: something cannot be read or written.
         StoreError: the store cannot be read.
     """
@@ -74,9 +74,9 @@ def copy_data_directory(data: Path, target: Path) -> None:
         hidden = any(part.startswith(".") for part in name.parts)
         if hidden or name.parts[0] in (LOCK_FILE, SNAPSHOTS_DIRECTORY, STORE_FILE):
             continue
-        if path.is_file() and not path.name.endswith(_PASSING):
+        if path.is_file() and not path.name.endswith(_TRANSIENT):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # a file that comes and goes
+            with suppress(FileNotFoundError):  # a temporary file
                 _copy(path, target / name)
     copy_database(data / STORE_FILE, target / STORE_FILE)
 
@@ -84,10 +84,10 @@ def copy_data_directory(data: Path, target: Path) -> None:
 def copy_database(source: Path, target: Path) -> None:
     """Copy an SQLite database that others may be writing to, and check the copy.
 
-    It is copied within one read transaction, for which no writer waits.
+    The copy is made in one read transaction, which does not block writers.
 
     Raises:
-        BackupError: the copy is damaged, so the source is.
+        BackupError: the copy is damaged, because the source is.
         StoreError: the source cannot be read, or the copy not be written.
     """
     with translated_errors(source):
@@ -99,8 +99,7 @@ def copy_database(source: Path, target: Path) -> None:
             problems = [row[0] for row in copy.execute("PRAGMA integrity_check(5)")]
     if problems != ["ok"]:
         raise BackupError(
-            f"{source}: is damaged ({problems[0]}), and no backup is made of it: "
-            "longmatch doctor says more"
+            f"{source}: is damaged ({problems[0]}) and is not backed up: see longmatch doctor"
         )
 
 
@@ -114,7 +113,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _copy_snapshot(root: Path, target: Path) -> None:
-    """Copy the current index generation; where there is none that is whole, copy none."""
+    """Copy the current index generation, if there is a complete one."""
     for _ in range(_ATTEMPTS):
         try:
             target.mkdir()
@@ -124,11 +123,11 @@ def _copy_snapshot(root: Path, target: Path) -> None:
             for file in (SNAPSHOT_MANIFEST, INDEX_FILE):
                 shutil.copyfile(root / name / file, target / name / file)
             verify_current_snapshot(target)
-        except (FileNotFoundError, SnapshotError):  # a newer one has taken its place, or none is
+        except (FileNotFoundError, SnapshotError):  # replaced by a newer one, or none exists
             shutil.rmtree(target)
         else:
             return
-    _log.warning("%s: no index generation that is whole; the backup has none", root)
+    _log.warning("%s: no complete index generation; the backup has none", root)
 
 
 ARCHIVE_ENDING = ".tar"
@@ -139,19 +138,19 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
 
     Args:
         data: the data directory.
-        target: what to make: a folder, or a file where the name ends in ".tar".
-        checkpoint: gives its name to the manifest where the vectors are of it.
+        target: the folder to create, or the file where the name ends in ".tar".
+        checkpoint: named in the manifest if it made the vectors.
 
     Raises:
-        BackupError: there is something at `target` already, it lies in the data directory,
-            something could not be written, or the data is damaged; there is no backup then.
+        BackupError: `target` exists or lies in the data directory, something could not be
+            written, or the data is damaged; no backup is left then.
         StoreError: there is no data directory, or its store cannot be read or has changed since
             it was closed.
     """
     if target.exists():
-        raise BackupError(f"{target}: is there already; a backup never replaces anything")
+        raise BackupError(f"{target}: exists already; a backup never replaces anything")
     if target.absolute().is_relative_to(data.absolute()):
-        raise BackupError(f"{target}: lies in the data directory, and would be lost with it")
+        raise BackupError(f"{target}: lies in the data directory and would be lost with it")
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
     settle(data)
@@ -192,11 +191,12 @@ def verify_backup(source: Path) -> BackupManifest:
 def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupManifest:
     """Restore a backup into a data directory that is missing or empty; durable at return.
 
-    Its files are compared with their checksums after they were copied, and before any of them
-    counts. A kill leaves an empty directory, or a restored one at its next opening.
+    Its files are copied and compared with their checksums before any of them counts. After a kill
+    the next opening finds an empty directory or the restored one.
 
     Raises:
-        BackupError: it is missing, damaged or of another checkpoint, or could not be written.
+        BackupError: the backup is missing, damaged or of another checkpoint, or could not be
+            written.
         DataDirectoryInUseError: another process has the directory open for writing.
         StoreError: the directory is not empty, or cannot be written.
     """
@@ -209,7 +209,7 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
         with _cleared_on_failure(arriving):
             _require_room(sum(one.size for one in manifest.files.values()), data)
             arriving.mkdir()
-            _bring(source, manifest, arriving)
+            _copy_backup(source, manifest, arriving)
             verify_files(arriving, manifest)
         swap_in(data, CONTENT)
     return manifest
@@ -226,7 +226,7 @@ def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
         meta = connection.execute("SELECT fingerprint, dimension, sequence FROM meta").fetchone()
         (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
     if meta is None:
-        raise BackupError(f"{store}: does not say which checkpoint made it")
+        raise BackupError(f"{store}: does not name the checkpoint that made it")
     base = _base(folder, str(meta[0]))
     return BackupManifest(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -241,14 +241,14 @@ def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
 
 
 def _base(folder: Path, fingerprint: str) -> str:
-    """Return the fingerprint of the checkpoint that an adapter, if there is one, joins."""
+    """Return the fingerprint of the checkpoint, which differs where there is an adapter."""
     path = folder / ADAPTER_FILE
     if not path.exists():
         return fingerprint
     try:
         adapter = parse_adapter(path.read_bytes(), ADAPTER_FILE)
     except AdapterError as error:
-        raise BackupError(f"no backup is made of damaged data: {error}") from error
+        raise BackupError(f"damaged data is not backed up: {error}") from error
     if adapter.fingerprint != fingerprint:
         raise BackupError(f"{ADAPTER_FILE} is not the one that the stored vectors were made with")
     return adapter.base
@@ -267,11 +267,11 @@ def _require_empty(data: Path) -> None:
     others = [path.name for path in data.iterdir() if path.name not in (LOCK_FILE, ARRIVING)]
     if others:
         raise StoreError(
-            f"{data}: is not empty ({min(others)} is in it): restore into a new directory"
+            f"{data}: is not empty (it has {min(others)}): restore into a new directory"
         )
 
 
-def _bring(source: Path, manifest: BackupManifest, folder: Path) -> None:
+def _copy_backup(source: Path, manifest: BackupManifest, folder: Path) -> None:
     if not source.is_dir():
         unpack(source, manifest, folder)
         return
@@ -293,7 +293,7 @@ def _require_room(needed: int, folder: Path) -> None:
 
 @contextmanager
 def _cleared_on_failure(*paths: Path) -> Iterator[None]:
-    """Give a block a place to write; what it leaves there after a failure is removed."""
+    """Clear these places before a block that writes to them, and again if it fails."""
     hidden = [paths[0], *(one.with_name(f".{one.name}.finished") for one in paths[1:])]
     _remove(hidden)
     try:

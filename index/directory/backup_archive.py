@@ -31,12 +31,12 @@ class BackupManifest:
 
     Attributes:
         created: ISO 8601 in UTC.
-        checkpoint: name of the checkpoint, for people; empty where it was not at hand.
+        checkpoint: name of the checkpoint, for display; empty if it is not known.
         base: fingerprint of that checkpoint.
-        fingerprint: of the vectors; not that of the checkpoint where a corpus adapter joins them.
+        fingerprint: of the vectors; differs from `base` where there is a corpus adapter.
         dimension: of the vectors.
-        sequence: of the store: changes up to this one are in it, none later.
-        documents: how many there are.
+        sequence: of the store: the backup holds the changes up to this one.
+        documents: their number.
         files: by name relative to the backup, with "/".
     """
 
@@ -51,7 +51,7 @@ class BackupManifest:
 
 
 def describe_files(folder: Path) -> dict[str, BackupFile]:
-    """Return every file in a folder but the manifest, by its name relative to it.
+    """Return every file in a folder except the manifest, by its name relative to the folder.
 
     Raises:
         OSError: one cannot be read.
@@ -65,17 +65,17 @@ def describe_files(folder: Path) -> dict[str, BackupFile]:
 
 
 def format_manifest(manifest: BackupManifest) -> bytes:
-    """Return the content of the file; it carries a digest of itself."""
+    """Return the content of the manifest file, which includes a digest of itself."""
     content = {"format": FORMAT, **asdict(manifest)}
     content["sha256"] = _digest(content)
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
 def parse_manifest(data: bytes, where: str) -> BackupManifest:
-    """Read what `format_manifest` wrote.
+    """Parse the output of `format_manifest`.
 
     Raises:
-        BackupError: it is damaged, of another format, or no manifest; `where` names it.
+        BackupError: it is damaged, of another format or not a manifest; `where` names it.
     """
     try:
         content: dict[str, Any] = json.loads(data)
@@ -85,7 +85,7 @@ def parse_manifest(data: bytes, where: str) -> BackupManifest:
                 f"format {FORMAT}"
             )
         if content.pop("sha256") != _digest(content):
-            raise BackupError(f"{where}: was changed, or is damaged")
+            raise BackupError(f"{where}: was changed or is damaged")
         del content["format"]
         files = {str(name): BackupFile(**one) for name, one in content.pop("files").items()}
         manifest = BackupManifest(files=files, **content)
@@ -93,7 +93,7 @@ def parse_manifest(data: bytes, where: str) -> BackupManifest:
         raise BackupError(f"{where}: is not the manifest of a backup: {error!r}") from error
     for name in manifest.files:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise BackupError(f"{where}: names a file outside of it, {name!r}")
+            raise BackupError(f"{where}: names a file outside the backup, {name!r}")
     return manifest
 
 
@@ -107,7 +107,7 @@ def read_manifest(folder: Path) -> BackupManifest:
     try:
         return parse_manifest(path.read_bytes(), str(path))
     except OSError as error:
-        raise BackupError(f"{folder}: is not a whole backup: {error}") from error
+        raise BackupError(f"{folder}: is not a complete backup: {error}") from error
 
 
 def verify_files(folder: Path, manifest: BackupManifest) -> None:
@@ -123,7 +123,7 @@ def verify_files(folder: Path, manifest: BackupManifest) -> None:
         except OSError as error:
             raise BackupError(f"{path}: cannot be read: {error}") from error
         if found != expected:
-            raise BackupError(f"{path}: is damaged: it is not what {MANIFEST_FILE} says")
+            raise BackupError(f"{path}: is damaged: it differs from {MANIFEST_FILE}")
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -136,10 +136,10 @@ _BUFFER = 2**20
 
 
 def pack(folder: Path, manifest: BackupManifest, path: Path) -> None:
-    """Write a backup that is a folder to one file, and read that back.
+    """Pack a backup folder into one file and verify the file.
 
     Raises:
-        BackupError: what was read is not what was written.
+        BackupError: the file does not hold what was written.
         OSError: it cannot be written.
     """
     with tarfile.open(path, "w") as archive:
@@ -154,16 +154,13 @@ def verify_archive(path: Path) -> BackupManifest:
     Raises:
         BackupError: it is incomplete or damaged.
     """
-    with _opened(path) as archive:
+    with _open_archive(path) as archive:
         manifest = _manifest(path, archive)
         for name, expected in manifest.files.items():
             with _member(path, archive, name) as file:
-                found = BackupFile(
-                    archive.getmember(name).size,
-                    hashlib.file_digest(file, "sha256").hexdigest(),  # type: ignore[arg-type]
-                )
+                found = BackupFile(archive.getmember(name).size, _sha256(file))
             if found != expected:
-                raise BackupError(f"{path}: {name} is damaged: it is not what {MANIFEST_FILE} says")
+                raise BackupError(f"{path}: {name} is damaged: it differs from {MANIFEST_FILE}")
     return manifest
 
 
@@ -171,20 +168,20 @@ def read_archived_manifest(path: Path) -> BackupManifest:
     """Read the manifest of an archive.
 
     Raises:
-        BackupError: it is missing or damaged, or the file is no archive.
+        BackupError: it is missing or damaged, or the file is not an archive.
     """
-    with _opened(path) as archive:
+    with _open_archive(path) as archive:
         return _manifest(path, archive)
 
 
 def unpack(path: Path, manifest: BackupManifest, folder: Path) -> None:
-    """Write the files of an archive that its manifest names into a folder; nothing else.
+    """Extract the files that the manifest of an archive names into a folder, and no others.
 
     Raises:
         BackupError: one is missing.
         OSError: one cannot be written.
     """
-    with _opened(path) as archive:
+    with _open_archive(path) as archive:
         for name in manifest.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with _member(path, archive, name) as file, (folder / name).open("xb") as copy:
@@ -197,12 +194,12 @@ def _manifest(path: Path, archive: tarfile.TarFile) -> BackupManifest:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+def _open_archive(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(path, "r:") as archive:
             yield archive
     except (tarfile.TarError, EOFError) as error:
-        raise BackupError(f"{path}: is not a whole backup: {error}") from error
+        raise BackupError(f"{path}: is not a complete backup: {error}") from error
 
 
 def _member(path: Path, archive: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -210,6 +207,13 @@ def _member(path: Path, archive: tarfile.TarFile, name: str) -> IO[bytes]:
         file = archive.extractfile(name)
     except KeyError:
         file = None
-    if file is None:  # it is missing, or no regular file
-        raise BackupError(f"{path}: is not a whole backup: {name} is missing")
+    if file is None:  # missing, or not a regular file
+        raise BackupError(f"{path}: is not a complete backup: {name} is missing")
     return file
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(_BUFFER):
+        digest.update(chunk)
+    return digest.hexdigest()

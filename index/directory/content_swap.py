@@ -1,12 +1,12 @@
-"""Putting a whole new content into a data directory: all of it is there afterwards, or none.
+"""Replace the whole content of a data directory, all of it or nothing.
 
-    .arriving/    the new content while it is written; it counts for nothing
-    .decided/     the same, finished: from this rename on it counts, and the old is moved out
+    .arriving/    the new content while it is written; ignored and thrown away after a kill
+    .decided/     the new content, complete: from this rename on it counts; the old is moved out
     .moving-in/   the old content is out, the new one is moved in
     .old/         the old content, until it is deleted
 
-A data directory may be a mount point, which nothing can be renamed to: so its entries are moved
-one by one, and whoever opens it for writing after a kill goes on where that one was.
+A data directory may be a mount point, which cannot be replaced by a rename. So its entries are
+moved one by one, and the next opening for writing resumes a swap that a kill interrupted.
 """
 
 import os
@@ -20,14 +20,13 @@ ARRIVING = ".arriving"
 DECIDED = ".decided"
 MOVING_IN = ".moving-in"
 OLD = ".old"
-WORKING = frozenset((ARRIVING, DECIDED, MOVING_IN, OLD))
 
 
 def swap_in(path: Path, replaced: tuple[str, ...]) -> None:
-    """Replace these entries of a data directory by all that is in its `.arriving`.
+    """Replace these entries of a data directory by the content of its `.arriving`.
 
-    The caller holds the lock of the directory. A kill leaves the old content or, at the next
-    opening, the new one.
+    The caller holds the lock of the directory. After a kill the
+    next opening finds the old content or the new one.
 
     Raises:
         StoreError: it could not be written.
@@ -41,10 +40,10 @@ def swap_in(path: Path, replaced: tuple[str, ...]) -> None:
 
 
 def finish_swap(path: Path, replaced: tuple[str, ...]) -> None:
-    """Go on with a swap that was decided; does nothing where there is none.
+    """Finish a swap that was decided; does nothing where there is none.
 
     Raises:
-        StoreError: it could not be written; a later call goes on.
+        StoreError: it could not be written; a later call resumes.
     """
     try:
         if (path / DECIDED).exists():
@@ -57,19 +56,19 @@ def finish_swap(path: Path, replaced: tuple[str, ...]) -> None:
         if (path / OLD).exists():
             shutil.rmtree(path / OLD)
     except OSError as error:
-        raise StoreError(f"{path}: a change of its content is unfinished: {error}") from error
+        raise StoreError(f"{path}: a swap of its content is unfinished: {error}") from error
 
 
 def swap_is_pending(path: Path) -> bool:
-    """Say whether the entries of a data directory are old and new ones, half moved."""
+    """Return whether a swap was decided and not finished."""
     return (path / DECIDED).exists() or (path / MOVING_IN).exists()
 
 
 def sync_tree(path: Path) -> None:
-    """Return when a directory and all in it are on the disk.
+    """Write a directory and everything in it through to the disk.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: something cannot be written.
     """
     for folder, _, names in os.walk(path):
         for name in names:

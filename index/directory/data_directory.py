@@ -1,13 +1,13 @@
-"""The data directory: the document store, its snapshots and the lock of the one who writes.
+"""The data directory: the document store, its snapshots and the lock of the writing process.
 
 store.sqlite3   documents and vectors, the truth
-adapter.npz     optional: what was fitted to the corpus, see index/adapt.py
+adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
 snapshots/      published generations of the index, a copy
 lock            held by the process that writes
 
 .store-digest           the digest of a closed store, see index/directory/file_digest.py
 
-Other names that begin with a dot are of a change of the whole content, see
+Other names that begin with a dot belong to a swap of the whole content, see
 index/directory/content_swap.py.
 """
 
@@ -29,7 +29,7 @@ SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
-# What is of one checkpoint, and goes when another content comes.
+# What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
     STORE_FILE,
     f"{STORE_FILE}-wal",
@@ -66,7 +66,7 @@ def open_data_directory(
     read_only: bool = False,
     find_families: bool = True,
 ) -> DataDirectory:
-    """Open a data directory, and make it when it is missing unless `read_only`.
+    """Open a data directory; create it when it is missing, unless `read_only`.
 
     One process at a time writes; any number read beside it, each with the state at its opening
     until it calls `index.catch_up`.
@@ -75,8 +75,8 @@ def open_data_directory(
         path: the directory.
         fingerprint: of the checkpoint whose vectors it holds.
         dimension: of these vectors.
-        read_only: take no lock, make nothing, publish nothing.
-        find_families: compare documents that are put with those that are there.
+        read_only: take no lock, create nothing, publish nothing.
+        find_families: look for near-duplicates of documents that are put.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -84,7 +84,7 @@ def open_data_directory(
         StoreError: it is not a directory, cannot be written, or its store is damaged or has
             changed since it was closed.
     """
-    sound: list[Path] = []  # a store that could not be opened gets no digest
+    opened: list[Path] = []  # a store that could not be opened gets no digest
     with ExitStack() as open_files:
         if read_only:
             _check_exists(path)
@@ -92,7 +92,7 @@ def open_data_directory(
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
             finish_swap(path, CONTENT)
-            open_files.callback(_seal_all, sound)
+            open_files.callback(_write_digests, opened)
         verify_digest(path / STORE_FILE)
         if not read_only:
             remove_digest(path / STORE_FILE)
@@ -106,13 +106,13 @@ def open_data_directory(
         open_files.callback(store.close)
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
         if not read_only:
-            sound.append(path / STORE_FILE)
+            opened.append(path / STORE_FILE)
         return DataDirectory(path, store, index, open_files.pop_all())
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a data directory, which is made when it is missing.
+    """Hold the lock of a data directory, which is created when it is missing.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -128,18 +128,18 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def settle(path: Path) -> None:
-    """Finish a change of the whole content that a kill left half way, if there is one.
+    """Finish a swap of the content that a kill interrupted, if there is one.
 
     Raises:
-        DataDirectoryInUseError: another process is at it.
+        DataDirectoryInUseError: another process has the directory open.
         StoreError: it cannot be written.
     """
     if swap_is_pending(path):
         with locked(path):
-            pass  # whoever takes the lock has finished it
+            pass  # taking the lock finishes it
 
 
-def _seal_all(stores: list[Path]) -> None:
+def _write_digests(stores: list[Path]) -> None:
     for store in stores:
         write_digest(store)
 
@@ -147,7 +147,7 @@ def _seal_all(stores: list[Path]) -> None:
 def _check_exists(path: Path) -> None:
     try:
         if swap_is_pending(path):
-            raise StoreError(f"{path}: a change of its content is unfinished: open it for writing")
+            raise StoreError(f"{path}: a swap of its content is unfinished: open it for writing")
         found = (path / STORE_FILE).is_file()
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
@@ -161,7 +161,7 @@ def _make_directory(path: Path) -> None:
     except FileExistsError as error:
         raise StoreError(f"{path}: is not a directory") from error
     except OSError as error:
-        raise StoreError(f"{path}: cannot be made: {error}") from error
+        raise StoreError(f"{path}: cannot be created: {error}") from error
 
 
 def _acquire_lock(path: Path) -> FileLock:

@@ -1,9 +1,9 @@
-"""The digest of a store: of its whole file, from its closing to its next opening.
+"""The digest of a closed store: a checksum of its whole file.
 
-SQLite keeps no checksums of its pages. So who closes a store takes one of the whole file, and who
-opens it compares: what changed in between is damage, wherever in the file it is. The digest is
-broken before the first write. After a kill there is none, and the checksums of the rows, taken
-when they are written and compared when they are read, are what is left.
+SQLite keeps no checksums of its pages. So closing a store writes a digest of the whole file, and
+opening it compares: what changed in between is damage, wherever in the file it is. The digest is
+removed before the first write. After a kill there is none, and the checksums of the rows, which
+are compared whenever rows are read, are the remaining protection.
 """
 
 import hashlib
@@ -25,16 +25,15 @@ _log = logging.getLogger(__name__)
 
 
 def write_digest(store: Path) -> None:
-    """Write the digest of a store that no process has open; without one it opens as after a
-    kill."""
+    """Write the digest of a store that no process has open; a failure is only logged."""
     log = store.with_name(f"{store.name}-wal")
     try:
         if log.exists() and log.stat().st_size:
-            return  # a reader has it open, so that the file is not all of the store
+            return  # a reader has it open, so the file is not the whole store
         digest = _digest(store)
         write_atomically(store.with_name(DIGEST_FILE), f"{digest} {_check(digest)}\n")
     except OSError as error:
-        _log.warning("%s: is left without a digest: %s", store, error)
+        _log.warning("%s: no digest was written: %s", store, error)
 
 
 def verify_digest(store: Path) -> None:
@@ -50,13 +49,13 @@ def verify_digest(store: Path) -> None:
     try:
         found = _digest(store)
     except FileNotFoundError:
-        return  # the opening says so
+        return  # opening the store reports it
     except OSError as error:
         raise StoreError(f"{store}: cannot be read: {error}") from error
-    if found != expected and path.exists():  # else somebody has begun to write
+    if found != expected and path.exists():  # else another process has begun to write
         raise StoreError(
             f"{store}: has changed since it was closed, it may be damaged: longmatch doctor says "
-            "what is wrong, and longmatch doctor --repair makes again what can be made again"
+            "what is wrong, and longmatch doctor --repair rebuilds what can be rebuilt"
         )
 
 
@@ -64,7 +63,7 @@ def remove_digest(store: Path) -> None:
     """Remove the digest before a write.
 
     Raises:
-        StoreError: the disk did not take it.
+        StoreError: it cannot be removed.
     """
     path = store.with_name(DIGEST_FILE)
     try:
@@ -81,10 +80,10 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        _log.warning("%s: is damaged and is passed over: %s", path, error)
+        _log.warning("%s: is damaged and is ignored: %s", path, error)
         return None
     if _check(digest) != check:
-        _log.warning("%s: is damaged and is passed over", path)
+        _log.warning("%s: is damaged and is ignored", path)
         return None
     return digest
 
@@ -94,7 +93,7 @@ def _check(digest: str) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256, in hex, of the SHA-256 of each chunk: cores work side by side."""
+    """Return the SHA-256, in hex, of the SHA-256 of each chunk; chunks are read in parallel."""
     size = path.stat().st_size
     with path.open("rb") as file, ThreadPoolExecutor(_THREADS, "digest") as threads:
         chunks = threads.map(_reader(file.fileno()), range(0, max(size, 1), _CHUNK))

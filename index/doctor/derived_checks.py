@@ -1,4 +1,4 @@
-"""Examines the lexical index: every table of it against the texts that are stored."""
+"""Examine the tables that follow from the documents: metadata values, families, lexical index."""
 
 import json
 import sqlite3
@@ -39,13 +39,13 @@ def examine_metadata(path: Path) -> Iterator[Finding]:
     """
     with closing(open_for_reading(path)) as connection:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
-        connection.execute("BEGIN")  # one state for all that is compared
+        connection.execute("BEGIN")  # everything is compared in one state
         wrong = _wrong_documents(connection)
         missing, surplus = _differences(connection, wrong) if wrong else (0, 0)
     if wrong:
         problem = (
-            f"the values of {len(wrong)} documents, vector id {wrong[0]} first, are not those of "
-            f"their metadata: {missing} rows are missing and {surplus} should not be there"
+            f"the values of {len(wrong)} documents, vector id {wrong[0]} first, do not match "
+            f"their metadata: {missing} rows are missing and {surplus} are superfluous"
         )
         yield Finding("metadata values", problem, Remedy.REBUILD_METADATA_VALUES)
 
@@ -53,8 +53,8 @@ def examine_metadata(path: Path) -> Iterator[Finding]:
 def _wrong_documents(connection: sqlite3.Connection) -> list[int]:
     """Return the vector ids whose rows are not those that their metadata gives, ascending.
 
-    The rows lie in the order of their values, so those of a document are only known at the end: of
-    each document the sum of the hashes of its rows is kept, not the rows.
+    The rows are ordered by value, so those of a document are complete only at the end. Not the
+    rows are kept, but the sum of their hashes for each document.
     """
     expected, unknown = _expected_sums(connection)
     held: _Sums = {}
@@ -66,7 +66,7 @@ def _wrong_documents(connection: sqlite3.Connection) -> list[int]:
 
 
 def _expected_sums(connection: sqlite3.Connection) -> tuple[_Sums, set[int]]:
-    """Return the sum of each document, and the documents whose metadata is damaged itself."""
+    """Return the sum of each document, and the documents whose own metadata is damaged."""
     sums: _Sums = {}
     unknown: set[int] = set()
     for vector_id, metadata in connection.execute(_METADATA):
@@ -80,20 +80,20 @@ def _expected_sums(connection: sqlite3.Connection) -> tuple[_Sums, set[int]]:
 
 
 def _differences(connection: sqlite3.Connection, wrong: list[int]) -> tuple[int, int]:
-    """Count the rows of these documents that are missing, and those that should not be there."""
-    wanted = (json.dumps(wrong),)
-    metadata: Mapping[int, Any] = dict(connection.execute(_METADATA_OF, wanted))
+    """Count the rows of these documents that are missing, and the superfluous ones."""
+    id_list = (json.dumps(wrong),)
+    metadata: Mapping[int, Any] = dict(connection.execute(_METADATA_OF, id_list))
     expected = {
         repr((*value, vector_id))
         for vector_id, stored in metadata.items()
         for value in metadata_values(json.loads(stored))
     }
-    held = {repr(row) for row in connection.execute(_ROWS_OF, wanted)}
+    held = {repr(row) for row in connection.execute(_ROWS_OF, id_list)}
     return len(expected - held), len(held - expected)
 
 
 def _hash(row: tuple[Any, ...]) -> int:
-    return hash(repr(row)) & _64_BITS  # of the text: Python hashes -1 and -2 alike
+    return hash(repr(row)) & _64_BITS  # of the text: Python gives -1 and -2 the same hash
 
 
 _SIGNED_TEXTS = """
@@ -111,8 +111,8 @@ SELECT count(*) FROM text_links l WHERE NOT EXISTS (
 def examine_families(path: Path) -> Iterator[Finding]:
     """Compare signatures with texts, bands with signatures, and families with links.
 
-    Texts that have not been looked at yet are no finding, nor are tables of another rule, which
-    are made again when the store is opened for writing.
+    Texts without a signature are no problem, nor are signatures made by another rule, which are
+    dropped when the store is opened for writing.
 
     Raises:
         sqlite3.Error: the file cannot be read.
@@ -128,7 +128,7 @@ def examine_families(path: Path) -> Iterator[Finding]:
 
 def _first_family_problem(connection: sqlite3.Connection) -> str | None:
     """Return what is wrong, or None."""
-    connection.execute("BEGIN")  # one state for all that is compared
+    connection.execute("BEGIN")  # everything is compared in one state
     if not follow_rule(connection):
         return None
     held: dict[int, set[int]] = {}
@@ -138,28 +138,28 @@ def _first_family_problem(connection: sqlite3.Connection) -> str | None:
     while rows := connection.execute(_SIGNED_TEXTS, (last,)).fetchall():
         for text_id, packed, text in rows:
             if text is None:
-                return f"text {text_id} is that of no document"
+                return f"text {text_id} belongs to no document"
             signature = unpack(packed)
             if signature.tolist() != sign(text).tolist():
-                return f"the signature of text {text_id} is not that of its text"
+                return f"the signature of text {text_id} does not match its text"
             if held.pop(text_id, set()) != set(band_keys(signature)):
-                return f"the bands of text {text_id} are not those of its signature"
+                return f"the bands of text {text_id} do not match its signature"
         last = rows[-1][0]
     if held:
-        return f"there are bands of {len(held)} texts that are not there, {min(held)} first"
+        return f"there are bands of {len(held)} missing texts, {min(held)} first"
     return _wrong_families(connection)
 
 
 def _wrong_families(connection: sqlite3.Connection) -> str | None:
     (one_way,) = connection.execute(_ONE_WAY).fetchone()
     if one_way:
-        return f"{one_way} links lead one way only"
+        return f"{one_way} links exist in one direction only"
     families = dict(connection.execute("SELECT text_id, family FROM texts"))
     links: dict[int, list[int]] = {}
     for text_id, other in connection.execute("SELECT text_id, other FROM text_links"):
         links.setdefault(text_id, []).append(other)
     if unknown := links.keys() - families.keys():
-        return f"there are links of {len(unknown)} texts that are not there, {min(unknown)} first"
+        return f"there are links of {len(unknown)} missing texts, {min(unknown)} first"
     seen: set[int] = set()
     for text_id in sorted(families):
         if text_id in seen:
@@ -169,7 +169,7 @@ def _wrong_families(connection: sqlite3.Connection) -> str | None:
         while waiting:
             one = waiting.pop()
             if families[one] != text_id:
-                return f"text {one} is in family {families[one]}, not in that of text {text_id}"
+                return f"text {one} is in family {families[one]}, not in family {text_id}"
             new = [other for other in links.get(one, ()) if other not in seen]
             seen.update(new)
             waiting += new
@@ -179,7 +179,7 @@ def _wrong_families(connection: sqlite3.Connection) -> str | None:
 _DOCUMENTS_A_READ = 256
 _TEXTS = """
 SELECT vector_id, title, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
-# FTS5 shows what it holds: for each term, which is the id of a word, the documents that have it.
+# fts5vocab lists the documents of each term; a term is the id of a word.
 _VOCABULARY = "CREATE VIRTUAL TABLE temp.held USING fts5vocab('main', 'postings', 'instance')"
 _HELD = """
 SELECT doc, count(*), sum(CAST(term AS INTEGER)), max(CAST(term AS INTEGER))
@@ -206,7 +206,7 @@ def examine_words(path: Path) -> Iterator[Finding]:
 def _first_problem(connection: sqlite3.Connection) -> str | None:
     """Return what is wrong, or None."""
     connection.execute(_VOCABULARY)
-    connection.execute("BEGIN")  # one state for all that is compared
+    connection.execute("BEGIN")  # everything is compared in one state
     terms = {
         term: (term_id, documents)
         for term_id, term, documents in connection.execute("SELECT * FROM terms")
@@ -219,15 +219,15 @@ def _first_problem(connection: sqlite3.Connection) -> str | None:
         stored = read_document_terms(connection, (row[0] for row in rows))
         for vector_id, title, text in rows:
             held = _by_term(term_of, stored.get(vector_id))
-            if held is None or not _are_of(held, title, text):
-                return f"the words of vector id {vector_id} are not those of its text"
+            if held is None or not _match_text(held, title, text):
+                return f"the words of vector id {vector_id} do not match its text"
             frequencies.update(held.keys())
             if held:
                 ids = [terms[term][0] for term in held]
                 postings[vector_id] = (len(ids), sum(ids), max(ids))
         last = rows[-1][0]
     if frequencies != {term: documents for term, (_, documents) in terms.items()}:
-        return "the document frequencies are not those of the texts"
+        return "the document frequencies do not match the texts"
     return _wrong_totals(connection, last) or _wrong_postings(connection, postings)
 
 
@@ -235,7 +235,7 @@ def _wrong_totals(connection: sqlite3.Connection, last: int) -> str | None:
     (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
     statistics = connection.execute("SELECT documents FROM term_statistics").fetchall()
     if statistics != [(documents,)]:
-        return f"it counts {json.dumps(statistics)} documents, and there are {documents}"
+        return f"it counts {json.dumps(statistics)} documents instead of {documents}"
     return None
 
 
@@ -243,22 +243,22 @@ def _wrong_postings(connection: sqlite3.Connection, expected: _Postings) -> str 
     held = {row[0]: tuple(row[1:]) for row in connection.execute(_HELD)}
     if held != expected:
         wrong = {key for key in held.keys() | expected.keys() if held.get(key) != expected.get(key)}
-        return f"the postings of {len(wrong)} documents, {min(wrong)} first, are not their words"
+        return f"the postings of {len(wrong)} documents, {min(wrong)} first, are wrong"
     return None
 
 
 def _by_term(term_of: Mapping[int, str], held: DocumentTerms | None) -> dict[str, int] | None:
-    """Return the count of each term that is held for a document; None where one is unknown."""
+    """Return the count of each term that is stored for a document; None where one is unknown."""
     if held is None or not term_of.keys() >= set(held[0].tolist()):
         return None
     ids, counts = held
     return {term_of[one]: n for one, n in zip(ids.tolist(), counts.tolist(), strict=True)}
 
 
-def _are_of(held: Mapping[str, int], title: str, text: str) -> bool:
-    """Say whether terms are those of a text.
+def _match_text(held: Mapping[str, int], title: str, text: str) -> bool:
+    """Return whether terms are those of a text.
 
-    It may name a title that is not among them: that of a document which came later.
+    The text may name more titles: those of documents that were stored later.
     """
     titles = {term: n for term, n in held.items() if term.startswith(QUOTE)}
     words = {term: n for term, n in held.items() if term not in titles}

@@ -1,6 +1,6 @@
-"""Examines a data directory and its checkpoint: what is wrong, and what helps.
+"""Examine a data directory and its checkpoint: what is wrong, and what helps.
 
-Reads only, so a server may be running. What cannot be trusted after some damage is not examined:
+It only reads, so a server may be running. What cannot be trusted after some damage is not examined:
 rows of a broken database, vectors of a store of another checkpoint.
 """
 
@@ -33,7 +33,7 @@ from index.search.corpus_calibration import read_corpus_calibration
 from index.search.fusion import read_fusion
 from index.store.document_store import SQLiteDocumentStore
 
-SAMPLE = 16  # documents to encode again, some seconds
+SAMPLE = 16  # documents to encode, which takes some seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Sampling:
     """How to compare vectors with the checkpoint.
 
     Attributes:
-        documents: how many to encode again.
-        precision: of the graphs; None for the best for the device.
-        progress: reports progress.
+        documents: how many to encode for comparison.
+        precision: of the graphs; None for the best one for the device.
+        progress: is notified.
     """
 
     documents: int
@@ -76,8 +76,8 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
     found = list(_examine_store(data, space))
     yield from found
     if any(one.what == STORE_FILE and one.remedy != Remedy.REBUILD_CHECKSUMS for one in found):
-        return  # what is compared with the store would only say the same again
-    with closing(_opened(data, space)) as store:
+        return  # comparing other data with the store would repeat the same finding
+    with closing(_open_store(data, space)) as store:
         yield from examine_index(data / SNAPSHOTS_DIRECTORY, store)
         if not broken and sampling.documents:
             encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
@@ -104,7 +104,7 @@ def _examine_calibration(
     except StoreError as error:
         yield Finding(CALIBRATION_FILE, str(error), Remedy.DELETE)
     except EncoderError:
-        return  # fusion.json, a file of the checkpoint, which was examined
+        return  # fusion.json, a file of the checkpoint, which was examined before
 
 
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
@@ -115,11 +115,11 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         try:
             verify_digest(path)
         except StoreError:
-            problem = "a byte of it has changed since it was closed"
+            problem = "the file has changed since it was closed"
             yield Finding(DIGEST_FILE, problem, Remedy.WRITE_DIGEST)
         if any(one.remedy == Remedy.RESTORE_BACKUP for one in broken):
             return
-        _opened(data, space).close()
+        _open_store(data, space).close()
         yield from examine_rows(path, space.dimension)
         yield from examine_words(path)
         yield from examine_families(path)
@@ -135,7 +135,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield Finding(STORE_FILE, str(error), Remedy.RESTORE_BACKUP)
 
 
-def _opened(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
+def _open_store(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
     return SQLiteDocumentStore(
         data / STORE_FILE,
         fingerprint=space.fingerprint,

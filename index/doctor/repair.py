@@ -1,7 +1,7 @@
-"""Repairs a data directory: makes again what can be made from the rest of it.
+"""Repair a data directory: rebuild what follows from the rest of it.
 
-Texts are the source of words, vectors and families, vectors that of the index. Nothing that cannot
-be made again is touched.
+Words, vectors and families follow from the texts, the index from the vectors. Nothing that cannot
+be rebuilt is touched.
 """
 
 import sqlite3
@@ -38,7 +38,7 @@ WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
 
 def texts_of(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> dict[int, str]:
-    """Return those of these texts that are what was once stored, by vector id."""
+    """Return those of these texts that still match their hash, by vector id."""
     rows = connection.execute(_TEXTS, (vector_id_list(vector_ids),))
     return {
         vector_id: text
@@ -52,9 +52,9 @@ def replace_vectors(
     blocks: Mapping[int, SentenceBlocks],
     encoded: EncodedBatch,
 ) -> None:
-    """Put new vectors, and new block vectors, in the place of those of these vector ids.
+    """Replace the vectors and the block vectors of these vector ids.
 
-    The index must be built again afterwards: it holds the former ones under the same ids.
+    The index must be rebuilt afterwards: it holds the old ones under the same ids.
     """
     sequence = advance_sequence(connection)
     for (vector_id, read), vector, rows in zip(
@@ -77,10 +77,10 @@ def repair(
     precision: str | None,
     progress: Progress,
 ) -> None:
-    """Do what helps against these findings, where it is repairable; `examine` again afterwards.
+    """Apply the remedies of the repairable findings; `examine` again afterwards.
 
     Raises:
-        DataDirectoryInUseError: a server has the directory open: stop it first.
+        DataDirectoryInUseError: a server has the directory open and must be stopped first.
         EncoderError: the checkpoint cannot encode.
         SnapshotError: the index could not be published.
         StoreError: something cannot be written.
@@ -97,7 +97,7 @@ def repair(
         if again:
             _encode_again(data, checkpoint, again, precision, progress)
     if any(one.what == STORE_FILE and not one.remedy.repairable for one in findings):
-        return  # what is left cannot be opened for writing, or must get no digest
+        return  # the store cannot be opened for writing, or must get no digest
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
     with closing(
         open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
@@ -120,7 +120,7 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
             refresh_titles(connections, SilentProgress())
         if Remedy.FIND_FAMILIES in remedies:
             with connections.writing() as connection:
-                make_family_tables(connection)  # filled below, when block vectors are sound
+                make_family_tables(connection)  # filled below, once block vectors are repaired
         if Remedy.REBUILD_METADATA_VALUES in remedies:
             with connections.writing() as connection:
                 rebuild_metadata_values(connection, store)

@@ -1,4 +1,4 @@
-"""Examines the document store: the database, and every row of it."""
+"""Examine the document store: the database and every row of it."""
 
 import json
 import sqlite3
@@ -40,7 +40,7 @@ WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a database that others may be writing to.
+    """Open a database that another process may be writing to.
 
     Raises:
         sqlite3.Error: it cannot be opened.
@@ -49,7 +49,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def examine_database(path: Path) -> Iterator[Finding]:
-    """Look for damage in the structure of the file; nothing else can be trusted after some.
+    """Look for damage in the structure of the file; after any, nothing else can be trusted.
 
     Raises:
         sqlite3.Error: it cannot be read at all.
@@ -84,8 +84,8 @@ def _database_remedy(problems: Sequence[str]) -> Remedy:
 
 
 @dataclass(slots=True)
-class _Damaged:
-    """What is damaged in the rows that were read: ids for people, vector ids for repairs."""
+class _Damage:
+    """Damaged rows: document ids to show, vector ids to repair, and rows without checksums."""
 
     documents: list[str] = field(default_factory=list)
     vectors: list[int] = field(default_factory=list)
@@ -99,9 +99,9 @@ def examine_rows(path: Path, dimension: int) -> Iterator[Finding]:
     Raises:
         sqlite3.Error: the file cannot be read.
     """
-    damaged = _Damaged()
+    damaged = _Damage()
     with closing(open_for_reading(path)) as connection:
-        # A text that is not UTF-8 any more is damage to tell, not to stop at.
+        # A text that is no longer UTF-8 is damage to report, not to fail on.
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.execute("BEGIN")  # one state for all that is compared
         (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
@@ -128,19 +128,19 @@ def examine_rows(path: Path, dimension: int) -> Iterator[Finding]:
 
 
 def _examine_some(
-    connection: sqlite3.Connection, ids: list[int], bounds: tuple[int, int], damaged: _Damaged
+    connection: sqlite3.Connection, ids: list[int], bounds: tuple[int, int], damaged: _Damage
 ) -> None:
-    wanted = (json.dumps(ids),)
+    id_list = (json.dumps(ids),)
     checksums = read_checksums(connection, ids)
     damaged.unchecked += len(ids) - len(checksums)
-    for row in connection.execute(_DOCUMENTS, wanted):
+    for row in connection.execute(_DOCUMENTS, id_list):
         if _document_is_damaged(row, checksums.get(row[0])):
             damaged.documents.append(str(row[1]))
-    vectors = {row[0]: row[1:] for row in connection.execute(_VECTORS, wanted)}
+    vectors = {row[0]: row[1:] for row in connection.execute(_VECTORS, id_list)}
     for vector_id in ids:
         if _vector_is_damaged(vector_id, vectors.get(vector_id), bounds, checksums):
             damaged.vectors.append(vector_id)
-    blocks = {row[0]: row[1:] for row in connection.execute(_BLOCKS, wanted)}
+    blocks = {row[0]: row[1:] for row in connection.execute(_BLOCKS, id_list)}
     for vector_id, known in checksums.items():
         if blocks_checksum(vector_id, *blocks.get(vector_id, (None, None))) != known.blocks:
             damaged.blocks.append(vector_id)

@@ -1,4 +1,4 @@
-"""Examines the index: its files, and what is in it against the document store."""
+"""Examine the vectors: against the encoder, and the index against the document store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.vectors.backends import DEFAULT_BACKEND
 from index.vectors.snapshot import read_current_snapshot
 
-# Another precision or machine gives other roundings: int8 keeps 0.99 of fp32, see quality.json.
+# Precisions and machines round differently: int8 keeps 0.99 of fp32, see quality.json.
 LEAST_COSINE = 0.97
 SAMPLE_SEED = 1
 
@@ -28,7 +28,7 @@ def examine_vectors(
     sample: int,
     progress: Progress,
 ) -> Iterator[Finding]:
-    """Encode `sample` documents, drawn at random, and compare with the vectors that are stored.
+    """Encode `sample` documents, chosen at random, and compare with the stored vectors.
 
     Raises:
         StoreError: the store cannot be read.
@@ -53,8 +53,8 @@ def examine_vectors(
             progress.advanced(1, tokens=blocks.receipt.tokens_read)
     if wrong:
         problem = (
-            f"{len(wrong)} of {len(ids)} documents that were encoded again have another vector, "
-            f"vector id {wrong[0]} for one"
+            f"{len(wrong)} of {len(ids)} encoded documents have another vector, vector id "
+            f"{wrong[0]} for one"
         )
         yield Finding("vectors", problem, Remedy.ENCODE, tuple(wrong))
 
@@ -74,17 +74,17 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
         )
         if manifest.sequence > store.sequence:
             raise SnapshotError(
-                f"the index holds change {manifest.sequence} of the store, and the store ends at "
-                f"{store.sequence}: it has lost changes, or is another store"
+                f"the index holds change {manifest.sequence} of the store, which ends at "
+                f"{store.sequence}: the store has lost changes or is another one"
             )
         if manifest.sequence < store.log.start:
-            raise SnapshotError("it is so old that the store has forgotten the changes since then")
+            raise SnapshotError("it is older than the changes that the store remembers")
     except SnapshotError as error:
         yield Finding("index", str(error), Remedy.REBUILD_INDEX)
         return
     since = store.changes_since(manifest.sequence)
-    living = store.changes_since(0).added
-    expected = np.setdiff1d(living, since.added)
+    present = store.changes_since(0).added
+    expected = np.setdiff1d(present, since.added)
     held = np.setdiff1d(index.ids(), since.removed)
     yield from _compared_ids(held, expected)
     both = np.intersect1d(held, expected)
@@ -93,14 +93,14 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
         ids, vectors = store.vectors(both[start : start + _VECTORS_A_READ])
         wrong += int(np.any(index.vectors(ids) != vectors, axis=1).sum())
     if wrong:
-        yield Finding("index", f"{wrong} vectors are not those of the store", Remedy.REBUILD_INDEX)
+        yield Finding("index", f"{wrong} vectors differ from the store", Remedy.REBUILD_INDEX)
 
 
 def _compared_ids(held: Int64, expected: Int64) -> Iterator[Finding]:
     missing, superfluous = np.setdiff1d(expected, held), np.setdiff1d(held, expected)
     if len(missing):
-        problem = f"it lacks {len(missing)} documents, vector id {missing[0]} for one"
+        problem = f"{len(missing)} documents are missing, vector id {missing[0]} for one"
         yield Finding("index", problem, Remedy.REBUILD_INDEX)
     if len(superfluous):
-        problem = f"it holds {len(superfluous)} documents that the store does not"
+        problem = f"{len(superfluous)} documents are not in the store"
         yield Finding("index", problem, Remedy.REBUILD_INDEX)

@@ -1,9 +1,9 @@
-"""The lexical index: which documents share the telling words of a long text.
+"""The lexical index: which documents share the distinctive words of a long text.
 
-It lives in the store's own database, and the store changes it in the transaction that changes the
-documents. A search has two steps: the most telling terms of the query fetch candidates through
-FTS5, summing the weights of the terms that each has; then the candidates are scored exactly, by
-the cosine over all terms.
+It is part of the store's database and changes in the same transactions as the documents. A search
+has two steps: the heaviest terms of the query fetch candidates through FTS5, by the sum of the
+weights of the terms that they share; then the candidates are scored exactly, by the cosine over all
+terms.
 """
 
 import json
@@ -24,9 +24,9 @@ from index.lexical.scoring import (
     TermRows,
     TermWeight,
     cosines,
+    heaviest_terms,
     inverse_document_frequencies,
     join_rows,
-    most_telling,
     shared_terms,
     weigh_query,
     weigh_rows,
@@ -66,8 +66,8 @@ class LexicalMatches:
 class _Frequencies:
     """Inverse document frequencies Float32[T] by term id, as of `changes` of the store.
 
-    A term that one document has counts for nothing here: it is shared by no other document, and
-    words that are spelt wrong would make long documents longer still.
+    A term of only one document weighs nothing here: it is shared with no other, and misspelt words
+    would lengthen the vectors of long documents.
     """
 
     idf: Float32
@@ -89,14 +89,14 @@ class LexicalIndex:
 
     @property
     def changes(self) -> int:
-        """How many documents were ever added, removed or counted anew."""
+        """How many times a document was added, removed or counted again."""
         with self._connections.reading() as connection:
             return _statistics(connection)[1]
 
     def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
         """Return the titles of the stored documents, read again when too many changed.
 
-        Some may be of documents that are gone: whoever names them names nothing.
+        Some may belong to removed documents, which does no harm.
 
         Raises:
             StoreError: the file cannot be read.
@@ -109,10 +109,10 @@ class LexicalIndex:
             return self._titles
 
     def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
-        """Take note of the titles of documents that were put: to read all again costs seconds.
+        """Add the titles of documents that were put, as reading all of them again costs seconds.
 
         Args:
-            titles: of all that was put.
+            titles: of all documents that were put.
             inserted: how many of these documents are new, or have a new text.
         """
         with self._reading_titles:
@@ -121,13 +121,13 @@ class LexicalIndex:
                 self._titles_of += inserted
 
     def read(self, text: str, *, title: str = "", stored: bool = False) -> LexicalQuery:
-        """Reduce a text to those of its terms that stored documents have.
+        """Reduce a text to the terms that stored documents have.
 
         Args:
-            text: any text; one without such a term gives a query that finds nothing.
+            text: any text; without such a term the query finds nothing.
             title: of the text, if it has one.
-            stored: the text is that of a stored document, so that a term which one document has
-                is shared by none.
+            stored: the text is that of a stored document, so a term of only one document is
+                shared with no other.
 
         Raises:
             StoreError: the file cannot be read.
@@ -142,7 +142,7 @@ class LexicalIndex:
         return weigh_query(counts, found, number, least=2 if stored else 1)
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
-        """Find the k documents of the highest score, best first; fewer where fewer share a term.
+        """Find the k documents of the highest score, best first; fewer if fewer share a term.
 
         Args:
             query: the query.
@@ -160,8 +160,8 @@ class LexicalIndex:
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
 
-        For when the most telling terms, by which `search` finds, find too few of a selection. A
-        part of the documents is read at a time.
+        For selections of which `search`, by the heaviest terms, finds too few. Documents are read
+        in parts.
 
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
@@ -178,7 +178,7 @@ class LexicalIndex:
         return best
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
-        """Return the score of each of these documents Int64[N]; 0 for one that is not there.
+        """Return the score of each of these documents Int64[N]; 0 for missing ones.
 
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
@@ -189,7 +189,7 @@ class LexicalIndex:
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
 
-        One that is not there has no terms.
+        Missing ones have no terms.
 
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
@@ -209,7 +209,7 @@ class LexicalIndex:
     def explain(
         self, query: LexicalQuery, vector_ids: Sequence[int], limit: int = 8
     ) -> dict[int, tuple[TermWeight, ...]]:
-        """Return, for each document that is there, the terms that give most to its score.
+        """Return, for each of these documents that exists, the terms that add most to its score.
 
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
@@ -246,7 +246,7 @@ class LexicalIndex:
 
 
 def _parts(connection: sqlite3.Connection, among: IdSet) -> Iterator[Int64]:
-    """Give the ids of a selection, some at a time; of one that lists them, also dead ones."""
+    """Yield the ids of a selection in parts; listed ids may belong to removed documents."""
     if not among.inverted:
         for start in range(0, len(among.ids), _ROWS_A_CALL):
             yield among.ids[start : start + _ROWS_A_CALL]
@@ -267,7 +267,7 @@ def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
 def _candidates(
     connection: sqlite3.Connection, query: LexicalQuery, k: int, among: IdSet | None
 ) -> Int64:
-    chosen = most_telling(query)
+    chosen = heaviest_terms(query)
     if not chosen:
         return np.zeros(0, dtype=np.int64)
     parts = " UNION ALL ".join([_OF_A_TERM] * len(chosen))

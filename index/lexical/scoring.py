@@ -1,12 +1,12 @@
-"""Arithmetic of the lexical index: weights of terms, cosines of documents. Numpy only.
+"""Arithmetic of the lexical index: weights of terms, cosines of documents. NumPy only.
 
 The score of two documents is the cosine of their vectors over terms, where a term weighs
 
     sqrt(count) * idf,    idf = log(documents / documents that have the term)
 
-On validation queries of three corpora it found a little more than logarithmic counts on both sides,
-and more than the BM25 settings and the length normalisations without document frequencies that
-were tried beside it. Roots on one side and logarithms on the other were as good, but no cosine.
+On validation queries of three corpora this found slightly more than logarithmic counts on both
+sides, and more than the BM25 settings and the length normalisations without document frequencies
+that were tried. Roots on one side and logarithms on the other did as well, but are no cosine.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ def weigh_rows(documents: Sequence[DocumentTerms], idf: Float32) -> TermRows:
     empty = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
     term_ids = np.concatenate([empty[0], *(one for one, _ in documents)])
     counts = np.concatenate([empty[1], *(one for _, one in documents)]).astype(np.float32)
-    # The last place stands for the terms that were not counted, and weighs 0.
+    # The last entry is for terms without a frequency, which weigh 0.
     known = np.append(idf, np.float32(0.0))[np.minimum(term_ids, len(idf))]
     weights = np.sqrt(counts) * known
     norms = np.sqrt(sums_between(np.square(weights), np.cumsum(lengths)))
@@ -59,7 +59,7 @@ def weigh_rows(documents: Sequence[DocumentTerms], idf: Float32) -> TermRows:
 
 
 def join_rows(parts: Sequence[TermRows]) -> TermRows:
-    """Join at least one part to one; the documents of each follow those before."""
+    """Concatenate at least one part, in order."""
     before = np.cumsum([0, *(len(part.term_ids) for part in parts)])
     return TermRows(
         np.concatenate([part.term_ids for part in parts]),
@@ -69,7 +69,7 @@ def join_rows(parts: Sequence[TermRows]) -> TermRows:
 
 
 def take_rows(rows: TermRows, chosen: Int64) -> TermRows:
-    """Return the chosen documents Int64[K], in this order, weighed as they are."""
+    """Return the chosen documents Int64[K], in this order, with their weights."""
     starts = np.append(0, rows.ends[:-1])
     bounds = zip(starts[chosen].tolist(), rows.ends[chosen].tolist(), strict=True)
     places = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*one) for one in bounds)])
@@ -82,7 +82,7 @@ def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
 
     Args:
         texts: of the documents.
-        titles: of the documents; without any, words alone are weighed.
+        titles: of the documents; without them only words are weighed.
     """
     term_id_of: dict[str, int] = {}
     documents: list[DocumentTerms] = []
@@ -100,7 +100,7 @@ def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
 def term_cosines(rows: TermRows, pairs: Int64, progress: Progress) -> Float32:
     """Return the cosine Float32[P] of the terms of each pair of rows Int64[P, 2], from 0 to 1.
 
-    The progress hears of P pairs.
+    The progress advances by P pairs.
     """
     starts = np.append(0, rows.ends[:-1])
     asked = np.zeros(int(rows.term_ids.max(initial=0)) + 1, dtype=np.float32)
@@ -131,10 +131,10 @@ POSTINGS_BUDGET = 60_000
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
-    """A text as the lexical index sees it: those of its terms that stored documents have.
+    """A text reduced to the terms that stored documents have.
 
     Attributes:
-        terms: U terms, the most telling first.
+        terms: U terms, the heaviest first.
         term_ids: Int64[U].
         weights: Float32[U], sqrt(count) * idf, of unit norm, falling.
         idf: Float32[U].
@@ -150,7 +150,7 @@ class LexicalQuery:
 
 @dataclass(frozen=True, slots=True)
 class TermWeight:
-    """A term that two documents share, and what it gives to their score."""
+    """A term that two documents share, and its share of their score."""
 
     term: str
     weight: float
@@ -191,12 +191,12 @@ def weigh_query(
     )
 
 
-def most_telling(query: LexicalQuery) -> list[int]:
-    """Choose the terms that fetch candidates: the heaviest that a bounded read can follow.
+def heaviest_terms(query: LexicalQuery) -> list[int]:
+    """Choose the terms that fetch candidates: the heaviest ones within a bounded read.
 
     Returns:
-        Positions in the query: at most `QUERY_TERMS`, which `POSTINGS_BUDGET` documents have
-        together; the heaviest term whatever it costs.
+        Positions in the query: at most `QUERY_TERMS`, with `POSTINGS_BUDGET` postings together;
+        the heaviest term in any case.
     """
     chosen: list[int] = []
     left = POSTINGS_BUDGET
@@ -222,7 +222,7 @@ def cosines(query: LexicalQuery, documents: Sequence[DocumentTerms], idf: Float3
         return np.zeros(len(documents), dtype=np.float32)
     term_ids = np.concatenate([term_ids for term_ids, _ in documents])
     counts = np.concatenate([counts for _, counts in documents]).astype(np.float32)
-    # The last place stands for every term that is neither asked for nor counted, and weighs 0.
+    # The last entry is for terms that neither the query nor the frequencies have; it weighs 0.
     size = 2 + max(len(idf), int(query.term_ids.max()))
     term_ids = np.minimum(term_ids, size - 1)
     asked = np.zeros(size, dtype=np.float32)
@@ -230,7 +230,7 @@ def cosines(query: LexicalQuery, documents: Sequence[DocumentTerms], idf: Float3
     squares = np.zeros(size, dtype=np.float32)
     squares[: len(idf)] = np.square(idf)
     squares[query.term_ids] = np.square(query.idf)
-    # The weight of a term is squared in the norm, so its count stands there without the root.
+    # The norm squares the weight of a term, so it takes the count without the root.
     ends = np.cumsum(lengths)
     dots = sums_between(np.sqrt(counts) * asked[term_ids], ends)
     norms = np.sqrt(sums_between(counts * squares[term_ids], ends))
@@ -241,9 +241,9 @@ def cosines(query: LexicalQuery, documents: Sequence[DocumentTerms], idf: Float3
 def shared_terms(
     query: LexicalQuery, document: DocumentTerms, limit: int
 ) -> tuple[TermWeight, ...]:
-    """Return the terms that give most to the score of a document, as shares of the whole.
+    """Return the terms that add most to the score of a document, as shares of the whole.
 
-    The weights of all shared terms together, not only of these, make 1.
+    The weights of all shared terms, not only of the returned ones, sum to 1.
     """
     term_ids, counts = document
     if not len(term_ids) or not len(query.term_ids):

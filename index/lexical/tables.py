@@ -1,12 +1,12 @@
 """The tables of the lexical index; each function works inside a transaction of the store.
 
 terms           every term that a stored document has, and how many documents have it
-document_terms  what a document is scored from: its term ids and their counts
+document_terms  the term ids of a document and their counts, from which it is scored
 postings        FTS5, term id -> documents, to find candidates; it keeps no text and no positions
 term_statistics one row: how many documents there are, and how often that changed
 
-FTS5 is given term ids rather than words, so that the tokens of query and document are the same by
-construction and no text is ever read as query syntax.
+FTS5 indexes term ids instead of words, so that the tokens of query and document agree by
+construction and no text is ever parsed as query syntax.
 """
 
 import json
@@ -24,7 +24,7 @@ DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 
 MAX_COUNT = np.iinfo(np.uint16).max
 
-# A contentless FTS5 table forgets a row when told what was in it, which `document_terms` knows.
+# A contentless FTS5 table deletes a row if given its content, which `document_terms` has.
 # (`contentless_delete` needs SQLite 3.43, and Python is often built with an older one.)
 LEXICAL_SCHEMA = (
     """
@@ -116,13 +116,13 @@ def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> N
 def read_document_terms(
     connection: sqlite3.Connection, vector_ids: Iterable[int]
 ) -> dict[int, DocumentTerms]:
-    """Return the terms of each of these documents that is there.
+    """Return the terms of these documents; missing ones are absent.
 
     Raises:
         ValueError: a row is damaged.
     """
-    wanted = json.dumps([int(one) for one in vector_ids])
-    rows = connection.execute(_DOCUMENT_TERMS, (wanted,))
+    id_list = json.dumps([int(one) for one in vector_ids])
+    rows = connection.execute(_DOCUMENT_TERMS, (id_list,))
     return {vector_id: _unpack(terms) for vector_id, terms in rows}
 
 

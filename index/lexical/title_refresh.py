@@ -1,8 +1,8 @@
-"""Looking again for the titles that stored texts name, after other documents came.
+"""Search stored texts again for the titles that they name, after other documents came.
 
 A document is searched for the titles that are known when it is put. Those of later documents, and
-changed ones, are found by a pass over all texts. It needs no sequence of its own: only documents
-whose terms differ are written, so that after a kill it is simply made again.
+changed ones, are found by a pass over all texts. Only documents whose terms differ are written, so
+a pass that was killed is simply repeated.
 """
 
 import json
@@ -39,10 +39,10 @@ _Row = tuple[int, str, str]
 def refresh_titles(
     connections: SQLiteConnections, progress: Progress, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Count the titles that each stored text names, and write the terms of those that differ.
+    """Find the titles that each stored text names, and write the terms of those that differ.
 
-    Documents may be put and deleted meanwhile; the progress hears of every document looked at. It
-    ends early when `stop` says so, and then does not count as made.
+    Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns true
+    does not count as complete.
 
     Raises:
         StoreError: the file cannot be read or written, or a row in it is damaged.
@@ -68,14 +68,14 @@ def refresh_titles(
             with connections.writing() as connection:
                 before = _read_changes(connection)
                 _replace(connection, changed)
-                changes += _read_changes(connection) - before  # its own are not changes since
+                changes += _read_changes(connection) - before  # without its own writes
         last = int(some[-1][0])
         progress.advanced(len(some))
 
 
 def count_changes_since_refresh(connection: sqlite3.Connection) -> int:
-    """Count the documents added, removed or changed since the last pass over all texts began."""
-    # A lexical index that was made again counts from 0.
+    """Count the documents added, removed or changed since the last complete pass began."""
+    # A rebuilt lexical index counts from 0.
     return abs(_read_changes(connection) - (read_count(connection, TITLES) or 0))
 
 
@@ -90,7 +90,7 @@ def _changed(
     titles: TitleMatcher,
     title_ids: Int64,
 ) -> dict[int, tuple[str, Mapping[str, int]]]:
-    """Return the title and the counts of each document whose stored title terms are others."""
+    """Return title and counts of each document whose stored title terms differ."""
     counted = {n: count_terms_and_titles(text, titles, title) for n, title, text in rows}
     named = {n: {t: c for t, c in terms.items() if t[0] == QUOTE} for n, terms in counted.items()}
     ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
@@ -112,7 +112,8 @@ def _titles_of(terms: DocumentTerms, title_ids: Int64) -> dict[int, int]:
 def _replace(
     connection: sqlite3.Connection, changed: Mapping[int, tuple[str, Mapping[str, int]]]
 ) -> None:
-    """Replace the terms of the documents that are there and have the title they were read with."""
+    """Replace the terms of the documents that exist and still have the title they were read
+    with."""
     present = dict(connection.execute(_PRESENT_TITLES, (json.dumps(list(changed)),)))
     replace_terms(
         connection,

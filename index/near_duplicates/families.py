@@ -1,6 +1,6 @@
-"""Families of the stored documents: copies, and versions of one text.
+"""Families of the stored documents: copies and versions of one text.
 
-A family is two documents or more. Its number is that of the text in it that was stored first.
+A family has two documents or more. Its number is that of its text that was stored first.
 """
 
 import json
@@ -60,7 +60,7 @@ SELECT 1 FROM documents WHERE content_hash = ?"""
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A document of a family; `copy` where its text is that of the document asked about."""
+    """A document of a family; `copy` if it has the same text as the requested document."""
 
     id: str
     title: str
@@ -72,10 +72,10 @@ class Family:
     """A family as a whole.
 
     Attributes:
-        number: of the family.
-        documents: in it.
-        texts: different ones among them; 1 where all are copies.
-        first: the first of its documents in the order of ids.
+        number: identifies the family.
+        documents: number of its documents.
+        texts: number of different texts; 1 if all are copies.
+        first: its first document in the order of ids.
     """
 
     number: int
@@ -97,9 +97,9 @@ class Families:
         Raises:
             StoreError: the file cannot be read.
         """
-        wanted = json.dumps([int(one) for one in vector_ids])
+        id_list = json.dumps([int(one) for one in vector_ids])
         with self._connections.reading() as connection:
-            return dict(connection.execute(_OF_DOCUMENTS, (wanted,)))
+            return dict(connection.execute(_OF_DOCUMENTS, (id_list,)))
 
     def of_ids(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return the number of the family of each of these stored documents that is in one.
@@ -113,7 +113,7 @@ class Families:
         return {name: numbers[one] for name, one in found.items() if one in numbers}
 
     def hidden_by(self, document_ids: Sequence[str]) -> Int64:
-        """Return the vector ids of these documents and of their whole families, ascending.
+        """Return the vector ids of these documents and of all members of their families, ascending.
 
         Raises:
             StoreError: the file cannot be read.
@@ -129,21 +129,21 @@ class Families:
         Raises:
             StoreError: the file cannot be read.
         """
-        wanted = json.dumps(sorted(set(numbers)))
+        id_list = json.dumps(sorted(set(numbers)))
         with self._connections.reading() as connection:
-            rows = connection.execute(_VECTOR_IDS, (wanted,)).fetchall()
+            rows = connection.execute(_VECTOR_IDS, (id_list,)).fetchall()
         return np.array(rows, dtype=np.int64).reshape(-1)
 
     def page(self, document_id: str, after: str, limit: int) -> tuple[int | None, list[Member]]:
         """Return the family of a document: its number and a page of its documents.
 
         Args:
-            document_id: of a stored document; it is a member, too.
+            document_id: of a stored document, itself a member.
             after: an id; the page has documents after it in the order of ids.
             limit: how many, at most.
 
         Returns:
-            None and no document where it is in no family, or is not stored.
+            None and no documents where it is in no family, or is not stored.
 
         Raises:
             StoreError: the file cannot be read.
@@ -159,7 +159,7 @@ class Families:
         return int(text[0]), [Member(name, title, bool(copy)) for name, title, copy in rows]
 
     def largest(self, limit: int) -> list[Family]:
-        """Return the families of the most documents, the largest first; reads all of them.
+        """Return the families with the most documents, largest first; reads all of them.
 
         Raises:
             StoreError: the file cannot be read.
@@ -178,7 +178,7 @@ class Families:
         return int(families), int(documents)
 
     def pending(self) -> int:
-        """Count the documents whose texts have not been looked at.
+        """Count the documents whose texts are not signed yet.
 
         Raises:
             StoreError: the file cannot be read.
@@ -186,23 +186,23 @@ class Families:
         with self._connections.reading() as connection:
             return int(connection.execute(_NUMBER_PENDING).fetchone()[0])
 
-    def keep_rule(self) -> None:
-        """Begin anew where the signatures were made in another way; else change nothing.
+    def drop_if_rule_changed(self) -> None:
+        """Drop all families if the signatures were made by another rule.
 
         Raises:
             StoreError: the file cannot be written.
         """
         with self._connections.reading() as connection:
-            kept = follow_rule(connection)
-        if not kept:
+            follows = follow_rule(connection)
+        if not follows:
             with self._connections.writing() as connection:
                 make_family_tables(connection)
 
     def find(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
         """Sign the texts that are not signed yet, and link their near-duplicates.
 
-        Documents may be put and deleted meanwhile. It ends early when `stop` says so, and a later
-        call goes on; so it does after a kill.
+        Documents may be put and deleted meanwhile. It ends early when `stop` returns true; a later
+        call continues, also after a kill.
 
         Raises:
             StoreError: the file cannot be read or written, or a row in it is damaged.

@@ -1,9 +1,9 @@
-"""Signatures of texts, by which those find each other that share many rows of words.
+"""MinHash signatures of texts, which find texts that share many word shingles.
 
-A signature is a MinHash of the rows of three words (Broder, "On the resemblance and containment of
-documents", 1997): of two texts, the share of equal places estimates the Jaccard resemblance of
-their rows. It is cut into bands of two places; two texts of resemblance s have at least one band
-in common with probability 1 - (1 - s^2)^32: 0.95 at 0.3, and 0.003 at 0.01.
+A signature is a MinHash of the shingles of three words (Broder, "On the resemblance and containment
+of documents", 1997): the share of equal positions in two signatures estimates the Jaccard
+resemblance of the texts. It is cut into bands of two positions; two texts of resemblance s have at
+least one band in common with probability 1 - (1 - s^2)^32: 0.95 at 0.3, and 0.003 at 0.01.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from encoder.terms.title_matcher import hash_runs
 from index.errors import StoreError
 from index.lexical.terms import hash_words
 
-FEWEST_WORDS = 50  # of a text that has near-duplicates; a shorter one has only copies
+FEWEST_WORDS = 50  # a shorter text can have copies, but no near-duplicates
 BANDS = 32
 _ROW = 3
 _PLACES = 128
@@ -27,7 +27,7 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 def sign(text: str) -> UInt32:
-    """Return the signature of a text UInt32[P]; an empty one where it is too short."""
+    """Return the signature of a text, UInt32[P]; empty if the text is too short."""
     words = split_words(text)
     if len(words) < FEWEST_WORDS:
         return np.zeros(0, dtype=np.uint32)
@@ -54,9 +54,9 @@ def resemblances(signature: UInt32, others: Sequence[UInt32]) -> Float32:
 
 @cache
 def signing_rule() -> str:
-    """Return what decides signatures, as a text: others cannot be compared with them.
+    """Return what determines signatures, as a text: only those of one rule can be compared.
 
-    It contains signatures of known rows, so that a change in the library is noticed.
+    It contains signatures of known shingles, so that a change in the library is noticed.
     """
     rows = np.arange(20_000, dtype=np.uint64) * _BASE
     known = [_min_hash(rows[:count]).tobytes().hex()[:16] for count in (40, 2_000, 20_000)]
@@ -64,18 +64,18 @@ def signing_rule() -> str:
 
 
 def unpack(signature: bytes) -> UInt32:
-    """Read a signature that was stored.
+    """Read a stored signature.
 
     Raises:
         StoreError: it is damaged.
     """
     if not isinstance(signature, bytes) or len(signature) not in (0, 4 * _PLACES):
-        raise StoreError("the signature of a text is damaged; longmatch doctor --repair helps")
+        raise StoreError("the signature of a text is damaged: run longmatch doctor --repair")
     return np.frombuffer(signature, dtype="<u4")
 
 
 def pack(signature: UInt32) -> bytes:
-    """Return the bytes that are stored of a signature."""
+    """Return the stored bytes of a signature."""
     return signature.astype("<u4").tobytes()
 
 

@@ -17,10 +17,10 @@ from encoder.arrays import Float32, UInt32
 from index.near_duplicates.signatures import band_keys, pack, resemblances, signing_rule, unpack
 from index.sqlite.block_vectors import read_block_vectors
 
-LEAST_SHARE = 0.5  # of the blocks of the longer text; more than that
-LEAST_COSINE = 0.75  # of a block and the one that it is found as
-_LEAST_RESEMBLANCE = 0.2  # of copies with a fifth of the words changed it is 0.33
-_WITHOUT_BLOCKS = 0.5  # resemblance that is enough where block vectors are missing
+LEAST_SHARE = 0.5  # of the blocks of the longer text must be exceeded
+LEAST_COSINE = 0.75  # between a block and its counterpart
+_LEAST_RESEMBLANCE = 0.2  # copies with a fifth of the words changed have 0.33
+_WITHOUT_BLOCKS = 0.5  # resemblance that suffices without block vectors
 _FROM_BAND = 256
 _COMPARED = 64
 _CONFIRMED = 16
@@ -56,7 +56,7 @@ def confirmed_links(
 
 
 def shared_share(one: Float32, other: Float32) -> float:
-    """Return the share of the blocks of the longer text that are found in the shorter one.
+    """Return the share of the blocks of the longer text that have a counterpart in the shorter.
 
     Args:
         one: [S, H] block vectors, unit norm.
@@ -76,7 +76,7 @@ def _confirms(resemblance: float, blocks: Float32 | None, others: Float32 | None
 def _candidates(
     connection: sqlite3.Connection, signature: UInt32
 ) -> list[tuple[int, float, bytes]]:
-    """Return id, estimated resemblance and content hash of the texts to look at, best first."""
+    """Return id, estimated resemblance and content hash of candidate texts, best first."""
     shared = Counter[int]()
     for key in band_keys(signature):
         shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
@@ -166,19 +166,19 @@ SELECT text_id FROM texts WHERE family = ?"""
 
 
 def make_family_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables, empty, whatever there is of them: no text has been looked at then."""
+    """Create the tables empty, replacing existing ones: no text is signed then."""
     for statement in (*_DROP, *FAMILY_SCHEMA):
         connection.execute(statement)
     connection.execute("INSERT INTO family_rule VALUES (?)", (signing_rule(),))
 
 
 def follow_rule(connection: sqlite3.Connection) -> bool:
-    """Say whether the signatures are made as today."""
+    """Return whether the signatures were made by the present rule."""
     return connection.execute("SELECT rule FROM family_rule").fetchall() == [(signing_rule(),)]
 
 
 def add_text(connection: sqlite3.Connection, content_hash: bytes, signature: UInt32) -> None:
-    """Take up the text of a document that was inserted; one that is known stays as it is."""
+    """Add the text of an inserted document; a known text stays as it is."""
     if connection.execute(_TEXT_OF_CONTENT, (content_hash,)).fetchone():
         return
     links = confirmed_links(connection, content_hash, signature)
@@ -199,7 +199,7 @@ def contents_of(connection: sqlite3.Connection, vector_ids: str) -> list[bytes]:
 
 
 def remove_texts(connection: sqlite3.Connection, content_hashes: Iterable[bytes]) -> None:
-    """Forget those of these texts that no document has any more; what they held together parts."""
+    """Remove those of these texts that no document has any more; families may split."""
     for content_hash in content_hashes:
         found = connection.execute(_WITHOUT_DOCUMENT, (content_hash,)).fetchone()
         if found is not None:
@@ -224,9 +224,9 @@ def _remove_text(
 
 
 def _parts(connection: sqlite3.Connection, texts: Sequence[int]) -> list[set[int]]:
-    """Return the parts that texts of one family fall into, without links over another text.
+    """Return the components that linked texts of a removed text fall into.
 
-    Of the last part only so much as tells that it is one.
+    The last one may be incomplete: it is searched only until it is known to be one.
     """
     parts: list[set[int]] = []
     left = set(texts)

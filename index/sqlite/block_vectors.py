@@ -1,7 +1,7 @@
-"""Block vectors in the store: what explains a match without encoding the document again.
+"""Block vectors in the store, which explain a match without encoding the document again.
 
-They have a table of their own, so that no page of them is read by an ordinary match. A vector is
-kept in half precision, 2 bytes a number: cosines are then wrong by less than 0.001.
+They have their own table, so that an ordinary match reads no page of them. Vectors are stored in
+half precision, 2 bytes a number, which changes cosines by less than 0.001.
 """
 
 import sqlite3
@@ -42,7 +42,7 @@ class BlockVectors:
 
 
 def block_vectors_of(blocks: SentenceBlocks, vectors: Float32) -> BlockVectors:
-    """Put the places of sentence blocks beside their vectors [S, H]."""
+    """Combine the character offsets of sentence blocks with their vectors [S, H]."""
     return BlockVectors(np.array(blocks.offsets, dtype=np.int64).reshape(-1, 2), vectors)
 
 

@@ -1,4 +1,4 @@
-"""Connections to the store's SQLite file: one that writes, a pool that reads."""
+"""Connections to an SQLite file (one that writes, a pool that reads), and lists of ids."""
 
 import json
 import re
@@ -17,9 +17,9 @@ BUSY_TIMEOUT_SECONDS = 30.0
 class SQLiteConnections:
     """One write connection behind a lock, and read connections that no two threads share.
 
-    Every failure of SQLite leaves as a `StoreError` that names the file. Read connections are
-    borrowed and given back rather than kept for each thread: threads of a pool come and go, and
-    a connection of a dead thread would stay open.
+    Every SQLite error is raised as a `StoreError` that names the file. Read connections are
+    borrowed and returned, not kept for each thread: threads of a pool come and go, and the
+    connection of a dead thread would stay open.
     """
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
@@ -71,7 +71,7 @@ class SQLiteConnections:
                     self._writer.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Close every connection; one that is lent just now is closed when it comes back."""
+        """Close every connection; a borrowed one is closed when it is returned."""
         with self._write_lock, self._pool_lock:
             self._closed = True
             while self._idle:
@@ -109,7 +109,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_TIMEOUT_SECONDS,
-        isolation_level=None,  # transactions are written out: BEGIN, COMMIT, ROLLBACK
+        isolation_level=None,  # transactions are explicit: BEGIN, COMMIT, ROLLBACK
         check_same_thread=False,
     )
     try:
@@ -131,20 +131,20 @@ def _open_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
-# No stored id has these, and SQLite would cut a JSON string at a NUL.
+# No stored id contains these, and SQLite would cut a JSON string at a NUL.
 _NEVER_IN_AN_ID = re.compile("[\x00\ud800-\udfff]")
 
 
 def document_id_list(document_ids: Iterable[str]) -> str:
-    """Write document ids as the JSON array that a statement takes."""
+    """Return document ids as the JSON array that statements take."""
     return json.dumps([one for one in document_ids if not _NEVER_IN_AN_ID.search(one)])
 
 
 def vector_id_list(vector_ids: Iterable[int]) -> str:
-    """Write vector ids as the JSON array that a statement takes."""
+    """Return vector ids as the JSON array that statements take."""
     return json.dumps([int(vector_id) for vector_id in vector_ids])
 
 
 def utc_now() -> str:
-    """Return the present time as ISO 8601 in UTC, to the second."""
+    """Return the current time as ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

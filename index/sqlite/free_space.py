@@ -1,4 +1,4 @@
-"""Giving the space of deleted documents back to the disk."""
+"""Return the space of deleted documents to the file system."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from index.sqlite.connections import SQLiteConnections
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How much of the store's file is free: of `pages` pages of `page_size` bytes, `free` ones."""
+    """The size of the store's file: `pages` of `page_size` bytes, `free` of which are unused."""
 
     pages: int
     free: int
@@ -15,23 +15,23 @@ class Space:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that hold nothing."""
+        """Unused bytes."""
         return self.free * self.page_size
 
     @property
     def free_share(self) -> float:
-        """Share of the file that holds nothing."""
+        """Unused share of the file."""
         return self.free / max(1, self.pages)
 
 
 def reclaim(connections: SQLiteConnections, pages: int) -> Space:
-    """Give up to `pages` free pages back to the disk in one transaction; writers wait for it.
+    """Return up to `pages` free pages to the file system in one transaction, which blocks writers.
 
     The file shrinks when SQLite next moves its log into it.
 
     Args:
         connections: to the store.
-        pages: 0 only measures.
+        pages: at most so many; 0 only measures.
 
     Returns:
         The space afterwards.

@@ -1,7 +1,7 @@
 """What the maintenance of a store needs to know after a restart: one value a task.
 
-A value that is missing or damaged is None, and the task then does its work once more: nothing but
-time depends on it.
+A value that is missing or damaged reads as None, and the task then repeats its work: only time
+depends on it.
 """
 
 import json
@@ -28,7 +28,7 @@ INSERT OR REPLACE INTO maintenance_state (task, state) VALUES (?, ?)"""
 
 
 class MaintenanceState:
-    """The notes of an open store. Safe to use from many threads."""
+    """The maintenance state of an open store. Safe to use from many threads."""
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.maintenance` is one."""
@@ -45,7 +45,7 @@ class MaintenanceState:
             return read_state(connection, task)
 
     def write(self, task: str, value: object) -> None:
-        """Keep a value that JSON can hold; it is durable at return.
+        """Write a value that JSON can represent, durable at return.
 
         Raises:
             StoreError: the file cannot be written.
@@ -55,7 +55,7 @@ class MaintenanceState:
 
 
 def read_state(connection: sqlite3.Connection, task: str) -> Any:
-    """Return the value of a task, inside a transaction; None where there is none that is sound."""
+    """Return the value of a task, inside a transaction; None where it is missing or damaged."""
     row = connection.execute(_READ, (task,)).fetchone()
     try:
         return None if row is None else json.loads(row[0])
@@ -64,11 +64,11 @@ def read_state(connection: sqlite3.Connection, task: str) -> Any:
 
 
 def read_count(connection: sqlite3.Connection, task: str) -> int | None:
-    """Return the value of a task that keeps a count; None where there is none that is sound."""
+    """Return the value of a task that is a count; None where it is missing or damaged."""
     value = read_state(connection, task)
     return value if isinstance(value, int) and value >= 0 else None
 
 
 def write_state(connection: sqlite3.Connection, task: str, value: object) -> None:
-    """Keep the value of a task, inside a transaction."""
+    """Write the value of a task, inside a transaction."""
     connection.execute(_WRITE, (task, json.dumps(value)))

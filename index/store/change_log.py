@@ -1,8 +1,8 @@
-"""The change log of a store: which vectors were removed, so that an old index can follow.
+"""The change log of a store: which vectors were removed, so that an older index can catch up.
 
-Each removal is a row. What an index needs to reach the present are the rows after its sequence;
-whether lists have drifted is told by the rows of the vectors that they were trained for. All
-others are forgotten, or the log would grow for as long as documents are changed.
+Each removal is a row. An index needs the rows after its sequence to catch up; drift is measured by
+the rows of the vectors that the lists were trained for. All others are forgotten, otherwise the
+log would grow with every change of a document.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import LOG_START, write_state
 from index.store.statements import read_log_start
 
-_REMOVALS_A_TRANSACTION = 10_000  # which writes wait for
+_REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
 _ADDED_SINCE = """
 SELECT count(*) FROM vectors WHERE sequence > ?"""
 _REMOVED_SINCE = """
@@ -33,7 +33,7 @@ class ChangeLog:
 
     @property
     def start(self) -> int:
-        """The least sequence whose index can still be brought to the present; 0 always can.
+        """The lowest sequence from which an index can still catch up; it always can from 0.
 
         Raises:
             StoreError: the file cannot be read.
@@ -42,9 +42,9 @@ class ChangeLog:
             return read_log_start(connection)
 
     def count_since(self, sequence: int) -> tuple[int, int]:
-        """Count the vectors added since a sequence that live, and those of then that do no more.
+        """Count the present vectors added since a sequence, and those of then that are gone.
 
-        Right for `start` and later, and for the training that `forget` was told of.
+        Correct from `start` on, and for the last `trained` of `forget`.
 
         Raises:
             StoreError: the file cannot be read.
@@ -55,11 +55,11 @@ class ChangeLog:
             return int(added), int(removed)
 
     def forget(self, before: int, *, trained: int) -> int:
-        """Forget the removals that no index needs which has the sequence `before` or a later one.
+        """Forget the removals that no index of the sequence `before` or later needs.
 
         Args:
-            before: of the oldest index that may be asked to follow.
-            trained: sequence that the present lists were trained for.
+            before: sequence of the oldest index that may have to catch up.
+            trained: sequence that the present lists were trained at.
 
         Returns:
             How many were forgotten.

@@ -1,8 +1,8 @@
-"""A checksum for each row of the store, so that a byte that changed on the disk is told.
+"""A checksum for each row of the store, so that a byte that changed on the disk is noticed.
 
-SQLite keeps none for its pages. These are CRC-32, taken from the rows when they are written and
-compared when they are read: any change of up to 32 bits in a row is found, any other change but
-one in four thousand million. They guard against disks, not against people.
+SQLite keeps none for its pages. These are CRC-32, computed when rows are written and compared when
+they are read: any burst of up to 32 changed bits in a row is found, and all but one in 2^32 of
+other changes. They protect against faulty disks, not against tampering.
 
 summary   vector id, id, title, metadata: what every match shows
 details   content hash, receipt, time: with the text, what `find` gives
@@ -55,7 +55,7 @@ class Checksums:
 
 
 def write_checksums(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
-    """Take the checksums of these documents from their rows, inside a transaction."""
+    """Compute the checksums of these documents from their rows, inside a transaction."""
     for row in connection.execute(_ROWS, (_as_list(vector_ids),)).fetchall():
         vector_id = row[0]
         checksums = (
@@ -70,7 +70,7 @@ def write_checksums(connection: sqlite3.Connection, vector_ids: Iterable[int]) -
 def read_checksums(
     connection: sqlite3.Connection, vector_ids: Iterable[int]
 ) -> Mapping[int, Checksums]:
-    """Return the checksums of those of these documents that have some."""
+    """Return the checksums of these documents; those without are absent."""
     rows = connection.execute(_READ, (_as_list(vector_ids),))
     return {vector_id: Checksums(*values) for vector_id, *values in rows}
 
@@ -86,7 +86,8 @@ def details_checksum(content_hash: bytes, values: Sequence[Any]) -> int:
 
 
 def vector_checksum(vector_id: int, vector: bytes) -> int:
-    """Return the checksum of a vector, which no other document can have in its place."""
+    """Return the checksum of a vector; it depends on the vector id, so vectors cannot be
+    swapped."""
     return crc32(_as_bytes(vector), vector_id & 0xFFFFFFFF)
 
 
@@ -149,7 +150,7 @@ def require_sound_blocks(path: Path, rows: Rows, checksums: Mapping[int, Checksu
 
 
 def _damaged(path: Path, what: str) -> StoreError:
-    return StoreError(f"{path}: {what} damaged; longmatch doctor says what can be done")
+    return StoreError(f"{path}: {what} damaged; run longmatch doctor")
 
 
 def _of_values(values: Sequence[Any]) -> int:
@@ -157,7 +158,7 @@ def _of_values(values: Sequence[Any]) -> int:
 
 
 def _as_bytes(value: object) -> bytes:
-    # A changed byte can make a number or a text of what was written as bytes.
+    # A changed byte can turn stored bytes into a number or a text.
     return value if isinstance(value, bytes) else repr(value).encode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""The durable truth in one SQLite file: documents, their vectors and a change sequence."""
+"""The document store in one SQLite file: documents, their vectors and a change sequence."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -48,17 +48,17 @@ from index.store.schema import check_is_ours, create_if_missing
 
 
 class SQLiteDocumentStore:
-    """Documents and vectors of one checkpoint. Safe to use from many threads.
+    """Documents and vectors of one checkpoint; all roles of `index.store.ports`.
 
-    The sequence counts the changes of the set of vectors: a put that only changes titles or
-    metadata, and a delete of unknown ids, leave it as it is.
+    Safe to use from many threads. The sequence counts the changes of the set of vectors: a put that
+    only changes titles or metadata, and a delete of unknown ids, leave it as it is.
 
     Attributes:
         lexical: the lexical index, changed in the transactions that change the documents.
-        pages: the documents in the order of their ids.
+        pages: lists the documents in the order of their ids.
         families: which documents are near-duplicates, changed in the same transactions.
-        finds_families: whether documents that are put are compared with the others.
-        log: which vectors were removed, and from when on that is known.
+        finds_families: whether near-duplicates of documents that are put are looked for.
+        log: which vectors were removed, and since when that is known.
         maintenance: what the maintenance of the store needs to know after a restart.
     """
 
@@ -71,9 +71,9 @@ class SQLiteDocumentStore:
         read_only: bool = False,
         find_families: bool = True,
     ) -> None:
-        """Open the store at `path`, and create it when it is missing unless `read_only`.
+        """Open the store at `path`; create it when it is missing, unless `read_only`.
 
-        Without `find_families` documents that are put are not compared with the others.
+        Without `find_families` near-duplicates of documents that are put are not looked for.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -97,7 +97,7 @@ class SQLiteDocumentStore:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
-                self.families.keep_rule()
+                self.families.drop_if_rule_changed()
         except BaseException:
             self._connections.close()
             raise
@@ -153,9 +153,9 @@ class SQLiteDocumentStore:
         return Change(sequence, _int64([]), _int64(removed))
 
     def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
-        """Return what an answer shows of these vector ids; ids that do not live are absent.
+        """Return what an answer shows of these vector ids; removed ones are absent.
 
-        The texts are not read: a thousand matches of long documents are quickly many megabytes.
+        The texts are not read: those of a thousand long documents are many megabytes.
 
         Raises:
             StoreError: the file cannot be read, or a document in it is damaged.
@@ -191,7 +191,7 @@ class SQLiteDocumentStore:
         return {document_id: content_hash for document_id, _, content_hash in rows}
 
     def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
-        """Return those of these vector ids that still live, ascending, with their vectors.
+        """Return those of these vector ids that exist, ascending, with their vectors.
 
         Returns:
             Int64[N] and Float32[N, dimension].
@@ -220,8 +220,8 @@ class SQLiteDocumentStore:
         """Return what an index of `sequence` must do to hold what the store holds now.
 
         Returns:
-            The present sequence; living vector ids added after `sequence`; vector ids that lived
-            at `sequence` and do no more. Both ascending.
+            The present sequence; the present vector ids added after `sequence`; the vector ids of
+            `sequence` that are gone. Both ascending.
 
         Raises:
             ValueError: `sequence` is below 0 or ahead of the store.
@@ -249,13 +249,13 @@ class SQLiteDocumentStore:
                 raise StoreError(f"{self.path}: the changes since {sequence} are forgotten")
             added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
-            wanted = vector_id_list(added[max(0, len(added) - last) :].tolist())
-            rows = connection.execute(sql.VECTORS, (wanted,)).fetchall()
+            id_list = vector_id_list(added[max(0, len(added) - last) :].tolist())
+            rows = connection.execute(sql.VECTORS, (id_list,)).fetchall()
         ids, vectors = vector_arrays(self.path, rows, self.dimension)
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
     def reclaim(self, pages: int) -> Space:
-        """Give up to `pages` free pages of the file back to the disk; see `sqlite_space.reclaim`.
+        """Return up to `pages` free pages to the file system; see `free_space.reclaim`.
 
         Raises:
             StoreError: the file cannot be written.
@@ -263,12 +263,12 @@ class SQLiteDocumentStore:
         return reclaim(self._connections, pages)
 
     def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Look again for the titles that each text names: those of later documents, too.
+        """Search all texts again for the titles of documents, including those that came later.
 
-        Ends early when `stop` says so.
+        Ends early when `stop` returns true.
 
         Raises:
-            StoreError: the file cannot be read or written; a later call goes on.
+            StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
             refresh_titles(self._connections, progress, stop)
@@ -276,7 +276,7 @@ class SQLiteDocumentStore:
             raise StoreError(f"{self.path}: {error}") from error
 
     def changes_since_title_refresh(self) -> int:
-        """Count the documents added, removed or changed since all texts were searched for titles.
+        """Count the documents added, removed or changed since the last complete `refresh_titles`.
 
         Raises:
             StoreError: the file cannot be read.
@@ -285,11 +285,11 @@ class SQLiteDocumentStore:
             return count_changes_since_refresh(connection)
 
     def select(self, where: Filter | None, without: Sequence[str] = ()) -> IdSet:
-        """Return the vectors of the documents for which a filter holds, as they are now.
+        """Return the vectors of the documents for which a filter now holds.
 
         Args:
             where: the filter; None holds for every document.
-            without: ids of documents that are not to be selected; unknown ones are ignored.
+            without: ids of documents to exclude; unknown ones are ignored.
 
         Raises:
             StoreError: the file cannot be read.
@@ -316,13 +316,13 @@ class SQLiteDocumentStore:
     def _read_with_checksums(
         self, statement: str, ids: str
     ) -> tuple[list[tuple[Any, ...]], Mapping[int, Checksums]]:
-        """Return rows that begin with a vector id, and the checksums of those that have some."""
+        """Return rows that begin with a vector id, and their checksums."""
         with self._connections.reading() as connection:
             rows = connection.execute(statement, (ids,)).fetchall()
             return rows, read_checksums(connection, (row[0] for row in rows))
 
     def _signatures(self, entries: Sequence[EncodedDocument]) -> dict[bytes, UInt32]:
-        """Sign the texts that are new, by content hash: no write has to wait for it."""
+        """Sign new texts, by content hash, before the write transaction."""
         if not self.finds_families:
             return {}
         known = self.content_hashes([entry.document.id for entry in entries])
@@ -345,7 +345,7 @@ class SQLiteDocumentStore:
         if entry.blocks is not None:
             insert_block_vectors(connection, vector_id, entry.blocks)
         if self.finds_families:
-            signature = signatures.get(document.content_hash)  # none: it has changed since
+            signature = signatures.get(document.content_hash)  # None: the text has changed since
             signature = sign(document.text) if signature is None else signature
             add_text(connection, document.content_hash, signature)
         return vector_id

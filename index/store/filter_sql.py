@@ -1,7 +1,7 @@
 """Filters evaluated in the store's database: the vector ids of the documents for which one holds.
 
-Every value and every name of a filter is a bound parameter. The ids of one condition come as one
-text, which numpy reads: as rows, 50,000 ids take twice as long.
+Every value and name of a filter is a bound parameter. The ids of one condition are read as one
+text, which NumPy parses: as rows, 50,000 ids take twice as long.
 """
 
 import sqlite3
@@ -105,8 +105,8 @@ def select(connection: sqlite3.Connection, where: Filter | None, without: str) -
 
     Args:
         connection: inside a transaction, so that all conditions see one state.
-        where: the filter; None holds for all.
-        without: a JSON array of document ids that are not to be in it.
+        where: the filter; None holds for every document.
+        without: a JSON array of the ids of documents to exclude.
     """
     (end,) = connection.execute(_END).fetchone()
     excluded = IdSet(end, _ids(connection, _OF_DOCUMENTS, without), inverted=True)

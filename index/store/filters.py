@@ -1,9 +1,9 @@
-"""Metadata filters: what a document must have to be found.
+"""Metadata filters: conditions on the documents that a search may find.
 
-A field is the JSON Pointer (RFC 6901) of a value in the metadata; lists are passed through, so
-that each of their elements stands at the field of the list. Null counts as missing. A field that is
-missing, or whose value is of another type, equals nothing, is in nothing and in no range; so `Not`
-of such a condition holds for documents without the field.
+A field is the JSON Pointer (RFC 6901) of a value in the metadata; the elements of a list have the
+field of the list. Null counts as missing. A field that is missing, or whose value has another type,
+equals no value and is in no range, so `Not` of such a condition holds for documents without the
+field.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from index.store.metadata import MetadataValue, Scalar, kind_of, metadata_values
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """The field has one of these values; numbers equal whole numbers and fractions alike."""
+    """The field has one of these values; 1 and 1.0 are equal."""
 
     field: str
     values: tuple[Scalar, ...]
@@ -31,7 +31,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The field has a value within the bounds; texts are compared by their characters' codes.
+    """The field has a value within the bounds; texts are compared by code points.
 
     Raises:
         ValueError: there is no bound, one is neither number nor text, or they differ in type.
@@ -52,7 +52,7 @@ class Range:
 
     @property
     def kind(self) -> int:
-        """The type of the values that can be within."""
+        """The kind of the values that can be in the range."""
         bound = self.low or self.high
         assert bound is not None  # noqa: S101 (see above)
         return kind_of(bound.value)
@@ -60,7 +60,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The field is there: any value but null, an empty list or object as well."""
+    """The field exists with any value but null, which may be an empty list or object."""
 
     field: str
 
@@ -90,7 +90,7 @@ Filter = OneOf | Range | Exists | And | Or | Not
 
 
 def matches(where: Filter, metadata: Mapping[str, Any]) -> bool:
-    """Say whether a filter holds for the metadata of one document."""
+    """Return whether a filter holds for the metadata of one document."""
     return _holds(where, metadata_values(metadata))
 
 

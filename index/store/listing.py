@@ -1,7 +1,7 @@
 """The stored documents in the order of their ids, a page at a time.
 
-Pages are cut by id, not by number: a document that is there all the while is on exactly one of
-them, whatever is inserted, replaced or deleted between two pages.
+Pages are cut by id, not by number: a document that exists throughout is on exactly one of them,
+whatever is inserted, replaced or deleted between two pages.
 """
 
 from collections.abc import Mapping
@@ -72,10 +72,9 @@ class DocumentPages:
         ]
 
     def whole(self, after: str, characters: int) -> list[Document]:
-        """Return documents after an id until their texts together have so many characters.
+        """Return documents after an id until they have so many characters together.
 
-        At least one, as long as there is one: the memory that it takes is bounded by that and
-        the longest document.
+        At least one, if there is one: memory is bounded by `characters` and the longest document.
 
         Raises:
             StoreError: the file cannot be read, or a document in it is damaged.

@@ -2,8 +2,8 @@
 
 metadata_values   one row for each value of each document: field, kind, value, vector id
 
-The rows are the key of a B-tree without a second copy, so that a condition is one read of
-neighbouring rows. The rows of a document are deleted one by one, found again from its metadata.
+The rows are the key of a B-tree without a second copy, so a condition reads adjacent rows. The rows
+of a document are deleted one by one; its metadata says which.
 """
 
 import json
@@ -13,16 +13,16 @@ from typing import Any
 
 Scalar = str | int | float | bool
 MetadataValue = tuple[str, int, str | int | float]
-"""Field, kind and value; that of a list or object itself is 0."""
+"""Field, kind and value; the value of a list or object itself is 0."""
 
 CONTAINER, BOOLEAN, NUMBER, TEXT = range(4)  # kinds
 
 MAX_FIELD_CHARACTERS = 512  # of a JSON Pointer; longer fields cannot be filtered by
-MAX_NESTING = 8  # objects and lists around a value; values further inside cannot be filtered by
+MAX_NESTING = 8  # of objects and lists; values deeper inside cannot be filtered by
 MAX_VALUE_CHARACTERS = 512  # of a text in a filter
 
 # One character more than a filter may have decides every comparison with it: a longer text equals
-# none, and is above the filter's text exactly when its beginning is.
+# no filter text, and is greater exactly if its prefix is.
 _KEPT_CHARACTERS = MAX_VALUE_CHARACTERS + 1
 _INT64 = range(-(2**63), 2**63)
 
@@ -55,7 +55,7 @@ def kind_of(value: Scalar) -> int:
 
 
 def prefix(value: Scalar) -> str | int | float:
-    """Return a value as it is stored: a text cut, a number within what SQLite can hold."""
+    """Return a value as it is stored: a text truncated, a number in the range of SQLite."""
     if isinstance(value, str):
         return value[:_KEPT_CHARACTERS]
     if isinstance(value, float) or value in _INT64:
@@ -72,7 +72,7 @@ def pointer(names: Iterable[str]) -> str:
 
 
 def metadata_values(metadata: Mapping[str, Any]) -> set[MetadataValue]:
-    """Return every value of the metadata of a document that a filter can ask for."""
+    """Return every value of the metadata of a document that filters can use."""
     found: set[MetadataValue] = set()
     for name, value in metadata.items():
         _collect(found, pointer([name]), value, MAX_NESTING)
@@ -89,11 +89,11 @@ def insert_metadata(
 
 def remove_metadata(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
     """Remove the values of documents whose metadata is about to be changed or deleted."""
-    wanted = json.dumps([int(one) for one in vector_ids])
-    for vector_id, metadata in connection.execute(_STORED, (wanted,)).fetchall():
+    id_list = json.dumps([int(one) for one in vector_ids])
+    for vector_id, metadata in connection.execute(_STORED, (id_list,)).fetchall():
         try:
             values = metadata_values(json.loads(metadata))
-        except (AttributeError, TypeError, ValueError):  # damaged: what was there is not known
+        except (AttributeError, TypeError, ValueError):  # damaged: its values are unknown
             connection.execute(_DELETE_ALL, (vector_id,))
         else:
             connection.executemany(_DELETE, ((*value, vector_id) for value in values))

@@ -1,8 +1,8 @@
 """The ports of the store: what other packages ask of it, by role.
 
-`DocumentStore`  for whoever puts, deletes, reads and selects documents
-`VectorSource`   for an index that holds a copy of the vectors and follows their changes
-`ChangeHistory`  how far back an index can follow, and what is forgotten
+`DocumentStore`  put, delete, read and select documents
+`VectorSource`   read the vectors and their changes, for an index that holds a copy
+`ChangeHistory`  how far back changes are known, and what is forgotten
 
 `SQLiteDocumentStore` plays all three roles; `tests/contract/test_document_store.py` is what every
 implementation passes. Its lexical index, near-duplicates and maintenance live in the same
@@ -76,7 +76,7 @@ class ChangeHistory(Protocol):
 
     @property
     def start(self) -> int:
-        """The least sequence whose index can still be brought to the present; 0 always can."""
+        """The lowest sequence from which an index can still catch up; it always can from 0."""
         ...
 
     def count_since(self, sequence: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What the store takes and gives: entries, stored documents, summaries, changes."""
+"""Records of the store: encoded documents, stored documents, summaries, changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from index.sqlite.block_vectors import BlockVectors
 
 @dataclass(frozen=True, slots=True)
 class EncodedDocument:
-    """What is put: a document, its vector Float32[dimension] of unit norm, what was read of it.
+    """A document to put: its vector Float32[dimension] of unit norm, and what was read of it.
 
-    Without its block vectors it is found all the same, but encoded anew to explain a match.
+    Without block vectors it can be found too, but is encoded again to explain a match.
     """
 
     document: Document

@@ -1,4 +1,4 @@
-"""The tables of the store, how they are made, and whether a file holds them."""
+"""The tables of the store: how they are created, and how a file is recognised as a store."""
 
 import sqlite3
 from contextlib import closing
@@ -18,9 +18,9 @@ from index.store.metadata import METADATA_SCHEMA
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x4C4D5348
 
-# Vector ids are never given out twice (AUTOINCREMENT), so a removed one stays removed.
+# Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
 # `text` is the last column: the others are then read without the pages that a long text fills.
-# `removals` and the sequence of each vector are the change log, for a snapshot of any age.
+# `removals` and the sequence of each vector are the change log.
 SCHEMA = f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -64,12 +64,12 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 
 def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
-    """Make an empty store if there is no file; a kill leaves none rather than half of one.
+    """Create an empty store if there is no file; after a kill there is none, not half of one.
 
-    So a store that has become an empty file is known to be damaged, and not taken for a new one.
+    So an empty file is known to be a damaged store, not a new one.
 
     Raises:
-        StoreError: it cannot be written, or the log of a store that is gone lies beside it.
+        StoreError: it cannot be written, or there is the log of a store that is missing.
     """
     log = path.with_name(f"{path.name}-wal")
     unfinished = path.with_name(f"{path.name}.new")
@@ -82,7 +82,7 @@ def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
         _create(unfinished, fingerprint, dimension)
         replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path}: cannot be made: {error}") from error
+        raise StoreError(f"{path}: cannot be created: {error}") from error
 
 
 def _create(path: Path, fingerprint: str, dimension: int) -> None:
@@ -114,7 +114,7 @@ def check_is_ours(
     check_format(connection, path)
     found = connection.execute("SELECT fingerprint, dimension FROM meta").fetchone()
     if found is None:
-        raise StoreError(f"{path}: the store does not say which checkpoint made it")
+        raise StoreError(f"{path}: the store does not name the checkpoint that made it")
     if found[0] != fingerprint:
         raise FingerprintMismatchError(found[0], fingerprint)
     if found[1] != dimension:
@@ -138,7 +138,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def read_space(path: Path) -> VectorSpace:
-    """Read which vectors a store holds, without opening it for anything else.
+    """Read which vectors a store holds, without opening it as a store.
 
     Raises:
         StoreError: it is missing, damaged, not a store or of another format.

@@ -1,4 +1,4 @@
-"""The statements of the store; each function works on a connection inside a transaction."""
+"""The SQL statements of the store; every function runs inside a transaction."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from index.sqlite.connections import utc_now, vector_id_list
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.metadata import insert_metadata, remove_metadata
 
-# A list of ids is given as one JSON array: SQLite limits the variables of a statement.
+# A list of ids is passed as one JSON array: SQLite limits the variables of a statement.
 DOCUMENTS_BY_ID = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     indexed_at
@@ -52,12 +52,12 @@ def read_sequence(connection: sqlite3.Connection) -> int:
 
 
 def read_log_start(connection: sqlite3.Connection) -> int:
-    """Return the sequence from which on every removal is logged."""
+    """Return the sequence since which every removal is logged."""
     return read_count(connection, LOG_START) or 0
 
 
 def advance_sequence(connection: sqlite3.Connection) -> int:
-    """Count one more change of the set of vectors and return the new sequence."""
+    """Count a change of the set of vectors and return the new sequence."""
     connection.execute("UPDATE meta SET sequence = sequence + 1")
     return read_sequence(connection)
 
@@ -92,7 +92,7 @@ def insert_vector(
 
 
 def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
-    """Replace title and metadata of a stored document; say whether it has another title now."""
+    """Replace title and metadata of a stored document; return whether the title changed."""
     remove_metadata(connection, [vector_id])
     insert_metadata(connection, vector_id, document.metadata)
     (before,) = connection.execute(
@@ -108,14 +108,11 @@ def update_description(connection: sqlite3.Connection, vector_id: int, document:
 def remove_documents(
     connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
 ) -> None:
-    """Delete documents and all that is kept of them, and log that they are gone.
-
-    `sequence` is the one from which on they are.
-    """
-    wanted = vector_id_list(vector_ids)
-    contents = contents_of(connection, wanted)
+    """Delete documents with everything stored about them, and log their removal at `sequence`."""
+    id_list = vector_id_list(vector_ids)
+    contents = contents_of(connection, id_list)
     remove_metadata(connection, vector_ids)
     remove_terms(connection, vector_ids)
-    connection.execute(_INSERT_REMOVALS, (sequence, wanted))
-    connection.execute(_DELETE_DOCUMENTS, (wanted,))
+    connection.execute(_INSERT_REMOVALS, (sequence, id_list))
+    connection.execute(_DELETE_DOCUMENTS, (id_list,))
     remove_texts(connection, contents)

@@ -1,4 +1,4 @@
-"""Whether the lists of an index still suit its vectors: pure functions of what was counted."""
+"""Whether the lists of an index still suit its vectors: pure functions of counts."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,15 +22,15 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far an index is from the one that was trained.
+    """How far an index has drifted from the one that was trained.
 
     Attributes:
-        imbalance: the mean time of a search by that with lists of equal size; 1 is the best.
-        empty: share of the lists that have no vector.
-        added: vectors added since training, by those it was trained for.
-        removed: of those it was trained for, the share that is gone.
-        nlist: how many lists there are.
-        outgrown: it has `OUTGROWN_BY` times too few or too many lists.
+        imbalance: mean search time relative to lists of equal size; 1 is the best.
+        empty: share of lists without vectors.
+        added: vectors added since training, relative to those it was trained for.
+        removed: share of those it was trained for that is gone.
+        nlist: number of lists.
+        outgrown: there are `OUTGROWN_BY` times too few or too many lists.
     """
 
     imbalance: float
@@ -42,17 +42,17 @@ class Drift:
 
     @property
     def changed(self) -> float:
-        """What was added and removed since training, by what it was trained for."""
+        """Vectors added and removed since training, relative to those it was trained for."""
         return self.added + self.removed
 
 
 @dataclass(frozen=True, slots=True)
 class DriftLimits:
-    """From where on lists are trained again.
+    """The drift above which lists are retrained.
 
-    The first four are those of `Drift`. `changed` is the least change since training, or since the
-    last attempt, before another attempt is worth its time: the lists of some corpora are uneven as
-    soon as they are trained, and training them again would not help.
+    The first four limit the fields of `Drift`. `changed` is the least change since training, or
+    since the last attempt, before another attempt is worthwhile: the lists of some corpora are
+    uneven as soon as they are trained, and retraining them would not help.
     """
 
     imbalance: float = 3.0
@@ -63,10 +63,10 @@ class DriftLimits:
 
 
 def needs_training(nlist: int, count: int, choose: Callable[[int], int] = choose_nlist) -> bool:
-    """Say whether `count` vectors have outgrown, or no longer fill, an index of `nlist` lists.
+    """Return whether `count` vectors have outgrown, or no longer fill, an index of `nlist` lists.
 
-    Lists grow with their vectors, so nothing is wrong with an index that is a little off; at
-    `OUTGROWN_BY` times too few or too many lists a query scans or compares needlessly much.
+    Lists grow with their vectors, so an index that is slightly off is fine; with `OUTGROWN_BY`
+    times too few or too many lists a query compares far more than it needs to.
     `choose` is the number of lists that the engine would give so many vectors.
     """
     suitable = choose(count)
@@ -88,7 +88,7 @@ def measure_drift(
     Args:
         sizes: how many vectors each list has, Int64[nlist].
         training: what the lists were trained for.
-        added: vectors that live and were added since.
+        added: present vectors that were added since.
         removed: vectors that existed then and are gone.
         choose: number of vectors -> number of lists that the engine would give them.
     """
@@ -108,17 +108,17 @@ def measure_drift(
 def drift_reasons(
     drift: Drift, limits: DriftLimits, *, attempted_at: float = 0.0
 ) -> tuple[str, ...]:
-    """Return why the lists should be trained again, each in a few words; none where they suit.
+    """Return the reasons to retrain the lists, each in a few words; none where they suit.
 
     Args:
         drift: as measured.
-        limits: from where on.
+        limits: above which to retrain.
         attempted_at: the `changed` of the last attempt on the same lists.
     """
     if drift.changed < attempted_at + limits.changed:
         return ()
     reasons = ["too few or too many lists"] if drift.outgrown else []
-    if drift.nlist == 1:  # one list suits any vectors, while they are few
+    if drift.nlist == 1:  # one list suits any vectors as long as they are few
         return tuple(reasons)
     over = {
         "imbalance": (drift.imbalance, limits.imbalance),
@@ -132,12 +132,12 @@ def drift_reasons(
 
 @dataclass(frozen=True, slots=True)
 class RejectedRetraining:
-    """A training that was begun.
+    """A retraining whose result was rejected.
 
     Attributes:
-        training: of the lists that it was to replace.
-        changed: how far they had changed by then, `Drift.changed`.
-        target: recall@10 that was asked for.
+        training: of the lists that it would have replaced.
+        changed: their `Drift.changed` at that time.
+        target: recall@10 that it had to reach.
     """
 
     training: Training
@@ -145,11 +145,11 @@ class RejectedRetraining:
     target: float
 
     def matches(self, training: Training, target: float) -> bool:
-        """Say whether an attempt with these lists and this target would be the same."""
+        """Return whether retraining these lists for this target would repeat it."""
         return (self.training, self.target) == (training, target)
 
     def write(self, maintenance: MaintenanceState) -> None:
-        """Keep it as the one that was refused.
+        """Remember it across restarts.
 
         Raises:
             StoreError: the store cannot be written.
@@ -158,14 +158,14 @@ class RejectedRetraining:
 
 
 def read_rejected_retraining(maintenance: MaintenanceState) -> RejectedRetraining | None:
-    """Return the attempt that was last refused; None where none is known.
+    """Return the last rejected retraining; None where none is known.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    kept = maintenance.read(REJECTED_RETRAINING)
+    state = maintenance.read(REJECTED_RETRAINING)
     try:
-        training = Training(int(kept["training"]["sequence"]), int(kept["training"]["vectors"]))
-        return RejectedRetraining(training, float(kept["changed"]), float(kept["target"]))
+        training = Training(int(state["training"]["sequence"]), int(state["training"]["vectors"]))
+        return RejectedRetraining(training, float(state["changed"]), float(state["target"]))
     except (KeyError, TypeError, ValueError):
         return None

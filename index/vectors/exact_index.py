@@ -68,7 +68,7 @@ class ExactIndex:
         return np.array([len(self)], dtype=np.int64)
 
     def contains(self, ids: Int64) -> Bool:
-        """Say for each of ids Int64[N] whether its vector is there."""
+        """Return for each of ids Int64[N] whether its vector is there."""
         return np.isin(ids, self._content.ids)
 
     def ids(self) -> Int64:

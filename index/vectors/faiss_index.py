@@ -77,7 +77,7 @@ class FaissIndex:
         return len(self._ids)
 
     def contains(self, ids: Int64) -> Bool:
-        """Say for each of ids Int64[N] whether its vector is there."""
+        """Return for each of ids Int64[N] whether its vector is there."""
         with self._lock.reading():
             return np.fromiter((one in self._ids for one in ids.tolist()), np.bool_, len(ids))
 

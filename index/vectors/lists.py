@@ -13,9 +13,9 @@ _STEP = 1.25
 def choose_nlist(count: int) -> int:
     """Return how many lists an index of `count` vectors should have.
 
-    One below `ONE_LIST_BELOW`, where scanning all of them takes less time than encoding a
+    One below `ONE_LIST_BELOW`, where comparing all vectors takes less time than encoding a
     sentence. Above, 4 * sqrt(count), which balances choosing the lists against scanning them,
-    but never less than 39 vectors a list, which k-means needs for a stable centre.
+    but at least 39 vectors a list, which k-means needs for stable centres.
     """
     if count < ONE_LIST_BELOW:
         return 1
@@ -23,11 +23,11 @@ def choose_nlist(count: int) -> int:
 
 
 def default_nprobe(nlist: int) -> int:
-    """Return how many of `nlist` lists a query visits when the caller does not say.
+    """Return how many of `nlist` lists a query visits by default.
 
-    2 * sqrt(nlist): the share of the vectors that is scanned falls as the index grows, while the
-    neighbours lost at the borders of cells stay about as few. Encoding a long document costs many
-    times a search, so this errs on the side of recall.
+    2 * sqrt(nlist): the scanned share of the vectors falls as the index grows, while about as few
+    neighbours are lost at the borders of cells. Encoding a long document costs many times a
+    search, so this errs on the side of recall.
     """
     return min(nlist, 2 * math.isqrt(nlist))
 
@@ -35,8 +35,8 @@ def default_nprobe(nlist: int) -> int:
 def nprobe_bounds(nlist: int) -> tuple[int, int]:
     """Return the fewest and the most of `nlist` lists that a query may visit.
 
-    Fewer than the default would save a small part of the time of a match and lose neighbours;
-    beyond half of the lists an index is hardly faster than the comparison with every vector.
+    Fewer than the default would lose neighbours and hardly save any time of a match; beyond half
+    of the lists an index is hardly faster than comparing every vector.
     """
     least = default_nprobe(nlist)
     return least, max(least, nlist // 2)
@@ -55,7 +55,7 @@ def fewer_lists(nprobe: int, nlist: int) -> int:
 def choose_nprobe(nlist: int, target: float, recall: Callable[[int], float]) -> tuple[int, float]:
     """Return the smallest nprobe within the bounds whose recall reaches the target, and its recall.
 
-    Where none does, these are of the largest.
+    If none does, return the largest and its recall.
     """
     nprobe = nprobe_bounds(nlist)[0]
     while True:
@@ -67,16 +67,16 @@ def choose_nprobe(nlist: int, target: float, recall: Callable[[int], float]) -> 
 
 
 def adapted_nprobe(recalls: Sequence[float], nprobe: int, nlist: int, target: float) -> int:
-    """Return how many lists to visit, after the recall of these searches was measured.
+    """Return how many lists to visit, given the measured recall of some searches.
 
-    More as soon as their mean is under the target. Fewer only when it is, by two standard errors,
-    over the middle between target and 1: in between nothing changes, so that nprobe does not swing.
+    More if their mean is below the target. Fewer only if it is, by two standard errors, above the
+    middle between target and 1: in between nothing changes, so that nprobe does not oscillate.
 
     Args:
         recalls: recall of searches with `nprobe`, at least two.
-        nprobe: as it is.
+        nprobe: at present.
         nlist: lists of the index.
-        target: mean recall to hold.
+        target: mean recall to keep.
     """
     mean = float(np.mean(recalls))
     if mean < target:

@@ -1,4 +1,4 @@
-"""The index that is searched: the current snapshot and every change of the store since."""
+"""The live index: the current snapshot and every change of the store since."""
 
 import logging
 import threading
@@ -72,7 +72,7 @@ class LiveIndex:
 
     @property
     def nprobe(self) -> int:
-        """How many lists a query visits when the caller does not say."""
+        """How many lists a query visits by default."""
         return self._live.nprobe
 
     @property

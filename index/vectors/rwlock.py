@@ -8,9 +8,9 @@ from contextlib import contextmanager
 class ReadersWriterLock:
     """Many readers at once, or one writer.
 
-    The two sides take turns: readers that come while a writer waits let it go first, and the
-    readers that waited behind a writer go before the next one. So a search waits for one change
-    at most, and a change for the searches that had begun. Not reentrant.
+    The two sides alternate: readers that arrive while a writer waits let it go first, and readers
+    that waited behind a writer go before the next one. So a search waits for one change at most,
+    and a change only for the searches that had already started. Not reentrant.
     """
 
     def __init__(self) -> None:

@@ -5,8 +5,8 @@
       0000000008/...
       CURRENT                 the name of one generation and the SHA-256 of its manifest
 
-CURRENT vouches for the manifest and the manifest for the index, so any changed byte is found.
-A snapshot is a copy: whoever cannot read one builds the index again from the document store.
+CURRENT has the checksum of the manifest and the manifest that of the index, so any changed byte is
+found. A snapshot is a copy: if it cannot be read, the index is rebuilt from the document store.
 """
 
 import hashlib
@@ -78,8 +78,8 @@ def publish_snapshot(
     """Publish a new generation, durable and current at return; a kill leaves the old one current.
 
     Args:
-        root: the directory of all snapshots, made when it is missing.
-        save: writes the index to the path it is given and says what it wrote.
+        root: the directory of all snapshots, created when it is missing.
+        save: writes the index to the given path and describes it.
         fingerprint: of the checkpoint that made the vectors.
         dimension: of the vectors.
 
@@ -150,11 +150,11 @@ def current_generation(root: Path) -> str:
 
 
 def oldest_sequence(root: Path) -> int:
-    """Return the least sequence of the generations that are kept; 0 where none can be read."""
+    """Return the lowest sequence of the generations on the disk; 0 where none can be read."""
     sequences = []
     for generation in _generations(root):
         path = generation / SNAPSHOT_MANIFEST
-        with suppress(OSError, SnapshotError):  # whatever it is, nobody can load it
+        with suppress(OSError, SnapshotError):  # then it cannot be loaded either
             sequences.append(_parse_manifest(path, path.read_bytes()).sequence)
     return min(sequences, default=0)
 
@@ -176,7 +176,7 @@ def read_current_snapshot(
     index = backend.load(path)
     expected = (dimension, manifest.nlist, manifest.vectors)
     if (index.dimension, index.nlist, len(index)) != expected:
-        raise SnapshotError(f"{path}: does not hold what its manifest says")
+        raise SnapshotError(f"{path}: does not match its manifest")
     return manifest, index
 
 
@@ -191,11 +191,11 @@ def _make_current(root: Path, unfinished: Path, generation: int) -> None:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Remove what killed or failed publishes left, and all but the newest generations."""
+    """Remove what interrupted publishes left, and all but the newest generations."""
     try:
         current, _ = _read_current(root)
     except SnapshotError:
-        current = ""  # then no generation can be reached
+        current = ""  # then no generation is current
     generations = _generations(root)
     kept = [path for path in generations if path.name <= current][-GENERATIONS_KEPT:]
     for path in [*root.glob(f"{_UNFINISHED}*"), *generations]:

@@ -61,7 +61,7 @@ class VectorIndex(Protocol):
         ...
 
     def contains(self, ids: Int64) -> Bool:
-        """Say for each of ids Int64[N] whether its vector is there."""
+        """Return for each of ids Int64[N] whether its vector is there."""
         ...
 
     def ids(self) -> Int64:

@@ -312,7 +312,7 @@ def test_what_a_pass_itself_writes_is_no_change(tmp_path: Path, encoder: OnnxEnc
     job.write({"id": "b", "title": "Great War", "text": text(2)})
     job.run()
     with job.opened() as data:
-        assert data.store.lexical.changes == 4  # two documents, and one that was counted anew
+        assert data.store.lexical.changes == 4  # two documents, and one that was counted again
         assert data.store.changes_since_title_refresh() == 0
         data.store.refresh_titles(SilentProgress(), lambda: True)  # given up at once
         assert data.store.changes_since_title_refresh() == 0

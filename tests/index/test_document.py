@@ -14,7 +14,7 @@ from index.document import (
 )
 from index.errors import DocumentError
 
-# st.text() leaves lone surrogates out; here they are wanted.
+# st.text() leaves lone surrogates out; here they are needed.
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 

@@ -81,7 +81,7 @@ def test_an_id_that_comes_again_is_refused_with_the_first_line(tmp_path: Path) -
     path = write(tmp_path / "x.jsonl", json_lines(records))
     assert [document.text for document in documents(path)] == ["A."]
     found = refusals(path)
-    assert found["x.jsonl:3"] == "the id '1' is that of line 2 already"
+    assert found["x.jsonl:3"] == "the id '1' already occurs on line 2"
     assert list(found) == ["x.jsonl:1", "x.jsonl:3"]
 
 

@@ -280,9 +280,9 @@ def test_a_word_broken_at_a_line_end_of_a_pdf_is_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no readable PDF"),
-        (b"not a PDF", "no readable PDF"),
-        (pdf(["Text."])[:200], "no readable PDF"),
+        (b"", "not a readable PDF"),
+        (b"not a PDF", "not a readable PDF"),
+        (pdf(["Text."])[:200], "not a readable PDF"),
         (pdf(["Text."], encrypted=True), "is encrypted"),
         (pdf([""]), "has no text"),
     ],

@@ -120,8 +120,8 @@ def test_a_field_that_is_wrong_is_named(record: dict[str, Any], message: str) ->
     [
         ("id,text", "is not JSON: Expecting value at character 0"),
         ('{"id": "a"} {"id": "b"}', "is not JSON: Extra data at character 12"),
-        ('{"id": NaN, "text": "T"}', "is not JSON: NaN is no JSON number"),
-        ('{"id": "a", "text": "T", "x": -Infinity}', "is not JSON: -Infinity is no JSON number"),
+        ('{"id": NaN, "text": "T"}', "is not JSON: NaN is not a JSON number"),
+        ('{"id": "a", "text": "T", "x": -Infinity}', "is not JSON: -Infinity is not a JSON number"),
         ('["a", "T"]', "is not a JSON object but a list"),
         ("null", "is not a JSON object but null"),
         ("[" * 100_000 + "]" * 100_000, "is nested too deeply"),

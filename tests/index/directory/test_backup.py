@@ -154,7 +154,7 @@ def test_what_is_there_is_never_replaced(
     data: Path, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     write_backup(data, tmp_path / "backup", checkpoint)
-    with pytest.raises(BackupError, match="is there already"):
+    with pytest.raises(BackupError, match="exists already"):
         write_backup(data, tmp_path / "backup", checkpoint)
     with pytest.raises(BackupError, match="lies in the data directory"):
         write_backup(data, data / "backup", checkpoint)
@@ -203,13 +203,13 @@ def test_half_a_backup_is_none(data: Path, checkpoint: Checkpoint, tmp_path: Pat
     whole = (tmp_path / "backup.tar").read_bytes()
     for size in (0, 100, 5_000, len(whole) // 2):
         (tmp_path / "half.tar").write_bytes(whole[:size])
-        with pytest.raises(BackupError, match="whole backup"):
+        with pytest.raises(BackupError, match="complete backup"):
             restore_backup(tmp_path / "half.tar", tmp_path / "new", checkpoint)
     (tmp_path / "backup" / "store.sqlite3").unlink()
     with pytest.raises(BackupError, match=r"store.sqlite3"):
         restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     (tmp_path / "backup" / MANIFEST_FILE).unlink()
-    with pytest.raises(BackupError, match="not a whole backup"):
+    with pytest.raises(BackupError, match="not a complete backup"):
         verify_backup(tmp_path / "backup")
 
 
@@ -260,7 +260,7 @@ def test_a_damaged_index_is_left_out_and_built_again(
         changed(path, 500)
     manifest = write_backup(data, tmp_path / "backup", checkpoint)
     assert list(manifest.files) == ["store.sqlite3"]
-    assert "no index generation that is whole" in caplog.text
+    assert "no complete index generation" in caplog.text
     restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     with opened(tmp_path / "new") as restored:
         assert len(restored.index) == manifest.documents

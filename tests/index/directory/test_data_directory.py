@@ -160,7 +160,7 @@ def test_a_path_that_is_no_directory_is_refused(open_directory: Open, tmp_path: 
     (tmp_path / "file").write_text("text")
     with pytest.raises(StoreError, match="file: is not a directory"):
         open_directory(tmp_path / "file")
-    with pytest.raises(StoreError, match="below: cannot be made"):
+    with pytest.raises(StoreError, match="below: cannot be created"):
         open_directory(tmp_path / "file" / "below")
     (tmp_path / "odd" / "lock").mkdir(parents=True)
     with pytest.raises(StoreError, match="odd: cannot be written"):
@@ -189,7 +189,7 @@ def test_a_directory_that_may_not_be_written_is_refused(open_directory: Open) ->
     with directory_of_somebody_else() as path:
         with pytest.raises(StoreError, match=f"{path}: cannot be written"):
             open_directory(path)
-        with pytest.raises(StoreError, match=f"{path}/below: cannot be made"):
+        with pytest.raises(StoreError, match=f"{path}/below: cannot be created"):
             open_directory(path / "below")
         assert list(path.iterdir()) == []
 

@@ -43,12 +43,12 @@ def test_without_one_every_store_passes(store: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "a", "a b c", f"{'0' * 64} 00000000", "\xff\xfe 1"])
-def test_a_damaged_seal_accuses_no_store(
+def test_a_damaged_digest_accuses_no_store(
     store: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.with_name(DIGEST_FILE).write_text(content, encoding="latin-1")
     verify_digest(store)
-    assert "is damaged and is passed over" in caplog.text
+    assert "is damaged and is ignored" in caplog.text
 
 
 def test_a_store_that_a_reader_keeps_open_gets_none(store: Path) -> None:

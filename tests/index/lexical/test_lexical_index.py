@@ -270,10 +270,10 @@ def test_a_bounded_read_keeps_the_heaviest_term_and_skips_what_is_too_common() -
         )
 
     budget, limit = index.lexical.scoring.POSTINGS_BUDGET, index.lexical.scoring.QUERY_TERMS
-    assert index.lexical.scoring.most_telling(query(budget + 1, 1, 1)) == [0]
-    assert index.lexical.scoring.most_telling(query(budget - 1, 2, 1)) == [0, 2]
-    assert len(index.lexical.scoring.most_telling(query(*[1] * 2 * limit))) == limit
-    assert index.lexical.scoring.most_telling(query()) == []
+    assert index.lexical.scoring.heaviest_terms(query(budget + 1, 1, 1)) == [0]
+    assert index.lexical.scoring.heaviest_terms(query(budget - 1, 2, 1)) == [0, 2]
+    assert len(index.lexical.scoring.heaviest_terms(query(*[1] * 2 * limit))) == limit
+    assert index.lexical.scoring.heaviest_terms(query()) == []
 
 
 def test_frequencies_follow_when_enough_documents_change(

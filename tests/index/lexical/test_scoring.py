@@ -73,16 +73,16 @@ words = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
 
 
 @given(st.lists(words, min_size=2, max_size=6), st.integers(0, 5))
-def test_cosines_are_those_of_dense_vectors(drawn: list[list[str]], cut: int) -> None:
+def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) -> None:
     names = "abcde"
-    counts = np.array([[one.count(name) for name in names] for one in drawn], dtype=np.float64)
+    counts = np.array([[one.count(name) for name in names] for one in texts], dtype=np.float64)
     having = (counts > 0).sum(axis=0)
-    idf = np.where(having >= 2, np.log(len(drawn) / np.maximum(having, 1)), 0.0)
+    idf = np.where(having >= 2, np.log(len(texts) / np.maximum(having, 1)), 0.0)
     weights = np.sqrt(counts) * idf
     weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
-    pairs = np.array(list(combinations(range(len(drawn)), 2)), dtype=np.int64)
+    pairs = np.array(list(combinations(range(len(texts)), 2)), dtype=np.int64)
     expected = np.einsum("ij,ij->i", weights[pairs[:, 0]], weights[pairs[:, 1]])
-    rows = rows_of_texts([" ".join(one) for one in drawn])
+    rows = rows_of_texts([" ".join(one) for one in texts])
     assert term_cosines(rows, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)
     documents = [
         (np.flatnonzero(row).astype(np.uint32), row[row > 0].astype(np.uint16)) for row in counts

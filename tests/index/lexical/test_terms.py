@@ -1,10 +1,7 @@
 """Titles as terms: which are found in a text, and that a pass finds those of later documents."""
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,17 +157,6 @@ def test_a_new_title_and_a_deleted_document_are_followed(
     assert naming(store) == {"war", "names it, too"}
 
 
-def test_a_store_of_the_former_format_is_searched_for_titles_when_it_is_opened(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
-) -> None:
-    store = open_store()
-    put_all(store, entry)
-    store.close()
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
-        connection.execute("PRAGMA user_version = 3")
-    assert naming(open_store()) == {"war", "names it", "names it, too"}
-
-
 def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
     store.refresh_titles(SilentProgress())
@@ -196,8 +182,8 @@ def test_an_answer_names_the_title_among_its_terms(
     query = store.lexical.read("A story of World War II.")
     ids = store.lexical.search(query, 10).vector_ids.tolist()
     first = {n: terms[0].term for n, terms in store.lexical.explain(query, ids).items()}
-    told = {one.id: first[n] for n, one in store.get(ids).items()}
-    assert {name for name, term in told.items() if term == '"world war ii"'} == {
+    term_of = {one.id: first[n] for n, one in store.get(ids).items()}
+    assert {name for name, term in term_of.items() if term == '"world war ii"'} == {
         "war",
         "names it",
         "names it, too",

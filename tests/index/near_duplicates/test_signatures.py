@@ -70,10 +70,10 @@ def test_a_signature_is_the_same_in_every_process() -> None:
         "from index.near_duplicates.signatures import sign, signing_rule\n"
         "print(sign(' '.join(f'w{n}' for n in range(99))).tolist(), signing_rule())"
     )
-    told = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
-    assert told.stdout == f"{sign(words(99)).tolist()} {signing_rule()}\n"
+    assert finished.stdout == f"{sign(words(99)).tolist()} {signing_rule()}\n"
 
 
 def test_a_signature_is_read_as_it_was_stored() -> None:

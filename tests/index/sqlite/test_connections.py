@@ -107,7 +107,7 @@ def test_vectors_of_another_checkpoint_are_refused(
 def test_reading_only_makes_nothing(open_store: OpenStore, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"missing\.sqlite3: unable to open"):
         open_store(tmp_path / "missing.sqlite3", read_only=True)
-    with pytest.raises(StoreError, match="cannot be made"):
+    with pytest.raises(StoreError, match="cannot be created"):
         open_store(tmp_path / "no" / "such" / "missing.sqlite3")
     assert list(tmp_path.iterdir()) == []
 

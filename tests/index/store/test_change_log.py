@@ -103,7 +103,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
         store.changes_since(1)
     assert store.changes_since(0).added.size == 1
     (found,) = examine_index(root, store)
-    assert (found.remedy, "forgotten" in found.problem) == (Remedy.REBUILD_INDEX, True)
+    assert (found.remedy, "older than the changes" in found.problem) == (Remedy.REBUILD_INDEX, True)
     opened = open_live_index(store, root)
     assert opened.generation == live.generation + 1
     assert_equals_store(opened, store)

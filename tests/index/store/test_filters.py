@@ -45,8 +45,8 @@ RANGES = (
         FIELDS,
         st.tuples(bounds(NUMBERS), bounds(NUMBERS)) | st.tuples(bounds(TEXTS), bounds(TEXTS)),
     )
-    .filter(lambda drawn: drawn[1] != (None, None))
-    .map(lambda drawn: Range(drawn[0], *drawn[1]))
+    .filter(lambda pair: pair[1] != (None, None))
+    .map(lambda pair: Range(pair[0], *pair[1]))
 )
 CONDITIONS = st.one_of(
     st.builds(OneOf, FIELDS, st.lists(st.sampled_from(SCALARS), max_size=4).map(tuple)),
@@ -214,8 +214,8 @@ def test_a_field_is_a_name_and_never_a_statement(
 
 def test_many_values_at_once(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry(f"d{n}", n=n) for n in range(50)])
-    wanted = OneOf("/n", tuple(range(10, 5_000)))
-    assert selected(store, wanted) == {f"d{n}" for n in range(10, 50)}
+    many = OneOf("/n", tuple(range(10, 5_000)))
+    assert selected(store, many) == {f"d{n}" for n in range(10, 50)}
 
 
 def test_damaged_metadata_can_be_deleted(

@@ -31,7 +31,7 @@ def documents_with(store: SQLiteDocumentStore, text: str) -> set[str]:
     return {one.id for one in store.get(matches.vector_ids.tolist()).values()}
 
 
-def begun(code: str, path: Path) -> subprocess.Popen[str]:
+def start(code: str, path: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(path)],
         cwd=REPOSITORY,
@@ -40,7 +40,7 @@ def begun(code: str, path: Path) -> subprocess.Popen[str]:
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
+    assert process.stdout.readline() == "started\n"
     return process
 
 
@@ -59,7 +59,7 @@ def write_until_killed() -> None:
     store = SQLiteDocumentStore(Path(sys.argv[1]), fingerprint="a" * 64, dimension=16)
     vector = np.eye(16, dtype=np.float32)[0]
     output = sys.stdout
-    output.write("begun\n")
+    output.write("started\n")
     output.flush()
     for number in itertools.count():
         names = [f"d{(number + n) % 40}" for n in range(8)]
@@ -82,7 +82,7 @@ def test_a_kill_while_writing_leaves_words_and_documents_alike(
     code = f"{inspect.getsource(write_until_killed)}\nwrite_until_killed()"
     acknowledged = -1
     for turn in range(3):
-        process = begun(code, path)
+        process = start(code, path)
         time.sleep(random.Random(turn).uniform(0.1, 0.4))
         process.send_signal(signal.SIGKILL)
         output = process.communicate()[0].split()

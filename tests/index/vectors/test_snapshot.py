@@ -196,8 +196,8 @@ def rewrite_manifest(root: Path, **changes: Any) -> None:
         ({"sha256": "0" * 64}, "index.bin: the file has changed"),
         ({"fingerprint": "d" * 64}, "index.bin: made with another checkpoint, dddddddddddd"),
         ({"backend": "milvus"}, "index.bin: written by 'milvus', not by 'faiss'"),
-        ({"nlist": 5}, "index.bin: does not hold what its manifest says"),
-        ({"vectors": 99}, "index.bin: does not hold what its manifest says"),
+        ({"nlist": 5}, "index.bin: does not match its manifest"),
+        ({"vectors": 99}, "index.bin: does not match its manifest"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
@@ -211,5 +211,5 @@ def test_a_manifest_that_does_not_fit_is_refused(
 
 def test_a_snapshot_of_another_dimension_is_refused(root: Path, index: VectorIndex) -> None:
     publish(root, index)
-    with pytest.raises(SnapshotError, match="does not hold what its manifest says"):
+    with pytest.raises(SnapshotError, match="does not match its manifest"):
         read_current_snapshot(root, FAISS, fingerprint=FINGERPRINT, dimension=32)

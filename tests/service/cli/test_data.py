@@ -63,7 +63,7 @@ def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> No
     assert longmatch("doctor", tmp_path / "new").status == 0
 
     answer = longmatch("restore", tmp_path / "corpus.jsonl", tmp_path / "other")
-    assert (answer.status, "is not a whole backup" in answer.err) == (2, True)
+    assert (answer.status, "is not a complete backup" in answer.err) == (2, True)
     answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
     assert (answer.status, "is never replaced" in answer.err) == (2, True)
 
@@ -146,15 +146,15 @@ DAMAGES = {
     "postings": ("lexical index", "INSERT INTO postings (rowid, term_ids) VALUES (99, '1 2')"),
     "the number of documents": ("lexical index", "UPDATE term_statistics SET documents = 3"),
     "a value that filters lack": (
-        "1 rows are missing and 0 should not be there",
+        "1 rows are missing and 0 are superfluous",
         "DELETE FROM metadata_values WHERE vector_id = 3 AND field = '/year'",
     ),
     "a value of no document": (
-        "vector id 999 first, are not those of their metadata: 0 rows are missing and 1 should",
+        "vector id 999 first, do not match their metadata: 0 rows are missing and 1 are",
         "INSERT INTO metadata_values VALUES ('/year', 2, 1990, 999)",
     ),
     "another value": (
-        "1 rows are missing and 1 should not be there",
+        "1 rows are missing and 1 are superfluous",
         "UPDATE metadata_values SET value = -2 WHERE vector_id = 3 AND field = '/sign'",
     ),
     "no checksums": ("24 documents have no checksums", "DELETE FROM checksums"),
@@ -245,7 +245,7 @@ def test_reencode_moves_to_another_checkpoint(
     expected = [one for one in matches(longmatch, fresh, *options) if one["id"] != "d5"]
     assert matches(longmatch, data, *options) == expected
     answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
-    assert (answer.status, "already: nothing is to be done" in answer.err) == (2, True)
+    assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
 
 
 def test_reencode_fits_an_adapter_anew(
