@@ -14,8 +14,8 @@ Where this differs from the paper:
   each token before BERT. A chunk vector then depends on its text alone: it can be cached by
   content, and an edit of a document costs only the changed chunks. The position embedding of
   tokens is as in the paper.
-* A section is the mean over the states of the Bi-LSTM; the paper does not say which states it takes.
-  The last states would represent little more than the end of a section of a thousand chunks.
+* A section is the mean over the states of the Bi-LSTM; the paper does not say which states it
+  takes. The last ones would represent little more than the end of a section of a thousand chunks.
 * The last section of a document attends to the first one, which the paper leaves open. A document
   that is not cut is a section whose successor is itself: so it is encoded outside of training.
 """

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from encoder.export.export import Gate
 
 PrecisionsOption = Annotated[
-    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be given again.")
+    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be repeated.")
 ]
 GateDocumentsOption = Annotated[
-    int, typer.Option(min=NEIGHBOURS + 2, help="How many documents the gate encodes at most.")
+    int, typer.Option(min=NEIGHBOURS + 2, help="Documents that the gate encodes, at most.")
 ]
 
 
@@ -43,9 +43,9 @@ def create_checkpoint(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
-    seed: Annotated[int, typer.Option(help="Of the weights that begin at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the random initial weights.")] = 0,
 ) -> None:
-    """Make a checkpoint from a recipe and export it, for training or a first look: not gated."""
+    """Make an untrained checkpoint from a recipe and export it, without the quality gate."""
     create, _ = _training_modules()
     checkpoint = create.create_checkpoint(create.read_recipe(recipe), bert, output, seed=seed)
     _export(checkpoint, precision)
@@ -56,20 +56,20 @@ def export(
     precision: PrecisionsOption,
     corpus: Annotated[
         Path | None,
-        typer.Option(help="What the quality gate runs on; Python's own documentation else."),
+        typer.Option(help="For the quality gate; by default Python's documentation."),
     ] = None,
     qrels: Annotated[
         Path | None, typer.Option(help="Judgements of the corpus, TREC or BEIR.")
     ] = None,
     ids: Annotated[
-        Path | None, typer.Option(help="Only the queries of these ids, one a line.")
+        Path | None, typer.Option(help="Only the queries with these ids, one per line.")
     ] = None,
     gate_documents: GateDocumentsOption = DOCUMENTS,
 ) -> None:
     """Export a checkpoint to ONNX.
 
-    Refused when a graph does not compute what the model does, or when int8 or fp16 keep less
-    than 98 % of the 10 nearest neighbours of fp32, or lose more than 0.5 % of its nDCG@10.
+    Fails if a graph does not compute what the model computes, or if int8 or fp16 keep less than
+    98 % of the 10 nearest neighbours of fp32, or lose more than 0.5 % of its nDCG@10.
     """
     _training_modules()
     opened = load_checkpoint(checkpoint)
@@ -81,10 +81,10 @@ def export(
 
 
 def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
-    """Make a gate that says on the console what it does and finds.
+    """Make a gate that reports on the console.
 
     Args:
-        sample: called when the gate is; what precisions are compared on.
+        sample: returns the documents for the comparison; called when the gate runs.
     """
 
     def gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
@@ -108,8 +108,8 @@ def _sample(corpus: Path | None, qrels: Path | None, ids: Path | None, limit: in
             raise typer.BadParameter("--ids takes --qrels: it says which of their queries count")
         return sample_corpus(corpus, {}, limit=limit)
     judgements = read_qrels(qrels)
-    wanted = set(judgements if ids is None else read_ids(ids))
-    judgements = {query: judged for query, judged in judgements.items() if query in wanted}
+    chosen = set(judgements if ids is None else read_ids(ids))
+    judgements = {query: judged for query, judged in judgements.items() if query in chosen}
     if not judgements:
         raise CorpusError(f"{ids}: none of these ids is a query of {qrels}")
     return sample_corpus(corpus, judgements, limit=limit)
@@ -141,8 +141,8 @@ def _export(checkpoint: Checkpoint, precisions: list[str], gate: "Gate | None" =
 def _training_modules() -> "tuple[ModuleType, ModuleType]":
     try:
         from encoder.export import (
-            create,  # torch is not there where Longmatch only serves
-            export,  # torch is not there where Longmatch only serves
+            create,  # torch is not installed where Longmatch only serves
+            export,  # torch is not installed where Longmatch only serves
         )
     except ImportError as error:
         raise EncoderError(

@@ -1,4 +1,4 @@
-"""The command that trains on a user's own documents: train. It needs the extra `train`."""
+"""The commands that make and train models; they need the extra `train`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,9 +32,9 @@ def create_reranker(
         str, typer.Option(help="Folder or hub name of a BERT checkpoint: weights and tokenizer.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
-    seed: Annotated[int, typer.Option(help="Of the weights that begin at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the random initial weights.")] = 0,
 ) -> None:
-    """Make a reranker that was not trained yet, without a graph."""
+    """Make an untrained reranker, without a graph."""
     _require_torch_for_rerankers()
     from encoder.export import create as making
 
@@ -48,18 +48,19 @@ def train_reranker_command(
     start: Annotated[Path, typer.Option(help="The reranker to start from, with its weights.")],
     corpus: Annotated[
         list[Path],
-        typer.Option(help="A corpus; may be given again. Files beside corpus.jsonl are found."),
+        typer.Option(help="A corpus; may be repeated. Files beside corpus.jsonl are found."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
     work: Annotated[
-        Path | None, typer.Option(help="For what is computed on the way; <output>.work.")
+        Path | None, typer.Option(help="For intermediate results; by default <output>.work.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Of training, then the best so far is kept.")
+        float | None,
+        typer.Option(min=0, help="Of training; then the best weights are kept."),
     ] = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
 ) -> None:
-    """Train a reranker on own documents; killed or stopped, the same command goes on."""
+    """Train a reranker on your documents; the same command resumes an interrupted run."""
     _require_torch_for_rerankers()
     if output.exists() or not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output} is there, or its folder is not", param_hint="--output")
@@ -73,17 +74,17 @@ def train_reranker_command(
         seconds=None if minutes is None else 60 * minutes,
     )
     try:
-        with show_progress(console) as progress, show_training(console) as training_observer:
-            train_reranker(job, progress, training_observer)
+        with show_progress(console) as progress, show_training(console) as training_progress:
+            train_reranker(job, progress, training_progress)
     except KeyboardInterrupt:
-        console.print("stopped: the same command goes on from here")
+        console.print("stopped: the same command resumes from here")
         raise typer.Exit(INTERRUPTED) from None
     console.print(f"{output}: written")
 
 
 def _require_torch_for_rerankers() -> None:
     try:
-        import training.loop  # noqa: F401  torch is not there where Longmatch only serves
+        import training.loop  # noqa: F401  torch is not installed where Longmatch only serves
     except ImportError as error:
         raise EncoderError(
             f"making rerankers needs the extra 'train': pip install 'longmatch[train]' ({error})"
@@ -96,20 +97,21 @@ def train(
     ],
     corpus: Annotated[
         list[Path],
-        typer.Option(help="A corpus; may be given again. Files beside corpus.jsonl are found."),
+        typer.Option(help="A corpus; may be repeated. Files beside corpus.jsonl are found."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")],
     qrels: Annotated[Path | None, typer.Option(help="Links between its documents.")] = None,
     pairs: Annotated[
-        list[Path] | None, typer.Option(help="Labelled pairs; may be given again.")
+        list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")
     ] = None,
     splits: Annotated[Path | None, typer.Option(help="id TAB train|valid|test.")] = None,
     work: Annotated[
-        Path | None, typer.Option(help="For what is computed on the way; <output>.work.")
+        Path | None, typer.Option(help="For intermediate results; by default <output>.work.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Overrides the recipe.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Of training, then the best so far is kept.")
+        float | None,
+        typer.Option(min=0, help="Of training; then the best weights are kept."),
     ] = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
@@ -117,7 +119,7 @@ def train(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Train a checkpoint on own documents; killed or stopped, the same command goes on."""
+    """Train a checkpoint on your documents; the same command resumes an interrupted run."""
     _require_torch()
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output.parent} is not a folder", param_hint="--output")
@@ -139,16 +141,16 @@ def train(
             console.print(describe(one.found))
         with show_progress(console) as progress:
             sources = prepare_sources(job, data, progress)
-        with show_training(console) as training_observer:
-            trained = run_training(job, data, sources, training_observer)
+        with show_training(console) as training_progress:
+            trained = run_training(job, data, sources, training_progress)
         write_output(job, trained, quality_gate(lambda: sample_stdlib(gate_documents)))
     except KeyboardInterrupt:
-        console.print("stopped: the same command goes on from here")
+        console.print("stopped: the same command resumes from here")
         raise typer.Exit(INTERRUPTED) from None
     except QualityError as error:
         raise QualityError(
-            f"{error}. Nothing of the training is lost: the same command with --precision fp32 "
-            "ends with a checkpoint"
+            f"{error}. The training is not lost: the same command with --precision fp32 "
+            "writes a checkpoint"
         ) from error
     report = trained.report
     console.print(
@@ -158,14 +160,14 @@ def train(
 
 
 def recipe_file(recipe: str) -> Path:
-    """Return a recipe's file; a bare name is that of a shipped one."""
+    """Return the file of a recipe; a bare name is that of a shipped one."""
     shipped = RECIPES / f"{recipe}.toml"
     return shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
 
 
 def _require_torch() -> None:
     try:
-        import training.loop  # noqa: F401  torch is not there where Longmatch only serves
+        import training.loop  # noqa: F401  torch is not installed where Longmatch only serves
     except ImportError as error:
         raise EncoderError(
             f"training needs the extra 'train': pip install 'longmatch[train]' ({error})"

@@ -29,7 +29,7 @@ FIGURE = "nDCG@10 of validation queries, their first lexical candidates in the r
 
 
 def train_reranker(
-    job: RerankJob, progress: Progress, training_observer: "TrainingProgress"
+    job: RerankJob, progress: Progress, training_progress: "TrainingProgress"
 ) -> RerankerCheckpoint:
     """Train a reranker, or resume training, and write it with its graphs.
 
@@ -60,7 +60,7 @@ def train_reranker(
         data_fingerprint=rerank_fingerprint(corpora, job.start),
         stop=out_of_time,
     )
-    train(model, plan, job.work / RUN, training_observer)
+    train(model, plan, job.work / RUN, training_progress)
     facts = _facts(corpora, data.training)
     report = make_report(job, recipe, FIGURE, facts, out_of_time=out_of_time.over)
     return _write(job, model.cpu(), report)
