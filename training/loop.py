@@ -52,7 +52,7 @@ def cached_backward(
     """Add the gradients of `scale * loss` over all chunks, holding the graph of one at a time.
 
     Every chunk is encoded twice: without a graph, for the loss over the whole batch and its
-    gradient by each document vector; then with its graph, through which that gradient goes on.
+    gradient by each document vector; then with its graph, through which that gradient is propagated.
     The second time sees the same dropout as the first, so the gradients are exact. One chunk
     alone is encoded once.
 

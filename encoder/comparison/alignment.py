@@ -1,8 +1,8 @@
 """The passages that two texts share, and how much of each text they cover.
 
-Three kinds of match are looked for, the surest first, each in what the former left: words that are
-the same (shingles), sentences that share their telling words, sentence blocks whose vectors lie
-together. No text is encoded here.
+Three kinds of match are searched for, the most certain first, each in what the previous kinds left:
+equal words (shingles), sentences that share their distinctive words, and sentence blocks with close
+vectors. No text is encoded here.
 """
 
 import re
@@ -30,19 +30,19 @@ _OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
 
 @dataclass(frozen=True, slots=True)
 class AlignmentThresholds:
-    """When passages match and what two texts have to do with each other.
+    """Thresholds of matching passages and of the relation of two texts.
 
     Attributes:
-        shingle: words in a row that make an exact match.
-        sentence_cosine: of the weighted words of two sentences that say the same.
-        sentence_shared: different words that they share.
+        shingle: number of consecutive equal words that make an exact match.
+        sentence_cosine: least cosine of the weighted words of two matching sentences.
+        sentence_shared: least number of different words that they share.
         gap: words between two matches, on both sides, that one passage bridges.
-        least_words: words of a passage, on the shorter side.
+        least_words: of a passage, on its shorter side.
         verbatim_share: words of a passage that are in exact matches, from which it is verbatim.
-        deviations: how far over the background of the two texts two blocks match.
-        least_cosine: of two blocks that match, whatever the background.
-        paraphrase_cosine: of a run of blocks, from which it is a paraphrase and not only similar.
-        background: of texts that are too short to have one of their own.
+        deviations: how far above the background of the two texts blocks match.
+        least_cosine: of two matching blocks, regardless of the background.
+        paraphrase_cosine: of a run of blocks, from which it is a paraphrase, not just similar.
+        background: of texts that are too short to measure their own.
         copied_share: of the larger coverage, from which texts are near copies or paraphrases.
         topic_score: of two document vectors, from which texts are of the same topic.
     """
@@ -64,14 +64,14 @@ class AlignmentThresholds:
 ALIGNMENT_RULE = AlignmentThresholds()
 
 
-MAX_PASSAGES = 512  # the largest are given; the figures count all
-_ACCOUNTED_FOR = 0.5  # share of a block in passages of words, from which its vector is not asked
-_PUNCTUATION = 16  # characters of it, at most, that a passage takes along on each side
+MAX_PASSAGES = 512  # the largest are returned; the coverage counts all
+_ACCOUNTED_FOR = 0.5  # share of a block in passages of words, from which its vector is ignored
+_PUNCTUATION = 16  # characters of it, at most, that a passage includes on each side
 _OPENING = re.compile(r"\S+\Z")
 _CLOSING = re.compile(r"\S+")
 
 
-class Covered(NamedTuple):
+class Coverage(NamedTuple):
     """Share of the characters of one text, 0 to 1; white space and punctuation do not count.
 
     Attributes:
@@ -85,14 +85,14 @@ class Covered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The passages of two texts, in the order of the left one, and what they cover of each."""
+    """The passages of two texts, in the order of the left one, and their coverage of each."""
 
     passages: tuple[AlignedPassage, ...]
-    left: Covered
-    right: Covered
+    left: Coverage
+    right: Coverage
 
 
-class _Found(NamedTuple):
+class _Passage(NamedTuple):
     box: Box
     kind: PassageKind
 
@@ -100,11 +100,11 @@ class _Found(NamedTuple):
 def align_texts(
     left: ComparableText, right: ComparableText, rule: AlignmentThresholds
 ) -> Alignment:
-    """Find the passages that match, with their boundaries to the word."""
+    """Find the matching passages, with boundaries at words."""
     if not len(left.words) or not len(right.words):
         return _without_words(left, right)
     if np.array_equal(left.words.codes, right.words.codes):
-        found = [_Found(Box(0, len(left.words), 0, len(right.words)), "verbatim")]
+        found = [_Passage(Box(0, len(left.words), 0, len(right.words)), "verbatim")]
     else:
         found = _worded(left, right, rule)
         found += _by_vectors(left, right, found, rule)
@@ -117,15 +117,17 @@ def align_texts(
 
 
 def _without_words(left: ComparableText, right: ComparableText) -> Alignment:
-    """Align texts one of which is punctuation only: it is the other, or shares nothing with it."""
+    """Align two texts of which one has no words: they are equal or share nothing."""
     if left.text.split() != right.text.split():
-        return Alignment((), Covered(0.0, 0.0), Covered(0.0, 0.0))
-    whole = [_Found(Box(0, 0, 0, 0), "verbatim")]
-    return Alignment(_passages(left, right, whole), Covered(1.0, 1.0), Covered(1.0, 1.0))
+        return Alignment((), Coverage(0.0, 0.0), Coverage(0.0, 0.0))
+    whole = [_Passage(Box(0, 0, 0, 0), "verbatim")]
+    return Alignment(_passages(left, right, whole), Coverage(1.0, 1.0), Coverage(1.0, 1.0))
 
 
-def _worded(left: ComparableText, right: ComparableText, rule: AlignmentThresholds) -> list[_Found]:
-    """Find the passages that share their words, or most of their telling ones."""
+def _worded(
+    left: ComparableText, right: ComparableText, rule: AlignmentThresholds
+) -> list[_Passage]:
+    """Find the passages that share their words, or most of their distinctive ones."""
     exact = find_exact_matches(left.words, right.words, rule.shingle)
     ours = _mask(len(left.words), [(one.left, one.left + one.length) for one in exact])
     theirs = _mask(len(right.words), [(one.right, one.right + one.length) for one in exact])
@@ -146,14 +148,17 @@ def _worded(left: ComparableText, right: ComparableText, rule: AlignmentThreshol
             / (box.right_end - box.right_start),
         )
         if box.shorter >= rule.least_words:
-            found.append(_Found(box, "verbatim" if same >= rule.verbatim_share else "paraphrase"))
+            found.append(_Passage(box, "verbatim" if same >= rule.verbatim_share else "paraphrase"))
     return found
 
 
 def _by_vectors(
-    left: ComparableText, right: ComparableText, found: Sequence[_Found], rule: AlignmentThresholds
-) -> list[_Found]:
-    """Find the passages, in what is not accounted for, whose block vectors lie together."""
+    left: ComparableText,
+    right: ComparableText,
+    found: Sequence[_Passage],
+    rule: AlignmentThresholds,
+) -> list[_Passage]:
+    """Find the passages with close block vectors, outside those found by words."""
     cosines = left.block_vectors @ right.block_vectors.T
     background = measure_background(left.block_vectors, right.block_vectors, rule.background)
     free = np.outer(
@@ -164,7 +169,7 @@ def _by_vectors(
     runs = match_blocks(cosines, threshold, free)
     passages = [(_run_box(left, right, run), run.score) for run in runs]
     return [
-        _Found(box, "paraphrase" if score >= rule.paraphrase_cosine else "similar")
+        _Passage(box, "paraphrase" if score >= rule.paraphrase_cosine else "similar")
         for box, score in passages
         if box.shorter > 0
     ]
@@ -181,7 +186,7 @@ def _words_of_blocks(read: ComparableText, first: int, last: int) -> tuple[int, 
 
 
 def _free_blocks(read: ComparableText, ranges: Sequence[tuple[int, ...]]) -> Bool:
-    """Say of each block whether passages leave most of its words."""
+    """Return Bool[S], whether most words of each block are outside of passages."""
     before = _counted(_mask(len(read.words), ranges))
     first = np.searchsorted(read.words.starts, read.offsets[:, 0], side="left")
     last = np.maximum(first, np.searchsorted(read.words.ends, read.offsets[:, 1], side="right"))
@@ -190,7 +195,7 @@ def _free_blocks(read: ComparableText, ranges: Sequence[tuple[int, ...]]) -> Boo
 
 
 def _passages(
-    left: ComparableText, right: ComparableText, found: Sequence[_Found]
+    left: ComparableText, right: ComparableText, found: Sequence[_Passage]
 ) -> tuple[AlignedPassage, ...]:
     ours = [_span(left, *one.box[:2]) for one in found]
     theirs = [_span(right, *one.box[2:]) for one in found]
@@ -203,7 +208,7 @@ def _passages(
 
 
 def _span(read: ComparableText, first: int, last: int) -> Span:
-    """Return the characters of some words, with the punctuation that stands at them."""
+    """Return the characters of some words, with adjacent punctuation."""
     words = read.words
     if first == 0 and last == len(words):
         return Span(0, len(read.text))
@@ -215,12 +220,12 @@ def _span(read: ComparableText, first: int, last: int) -> Span:
     return Span(leading.start() if leading else start, trailing.end() if trailing else end)
 
 
-def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind]]) -> Covered:
+def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind]]) -> Coverage:
     sizes = words.ends - words.starts
     total = max(1, int(sizes.sum()))
     verbatim = _mask(len(words), [place for place, kind in passages if kind == "verbatim"])
     rest = _mask(len(words), [place for place, kind in passages if kind == "paraphrase"])
-    return Covered(
+    return Coverage(
         all=float(sizes[verbatim | rest].sum()) / total,
         verbatim=float(sizes[verbatim].sum()) / total,
     )
@@ -240,7 +245,7 @@ def _mask(count: int, ranges: Sequence[tuple[int, ...]]) -> Bool:
 
 
 def _counted(mask: Bool) -> Int64:
-    """Return [N + 1], how many are true before each place."""
+    """Return Int64[N + 1], how many are true before each position."""
     return np.concatenate([[0], np.cumsum(mask)])
 
 

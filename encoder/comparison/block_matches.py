@@ -7,13 +7,13 @@ import numpy as np
 from encoder.arrays import Bool, Float32
 
 _STEP = 2  # blocks from one pair of a run to the next: a gap of one
-FEWEST_BLOCKS = 10  # of two texts together that have a background
-_SAMPLE = 256  # blocks of a text that its background is measured on, spread over it
+FEWEST_BLOCKS = 10  # of two texts together, for a background of their own
+_SAMPLE = 256  # blocks of a text, evenly spaced, on which its background is measured
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """Blocks `left` of one text and `right` of the other, as (first, after the last), that match.
+    """Matching blocks `left` of one text and `right` of the other, as (first, after the last).
 
     Attributes:
         score: mean cosine of its pairs.
@@ -26,7 +26,7 @@ class BlockRun:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What blocks of two texts reach that have nothing to do with each other.
+    """The distribution of cosines of unrelated blocks of two texts.
 
     Attributes:
         centre: median of the cosines of all pairs.
@@ -37,19 +37,19 @@ class Background:
     spread: float
 
     def threshold(self, deviations: float, least: float) -> float:
-        """Return the cosine that is so many deviations over the centre, and not under `least`."""
+        """Return the cosine this many deviations above the centre, but at least `least`."""
         return max(least, self.centre + deviations * self.spread)
 
 
 def measure_background(left: Float32, right: Float32, short: Background) -> Background:
     """Measure the background of two texts from the pairs of blocks within and between them.
 
-    Few of all pairs match, even of a text with itself, so that the median knows nothing of them.
+    Few of all pairs match, even of a text with itself, so that they do not affect the median.
 
     Args:
         left: [S, H] block vectors of one text, unit norm.
         right: [T, H] of the other.
-        short: the background of two texts too short to have one of their own.
+        short: the background of two texts that are too short to measure their own.
     """
     if len(left) + len(right) < FEWEST_BLOCKS:
         return short
@@ -65,11 +65,11 @@ def match_blocks(cosines: Float32, threshold: float, usable: Bool) -> list[Block
 
     A pair matches when its cosine reaches the threshold and is the best of its row and of its
     column. Pairs join a run when the next is one or two blocks on in both texts, so that each gap
-    is one block at most; runs themselves may stand in any order.
+    is one block at most; the runs themselves may be in any order.
 
     Args:
         cosines: [S, T] of all pairs of blocks.
-        threshold: as the background gives it.
+        threshold: least cosine of a matching pair.
         usable: [S, T], pairs that may match.
     """
     candidates = np.where(usable, cosines, -2.0)

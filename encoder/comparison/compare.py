@@ -6,7 +6,7 @@ from encoder.comparison.alignment import (
     ALIGNMENT_RULE,
     Alignment,
     AlignmentThresholds,
-    Covered,
+    Coverage,
     align_texts,
 )
 from encoder.comparison.result import AlignedPassage, Comparison, Relation
@@ -23,9 +23,9 @@ def classify_relation(
     alignment: Alignment,
     rule: AlignmentThresholds,
 ) -> Relation:
-    """Name the relation of two texts.
+    """Classify the relation of two texts.
 
-    Identical: the same but for white space. Near-copy and paraphrase: passages cover at least
+    Identical: equal except for white space. Near-copy and paraphrase: passages cover at least
     `rule.copied_share` of one of them, more than half of that word for word, or less. Same topic:
     the document vectors reach `rule.topic_score`. Unrelated: the rest.
     """
@@ -44,7 +44,7 @@ def gather_evidence(
     alignment: Alignment,
     rule: AlignmentThresholds,
 ) -> tuple[str, ...]:
-    """Say what the relation rests on, a sentence for each figure."""
+    """Return the evidence for the relation, one sentence for each figure."""
     side = "reach" if score >= rule.topic_score else "stay under"
     found = [
         f"The document vectors have a cosine of {score:.2f} and {side} the "
@@ -70,7 +70,7 @@ def gather_evidence(
     return tuple(found)
 
 
-def _coverage(left: Covered, right: Covered, passages: int) -> str:
+def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
     count = "1 passage covers" if passages == 1 else f"{passages} passages cover"
     return (
         f"{count} {_percent(left.all)} of the left text ({_percent(left.verbatim)} word for "
@@ -105,7 +105,7 @@ def compare_texts(
     Args:
         left: one text.
         right: the other, of the same checkpoint and adapter.
-        probability: that they match, as a calibration tells.
+        probability: calibrated, that they match.
         rule: the thresholds.
     """
     score = document_score(left, right)

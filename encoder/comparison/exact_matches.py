@@ -1,7 +1,8 @@
-"""What two texts have in common word for word: shared shingles, extended as far as they go.
+"""Exact matches of two texts: shared shingles, extended as far as possible.
 
-A shingle is a row of some words (Broder, "On the resemblance and containment of documents", 1997).
-All is linear in the number of words: each word is compared a bounded number of times.
+A shingle is a sequence of consecutive words (Broder, "On the resemblance and containment of
+documents", 1997). Time is linear in the number of words: each is compared a bounded number of
+times.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,9 +33,9 @@ class Box(NamedTuple):
 def merge_spans(boxes: Sequence[Box], gap: int) -> list[Box]:
     """Join boxes that are at most `gap` words apart in both texts.
 
-    Boxes are parted where a text has a wider gap, on one side and then on the other, until no part
-    has one (Sanchez-Perez and others, 2014, section 2.3). Within a part the order of the two sides
-    may differ: sentences of a paraphrase change places.
+    Boxes are separated where a text has a wider gap, on one side and then on the other, until no
+    part has one (Sanchez-Perez and others, 2014, section 2.3). Within a part the order of the two
+    sides may differ: a paraphrase may reorder sentences.
 
     Returns:
         The hull of each part, in the order of the left text.
@@ -72,7 +73,7 @@ def _hull(boxes: Sequence[Box]) -> Box:
     )
 
 
-_CANDIDATES = 8  # places of a repeated shingle that are tried
+_CANDIDATES = 8  # positions tried of a repeated shingle
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_STEP = 64
 
@@ -88,8 +89,8 @@ class ExactMatch(NamedTuple):
 def find_exact_matches(left: Words, right: Words, shingle: int) -> list[ExactMatch]:
     """Find the passages of at least `shingle` words that two texts share.
 
-    Every word of either text that stands in a shared shingle is in a match; of a passage that one
-    text repeats, each place is matched with a place of the other.
+    Every word of either text in a shared shingle is in a match; each occurrence of a passage that
+    one text repeats is matched with an occurrence in the other.
 
     Returns:
         Matches in the order of the left text; neighbours may overlap by less than a shingle.
@@ -126,7 +127,7 @@ class _Shingles:
 def _sweep(
     codes: Int64, others: Int64, mine: _Shingles, theirs: _Shingles, covered: Bool
 ) -> Iterator[ExactMatch]:
-    """Walk over a text and yield, for what is shared and not yet covered, the longest match."""
+    """Scan a text and yield the longest match of each shared part not yet covered."""
     first = np.searchsorted(theirs.ordered, mine.hashes, side="left")
     last = np.searchsorted(theirs.ordered, mine.hashes, side="right")
     shared = np.flatnonzero(last > first)
@@ -141,14 +142,14 @@ def _sweep(
                 (_common_length(codes[place:], others[candidate:]), -candidate)
                 for candidate in candidates
             )
-            if length >= mine.length:  # equal hashes of other words are possible, if unlikely
+            if length >= mine.length:  # different words may have equal hashes
                 yield ExactMatch(place, -other, length)
                 stop = place + length - mine.length + 1
         turn = int(np.searchsorted(shared, stop, side="left"))
 
 
 def _common_length(one: Int64, other: Int64) -> int:
-    """Return how many words two texts share from their beginnings."""
+    """Return the length of the common prefix of two texts, in words."""
     most = min(len(one), len(other))
     done, step = 0, _FIRST_STEP
     while done < most:

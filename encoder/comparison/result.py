@@ -1,6 +1,6 @@
-"""What a comparison of two texts finds: scores, sections, aligned passages, coverage, relation.
+"""The result of a comparison: scores, sections, aligned passages, coverage, relation.
 
-The two texts are called left and right. All places are character offsets into the whole text.
+The two texts are called left and right. Positions are character offsets into the whole text.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Section:
     """A part of a text.
 
     Attributes:
-        span: where it is, its heading included.
+        span: its position, heading included.
         title: the heading, or "" where the text has none and was cut into equal parts.
     """
 
@@ -40,8 +40,8 @@ class AlignedPassage:
         left: its place in the left text.
         right: its place in the right text.
         score: mean cosine of the block vectors of the two sides, between -1 and 1.
-        kind: "verbatim" where the words are the same, "paraphrase" where only what is said is,
-            "similar" where both speak of the same matter.
+        kind: "verbatim" if the words are equal, "paraphrase" if only the meaning is, "similar" if
+            both are about the same subject.
     """
 
     left: Span
@@ -52,13 +52,13 @@ class AlignedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two texts match, and where.
+    """How and where two texts match.
 
     Attributes:
         score: cosine of the two document vectors.
         probability: that they match; None where the checkpoint has no calibration.
         relation: the kind of relation.
-        evidence: what speaks for it, a sentence each, with the figures it rests on.
+        evidence: for it, in sentences, with the figures on which it is based.
         left_sections: of the left text, in order, at least one.
         right_sections: of the right text.
         section_scores: Float32[L, R], cosine of each left section and each right section.

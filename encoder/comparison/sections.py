@@ -9,7 +9,7 @@ from typing import NamedTuple
 from encoder.comparison.result import Section, Span
 
 MAX_TITLE_CHARACTERS = 200
-MAX_HEADINGS = 20_000  # of one kind; no book has as many, and hostile text gains no time
+MAX_HEADINGS = 20_000  # of one kind; a bound for hostile texts, which no book reaches
 
 _ATX = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S.*)$", re.MULTILINE)
 _UNDERLINED = re.compile(
@@ -43,7 +43,8 @@ class Heading(NamedTuple):
 def find_headings(text: str) -> list[Heading]:
     """Return the headings of a text in order; those of markup, or else those with numbers.
 
-    Numbers count only where a text has no two headings of markup: there they open lists as often.
+    Numbered headings are used only if a text has fewer than two headings of markup, because in
+    marked-up text numbers often begin list items.
     """
     fences = [match.start() for match in _FENCE.finditer(text)]
     kinds = (_atx(text, fences), _underlined(text, fences), _html(text))
@@ -54,7 +55,7 @@ def find_headings(text: str) -> list[Heading]:
 
 
 def _ordered(headings: Iterable[Heading]) -> list[Heading]:
-    """Sort headings; a line that looks like two kinds of heading is one."""
+    """Sort headings; a line that matches two kinds counts once."""
     return sorted({heading.start: heading for heading in headings}.values())
 
 
@@ -100,7 +101,7 @@ def _html(text: str) -> Iterator[Heading]:
         if not tag[1]:
             opened = tag
         elif opened is not None and opened[2] == tag[2]:
-            # Markup inside a heading can be longer than what is seen of it, but has an end.
+            # Markup inside a heading can be longer than its text, but is bounded.
             inner = text[opened.end() : min(tag.start(), opened.end() + 10 * MAX_TITLE_CHARACTERS)]
             title = _title(_ANY_TAG.sub(" ", inner))
             yield Heading(opened.start(), int(tag[2]), title, tag.end())
@@ -108,7 +109,7 @@ def _html(text: str) -> Iterator[Heading]:
 
 
 def _with_body(text: str, headings: list[Heading]) -> list[Heading]:
-    """Leave out numbered lines that nothing follows: the items of a list, not headings."""
+    """Leave out numbered lines without a body: items of a list, not headings."""
     kept = []
     for number, heading in enumerate(headings):
         following = headings[number + 1] if number + 1 < len(headings) else None
@@ -151,7 +152,7 @@ def _title(text: str) -> str:
     return " ".join(text[: 2 * MAX_TITLE_CHARACTERS].split())[:MAX_TITLE_CHARACTERS]
 
 
-MAX_SECTIONS = 64  # a matrix of more is neither read nor drawn
+MAX_SECTIONS = 64  # a larger matrix of section scores is of no use
 
 _WINDOW_CHARACTERS = 2_000  # how far from its place a cut may move
 _CUTS = (

@@ -1,4 +1,4 @@
-"""Sentences of two texts that say the same in partly other words.
+"""Matching sentences of two texts: the same content in partly different words.
 
 Sentences are compared by the cosine of their words, each weighted by its inverse sentence frequency
 in the two texts (Sanchez-Perez, Sidorov and Gelbukh, "A winning approach to text alignment for text
@@ -16,7 +16,7 @@ from encoder.arrays import Bool, Float64, Int64
 from encoder.comparison.words import Words, word_range
 
 LONGEST_SENTENCE = 40  # words; longer ones, and text without punctuation, are cut
-_MOST_PAIRS = 2_000_000  # of sentences that share a word; the most frequent words go first
+_MOST_PAIRS = 2_000_000  # of sentences that share a word; the most frequent words are dropped first
 _MOST_CELLS = 16_000_000
 
 
@@ -57,13 +57,13 @@ def match_sentences(
     least_cosine: float,
     least_shared: int,
 ) -> list[Link]:
-    """Link each sentence to the one of the other text that is most like it.
+    """Link each sentence to the most similar one of the other text.
 
     Args:
-        left: words of one text, those not to be looked at with code 0; its sentences.
+        left: words of one text, with code 0 for those to ignore; its sentences.
         right: of the other.
         least_cosine: of the weighted words of two linked sentences.
-        least_shared: different words that they share.
+        least_shared: number of different words that they share.
 
     Returns:
         Links in the order of the left text; a sentence can be the best of several others.
@@ -165,7 +165,7 @@ def _numbered(keys: Int64) -> tuple[Int64, Int64]:
 
 
 def _best(group: Int64, values: Float64) -> Bool:
-    """Say of each value whether it is the greatest of its group, the first of equal ones."""
+    """Return whether each value is the greatest of its group, the first of equal ones."""
     order = np.lexsort((-values, group))
     leading = np.ones(len(group), dtype=bool)
     leading[1:] = group[order][1:] != group[order][:-1]

@@ -1,4 +1,4 @@
-"""A text as comparisons read it: its words, sentences, sections and vectors, found once."""
+"""A text prepared for comparisons: its words, sentences, sections and vectors."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from encoder.sentences import split_sentences
 
 @dataclass(frozen=True, slots=True)
 class ComparableText:
-    """A text and what is known of it without encoding it again; `prepare_text` makes it.
+    """A text with everything that a comparison needs; `prepare_text` makes it.
 
     Attributes:
         text: the whole of it.
@@ -38,7 +38,7 @@ class ComparableText:
 def prepare_text(
     text: str, vector: Float32, block_vectors: Float32, offsets: Int64, *, language: str = "en"
 ) -> ComparableText:
-    """Find the words, sentences and sections of a text, once for all its comparisons.
+    """Find the words, sentences and sections of a text, once for all comparisons.
 
     Args:
         text: the whole of it.
@@ -69,7 +69,7 @@ def span_vectors(read: ComparableText, spans: list[Span]) -> Float32:
     """Return the vector of each span: the mean of the blocks it touches, weighted by characters.
 
     Returns:
-        [P, H], unit norm; zero for a span that no block touches, in a part that was not read.
+        [P, H], unit norm; zero for a span without a block, in a part that was not read.
     """
     table = np.array(spans, dtype=np.int64).reshape(-1, 2)
     ends = np.minimum(table[:, 1:], read.offsets[:, 1])

@@ -1,4 +1,4 @@
-"""The words of a text, with their places: what texts are compared by, word for word."""
+"""The words of a text with their positions, for word-level comparison."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder.arrays import Int64
 
-# Scripts that are written without spaces have a word a character.
+# In scripts without spaces, each character is a word.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 
 
@@ -16,7 +16,7 @@ class Words:
     """The words of one text, in order.
 
     Attributes:
-        codes: Int64[W], equal where the words are equal but for their case; of this process only.
+        codes: Int64[W], equal for words that are equal except for case; valid in this process only.
         starts: Int64[W], the first character of each.
         ends: Int64[W], the character after each.
     """
@@ -37,7 +37,7 @@ def find_words(text: str) -> Words:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text as `find_words` tells them apart, without regard to case."""
+    """Return the words of a text as `find_words` separates them, case-folded."""
     return _WORD.findall(text.casefold())
 
 

@@ -1,6 +1,6 @@
-"""Export a checkpoint to ONNX: two graphs a precision, each held against the model itself.
+"""Export a checkpoint to ONNX: two graphs for each precision, compared with the model.
 
-What is exported for users passes the quality gate too: smaller precisions held against fp32.
+Exports for users also pass the quality gate, which compares smaller precisions with fp32.
 """
 
 import logging
@@ -57,13 +57,13 @@ def export_checkpoint(
 ) -> dict[str, Parity]:
     """Write graphs, golden batch and reports into a checkpoint directory.
 
-    Nothing is changed in the directory unless every precision asked for passes.
+    The directory is changed only if every requested precision passes.
 
     Args:
         checkpoint: one that has its weights.
         precisions: of "fp32", "fp16" and "int8".
-        gate: given the graphs before they are taken over, says what the smaller precisions keep
-            of fp32; without one, graphs are held against the model alone.
+        gate: compares the smaller precisions with fp32 before the graphs are installed; without
+            it, graphs are compared with the model only.
 
     Returns:
         The parity of each precision.
@@ -229,7 +229,7 @@ def export_graph(
     output: str,
     path: Path,
 ) -> None:
-    """Export a module to one ONNX graph without the exporter's own noise."""
+    """Export a module to one ONNX graph, without the warnings of the exporter."""
     with _quiet(), torch.no_grad():
         torch.onnx.export(
             module,
@@ -255,7 +255,7 @@ def _halve(source: Path, target: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence exporters: they warn of their own internals, and of weights too small for fp16."""
+    """Silence exporters, which warn of their internals and of weights too small for fp16."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Export a reranker to ONNX: one graph for every length, held against the model itself.
+"""Export a reranker to ONNX: one graph for all lengths, compared with the model.
 
 How many words are left after each layer is a fixed share of the length of a pair, so that for each
 length the sizes of all tensors are known before a word is read.
@@ -39,7 +39,7 @@ _INPUTS = ("input_ids", "token_types", "special")
 def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -> dict[str, float]:
     """Write graphs, golden pairs and parity report into the directory of a reranker.
 
-    Nothing is changed in it unless every precision asked for passes.
+    The directory is changed only if every requested precision passes.
 
     Args:
         checkpoint: one that has its weights.
@@ -69,7 +69,7 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
 
 
 def score_with_model(model: RerankerModel, pairs: Sequence[PairTokens]) -> "np.ndarray":
-    """Return the logits Float32[N] of pairs by the model itself, one at a time, without padding."""
+    """Return the logits Float32[N] of pairs by the model, one at a time, without padding."""
     with torch.no_grad():
         logits = [model(*(t[None] for t in _tensors(pair))) for pair in pairs]
     return torch.cat(logits).numpy().astype(np.float32)

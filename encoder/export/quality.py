@@ -1,7 +1,7 @@
 """The quality gate of exports: what a smaller precision may lose against fp32.
 
-The figures come from whoever has documents (`evaluation.quality_gate`); the limits, the refusal and
-the report in the checkpoint are here.
+`evaluation.quality_gate` computes the figures; the limits, the check and the report in the
+checkpoint are here.
 """
 
 import json
@@ -19,10 +19,10 @@ MAXIMUM_NDCG_LOSS = 0.005  # of nDCG@10, relative to fp32
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What one precision keeps of fp32 over a sample of documents.
+    """How one precision compares with fp32 over a sample of documents.
 
     Attributes:
-        corpus: name of the corpus that was sampled.
+        corpus: name of the sampled corpus.
         corpus_documents: how many documents it has.
         documents: how many of them were compared.
         tokens: how many tokens of those were read.
@@ -52,10 +52,10 @@ class Quality:
 
 
 def check_quality(quality: Quality, precision: str) -> None:
-    """Refuse a precision that loses more than the gate allows.
+    """Check that a precision loses no more than the gate allows.
 
     Raises:
-        QualityError: names the files, the figure and its limit.
+        QualityError: it loses more; the message names the files, the figure and its limit.
     """
     where = f"{precision}/{BLOCK_GRAPH} and {DOCUMENT_GRAPH} on {quality.documents} documents"
     where = f"{where} of {quality.corpus}"

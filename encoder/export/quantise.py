@@ -1,6 +1,6 @@
-"""Turn an fp32 graph into an int8 one: weights of 8 bits, activations quantised as they come.
+"""Turn an fp32 graph into an int8 one: weights of 8 bits, activations quantised dynamically.
 
-What a post-norm Transformer loses by this it loses in few places, and each has its remedy:
+A post-norm Transformer loses accuracy by this in few places, each of which has a remedy:
 
 * One or two neurons of a feed-forward layer fire many times higher than all others, and the one
   scale of a tensor must reach them. They are taken out and computed in fp32 beside the rest.
@@ -10,7 +10,7 @@ What a post-norm Transformer loses by this it loses in few places, and each has 
   the scale of an output channel is set so that no pair of its weights can overflow.
 * Rows of an embedding table differ in size, so each has its own scale.
 
-Layers whose weights are named `projection` stay in fp32: they cost nothing and decide all.
+Layers whose weights are named `projection` stay in fp32: they are cheap and decisive.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def made_by(graph: onnx.GraphProto) -> dict[str, onnx.NodeProto]:
 def put_into(
     graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], arrays: Mapping[str, Array]
 ) -> None:
-    """Replace nodes and initialisers of a graph; what nothing reads is left out."""
+    """Replace nodes and initialisers of a graph; unread ones are left out."""
     nodes = _read_ones(nodes, {output.name for output in graph.output})
     read = {name for node in nodes for name in node.input}
     kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
@@ -79,11 +79,11 @@ def _swaps_last_of_3(node: onnx.NodeProto) -> bool:
 
 def _read_ones(nodes: Sequence[onnx.NodeProto], outputs: set[str]) -> list[onnx.NodeProto]:
     kept: list[onnx.NodeProto] = []
-    wanted = set(outputs)
+    needed = set(outputs)
     for node in reversed(nodes):  # nodes are in topological order
-        if wanted.intersection(node.output):
+        if needed.intersection(node.output):
             kept.append(node)
-            wanted.update(node.input)
+            needed.update(node.input)
     return kept[::-1]
 
 

@@ -10,12 +10,12 @@ documents of a pair meet in the loss alone, and in cosines of documents, section
 
 Where this differs from the paper:
 
-* The embeddings of section and chunk are added to the chunk vectors, where the paper adds them to
-  each token before BERT. A chunk vector then hangs on its text alone: it can be cached by content,
-  and an edit of a document costs only the chunks it changed. The embedding of the token's place
-  stays where it was.
-* A section is the mean over the states of the Bi-LSTM, where the paper does not say which states
-  it takes. The last ones would be little more than the end of a section of a thousand chunks.
+* The embeddings of section and chunk are added to the chunk vectors, while the paper adds them to
+  each token before BERT. A chunk vector then depends on its text alone: it can be cached by
+  content, and an edit of a document costs only the changed chunks. The position embedding of
+  tokens is as in the paper.
+* A section is the mean over the states of the Bi-LSTM; the paper does not say which states it
+  takes. The last ones would represent little more than the end of a section of a thousand chunks.
 * The last section of a document attends to the first one, which the paper leaves open. A document
   that is not cut is a section whose successor is itself: so it is encoded outside of training.
 """
@@ -104,7 +104,7 @@ class ColdeConfig:
 
 
 class ChunkAttention(nn.Module):
-    """Multi-headed chunkwise attention (section 3.2): chunks of a section ask those of the next."""
+    """Multi-headed chunkwise attention (section 3.2), from a section to the next one."""
 
     def __init__(self, hidden_size: int, heads: int) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class ChunkAttention(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size)
 
     def weights(self, chunks: Tensor, successors: Tensor, mask: Tensor) -> Tensor:
-        """Say how much each chunk attends to each chunk of the successor.
+        """Return how much each chunk attends to each chunk of the successor.
 
         Args:
             chunks: [D, S, H] chunks of each section.
@@ -141,7 +141,7 @@ class ChunkAttention(nn.Module):
 
 
 class BiLstm(nn.Module):
-    """A bidirectional LSTM whose way back begins at the last chunk, not in the padding."""
+    """A bidirectional LSTM whose backward direction begins at the last chunk, not in padding."""
 
     def __init__(self, input_size: int, output_size: int) -> None:
         super().__init__()
@@ -195,9 +195,9 @@ class SectionEncoder(nn.Module):
         """Encode sections, or documents that are not cut.
 
         Args:
-            block_vectors: [D, S, H] chunk vectors of each section, whatever in the padding.
+            block_vectors: [D, S, H] chunk vectors of each section, any values in padding.
             block_mask: [D, S], 1 for a chunk and 0 for padding, which comes last; no row is empty.
-            sections: where the rows belong; None for whole documents.
+            sections: of the rows; None for whole documents.
 
         Returns:
             [D, dimension] section or document vectors of unit norm.
@@ -234,7 +234,7 @@ class Colde(EncoderModel):
         self.document_encoder = SectionEncoder(config)
         self.apply(initialise_as_bert)
         if config.aggregate != "mean":
-            # A chunk or section that training never sees adds nothing, however long the document.
+            # Positions that training never sees add nothing, however long the document.
             nn.init.zeros_(self.document_encoder.section_embedding.weight)
             nn.init.zeros_(self.document_encoder.chunk_embedding.weight)
 
@@ -259,7 +259,7 @@ class Colde(EncoderModel):
 
 
 def begin_as_mean(encoder: SectionEncoder) -> None:
-    """Set the section level so that its output is the normalised mean of the chunk vectors.
+    """Initialise the section level so that its output is the normalised mean of chunk vectors.
 
     Raises:
         ValueError: the aggregate has no mean in it, or the sizes differ.

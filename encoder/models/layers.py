@@ -106,10 +106,10 @@ class BlockEncoderConfig(Protocol):
 
 
 def check_pooling(pooling: str) -> None:
-    """Refuse a pooling that there is not.
+    """Check the name of a pooling.
 
     Raises:
-        ValueError: names it.
+        ValueError: it is unknown.
     """
     if pooling not in get_args(Pooling):
         raise ValueError(f"pooling must be 'cls' or 'mean', not {pooling!r}")

@@ -1,6 +1,6 @@
 """Match-Ignition's cross-encoder: PageRank inside a Transformer (the Match-Ignition paper, 3.2).
 
-It reads the sentences of both texts that the sentence-level filter left
+It reads the sentences of both texts that sentence ranking selected
 (`encoder/reranker/sentence_ranking.py`) as one sequence, [CLS] a [SEP] b [SEP]. In each layer the
 attention between words is a graph; PageRank over it says which words matter, and the least
 important ones do not reach the next layer.
@@ -48,7 +48,7 @@ class MatchIgnitionConfig:
         attention_heads: heads of each layer (H).
         layers: Transformer layers (L).
         reduction: share of words that each layer drops (alpha); 0 drops none.
-        importance: what says which words are dropped: "pagerank" is the paper's; "attention" (what
+        importance: decides which words are dropped: "pagerank" is the paper's; "attention" (what
             a word is given), "norm" (of its state) and "random" are those of its Table 7.
         iterations: steps of PageRank (T).
         dropout: share of activations dropped in training.
@@ -80,7 +80,7 @@ class MatchIgnitionConfig:
     def kept_share(self, layer: int) -> int:
         """Return how many of a thousand words are left after a layer, counted from 1.
 
-        A whole number of thousandths, so that a length is the same whoever computes it.
+        An integer, so that PyTorch and ONNX Runtime compute equal lengths.
         """
         return round(_THOUSANDTHS * (1.0 - self.reduction) ** layer)
 
@@ -168,7 +168,7 @@ class CrossEncoder(TokenEncoder):
                 order = _most_important(scores, special, kept_length(length, share))
                 attended = _take(attended, order)
                 special = special.gather(1, order)
-                # a shorter pair of the batch has fewer words to keep: the others become padding
+                # a shorter pair of the batch keeps fewer words: the others become padding
                 places = torch.arange(order.shape[1], device=order.device)
                 special = torch.where(places < kept_length(words, share), special, -1)
             states = layer.feed_forward(attended)
@@ -269,7 +269,7 @@ _IMPORTANCES: Mapping[str, Callable[[Tensor, Tensor, Tensor, int], Tensor]] = {
 
 
 def _in_full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """Leave bfloat16: the ranks of 256 words differ by less than it can tell."""
+    """Disable bfloat16: the ranks of 256 words differ by less than its precision."""
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()  # the exporter would make a node of it

@@ -106,7 +106,7 @@ class SmithConfig:
 
     @property
     def block_part(self) -> int:
-        """How much of the document vector is read off the block vectors."""
+        """Width of the part of the document vector that is computed from block vectors."""
         return self.dimension - self.term_dimension - self.sketch_dimension
 
 
@@ -156,7 +156,7 @@ class DocumentEncoder(nn.Module):
         """Encode documents.
 
         Args:
-            block_vectors: [D, S, H] block vectors, whatever in the places of padding.
+            block_vectors: [D, S, H] block vectors, any values in padding.
             block_mask: [D, S], 1 for a block and 0 for padding; at least one block a document.
             term_features: [D, term_width], those of the term table and of hashed terms; with a
                 term channel only.
@@ -234,10 +234,10 @@ class Smith(EncoderModel):
 
 
 def begin_as_mean(encoder: DocumentEncoder) -> None:
-    """Set the document level so that its output is the normalised mean of the block vectors.
+    """Initialise the document level so that its output is the normalised mean of block vectors.
 
-    A start from which training can only be asked to improve. The Transformer of the document
-    level keeps its random weights and is given no weight in the projection.
+    The Transformer of the document level keeps its random weights, with zero weight in the
+    projection.
 
     Raises:
         ValueError: the combination has no mean in it, or the sizes differ.

@@ -114,7 +114,7 @@ class BertWeights:
         return self._source[name]
 
     def embeddings(self) -> dict[str, Tensor]:
-        """Return what every encoder takes of the embeddings, by our names."""
+        """Return the embeddings that every encoder uses, by our names."""
         return {
             "token_embedding.weight": self["embeddings.word_embeddings.weight"],
             "embedding_norm.weight": self["embeddings.LayerNorm.weight"],
@@ -122,7 +122,7 @@ class BertWeights:
         }
 
     def layers(self, names: Mapping[str, Sequence[str]], count: int) -> dict[str, Tensor]:
-        """Return the first layers: one of our modules is some of BERT's below each other."""
+        """Return the first layers; one of our modules stacks several of BERT's."""
         return {
             f"layers.{layer}.{ours}.{part}": torch.cat(
                 [self[f"encoder.layer.{layer}.{bert}.{part}"] for bert in berts]
@@ -133,12 +133,12 @@ class BertWeights:
         }
 
     def copy_into(self, encoder: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-        """Give an encoder these tensors: all that it has."""
-        for name, wanted in encoder.state_dict().items():
-            if tensors[name].shape != wanted.shape:
+        """Set all tensors of an encoder."""
+        for name, expected in encoder.state_dict().items():
+            if tensors[name].shape != expected.shape:
                 raise CheckpointError(
                     f"{self._path}: {name} has shape {tuple(tensors[name].shape)}, "
-                    f"not {tuple(wanted.shape)}"
+                    f"not {tuple(expected.shape)}"
                 )
         encoder.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
 
@@ -147,7 +147,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def load_weights(make: Callable[[], M], directory: Path) -> M:
-    """Make a model and give it the weights that a directory has; in evaluation mode.
+    """Make a model with the weights of a directory, in evaluation mode.
 
     Raises:
         CheckpointError: the weights are missing or do not fit the configuration.
@@ -164,7 +164,7 @@ def load_weights(make: Callable[[], M], directory: Path) -> M:
 
 
 def save_weights(model: nn.Module, directory: Path) -> None:
-    """Write the weights of a model, wherever they lie, into a directory."""
+    """Write the weights of a model, on any device, into a directory."""
     weights = {
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }

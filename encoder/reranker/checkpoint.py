@@ -1,6 +1,6 @@
-"""The checkpoint of a reranker: one directory with all that a cross-encoder is made of.
+"""The checkpoint of a reranker: the directory with everything a cross-encoder consists of.
 
-config.json           what it reads of a pair and how large it is
+config.json           what it reads of a pair, and its sizes
 tokenizer.json        the WordPiece tokenizer
 manifest.json         SHA-256 of each file, and of the weights that the graph was made from
 golden.npz            golden pairs with the logits that the model gives for them
@@ -25,16 +25,16 @@ SHIPPED = Path(__file__).parents[1] / "checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class PairShape:
-    """What the cross-encoder is given of a pair of texts.
+    """What the cross-encoder reads of a pair of texts.
 
     Attributes:
         length: tokens of a pair at most, special tokens included.
         sentences: of each text at most (lambda).
-        lead_sentences: how many of them are the first ones of the text, whatever their rank.
+        lead_sentences: how many of them are the first of the text, regardless of rank.
         sentence_tokens: of one sentence at most; the rest of it is left out.
-        most_sentences: of a text that the sentence-level filter looks at, the first ones.
+        most_sentences: of a text that are ranked, from the first.
         language: ISO 639-1 code, for the sentence splitter.
-        filtered: whether the sentence-level filter chooses; else a text is read from its beginning.
+        filtered: whether sentence ranking chooses; else a text is read from its beginning.
     """
 
     length: int
@@ -54,11 +54,11 @@ class PairShape:
 
 @dataclass(frozen=True, slots=True)
 class RerankerCheckpoint:
-    """What is written in the directory of a reranker; opening one loads no tensor.
+    """The description of the directory of a reranker; loading it reads no tensor.
 
     Attributes:
-        directory: where it lies.
-        name: for people.
+        directory: its location.
+        name: for display.
         architecture: a name of `encoder.models.registry.RERANKERS`.
         fingerprint: SHA-256, in hex, over configuration, tokenizer and weights.
         pair: what is read of a pair.
@@ -66,7 +66,7 @@ class RerankerCheckpoint:
         end_token: token id that closes each text ([SEP]).
         padding_token: token id of padding.
         model: the other fields of the architecture's configuration.
-        precisions: those whose graph is present.
+        precisions: of the graphs that are present.
         files: SHA-256, in hex, of each file by its name relative to the directory.
     """
 

@@ -1,4 +1,4 @@
-"""Golden pairs: a few pairs of tokens with the logits that the model itself gives for them."""
+"""Golden pairs: a few pairs of tokens with the logits of the PyTorch model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from encoder.golden import GOLDEN_TEXTS, check_difference, golden_arrays
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
 
-# Largest difference allowed between a logit of a graph and the model's own. With int8 another word
-# may be the least important one, so that a pair reads differently by a word.
+# Largest difference allowed between a logit of a graph and the model's. With int8 another word may
+# be the least important, so that a different word is dropped.
 MAXIMUM_DIFFERENCE = {"fp32": 2e-3, "int8": 0.75}
 _FIELDS = ("input_ids", "token_types", "special")
 
@@ -42,10 +42,10 @@ def golden_pairs_of(checkpoint: RerankerCheckpoint) -> list[PairTokens]:
 
 
 def check_pair_parity(difference: float, precision: str) -> None:
-    """Refuse a graph that is too far from the model.
+    """Check that a graph is close to the model.
 
     Raises:
-        ParityError: names the figure and its limit.
+        ParityError: it is not; the message names the difference and its limit.
     """
     check_difference(difference, MAXIMUM_DIFFERENCE[precision], f"{precision} cross-encoder")
 

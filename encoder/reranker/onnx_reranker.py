@@ -1,4 +1,4 @@
-"""The reranker at serving time: how likely do two documents match, reading both together?"""
+"""The reranker at serving time: scores how likely two documents match, read together."""
 
 from pathlib import Path
 from typing import Protocol
@@ -24,7 +24,7 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """Return its name, for people."""
+        """Return its name, for display."""
         ...
 
     @property
@@ -53,8 +53,8 @@ class OnnxReranker:
         """Open the graph of a checkpoint.
 
         Args:
-            checkpoint: as `load_reranker_checkpoint` gives it.
-            precision: "int8" or "fp32"; int8 where it is there when not given.
+            checkpoint: from `load_reranker_checkpoint`.
+            precision: "int8" or "fp32"; by default int8 if available.
 
         Raises:
             CheckpointError: the graph is missing or changed.
@@ -88,11 +88,11 @@ class OnnxReranker:
         return self._reader.read(text)
 
     def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
-        """Filter the sentences of both texts, then read what is left of them together."""
+        """Select sentences of both texts and score them together."""
         return self.score_tokens(self.pair(first, second))
 
     def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
-        """Filter the sentences of both texts and join the tokens of what is left."""
+        """Select sentences of both texts and join their tokens."""
         return self._reader.pair(first, second)
 
     def score_tokens(self, pair: PairTokens) -> float:

@@ -1,4 +1,4 @@
-"""Two texts -> the tokens that the cross-encoder reads of them."""
+"""From two texts to the tokens that the cross-encoder reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from encoder.reranker.sentence_ranking import (
 )
 from encoder.sentences import replace_lone_surrogates
 
-FIRST, SEPARATOR, WORD, PADDING = 2, 1, 0, -1  # what stands at a place of a pair
+FIRST, SEPARATOR, WORD, PADDING = 2, 1, 0, -1  # kinds of positions of a pair
 SPECIAL_TOKENS = 3
 
 
@@ -41,7 +41,7 @@ class PairTokens:
 
 
 class PairTokenizer:
-    """Reads pairs of texts as a reranker wants them. Safe to call from threads."""
+    """Tokenises pairs of texts for a reranker. Safe to call from threads."""
 
     def __init__(self, checkpoint: RerankerCheckpoint) -> None:
         """Load the tokenizer.
@@ -68,7 +68,7 @@ class PairTokenizer:
         )
 
     def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
-        """Choose the sentences of both texts and join their tokens."""
+        """Select sentences of both texts and join their tokens."""
         if self._shape.filtered:
             ranks = rank_sentences(first, second)
             a, b = (
@@ -148,7 +148,7 @@ def shape_without_filter(shape: PairShape) -> PairShape:
 
 
 def _fill(sentences: Sequence[tuple[int, list[int]]], room: int) -> list[int]:
-    """Take sentences, the most important first, while there is room; give them in their order."""
+    """Take sentences, the most important first, while there is room; return them in text order."""
     kept: list[tuple[int, list[int]]] = []
     for place, tokens in sentences:
         kept.append((place, tokens[:room]))

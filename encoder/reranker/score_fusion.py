@@ -1,11 +1,11 @@
-"""How the score of a reranked document is made, and what it is worth.
+"""The fused score of a reranked document, and its calibration.
 
     score = (1 - weight) * score of the first stage + weight / (1 + exp(-scale * logit))
 
 Weight and scale are fitted on validation queries of several corpora for each kind of first-stage
-score; the score of a pair depends on no other candidate, so that it can be bounded and calibrated
-like any other. `rule.json` in the directory of a reranker holds them, with the maps from score to
-match probability.
+score. The score of a pair does not depend on other candidates, so that it can be bounded and
+calibrated like any other. `rule.json` in the directory of a reranker holds them, with the maps from
+score to match probability.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ VERSION_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class FusionWeights:
-    """The rule of one kind of first-stage score.
+    """The fusion of one kind of first-stage score with the logit of the reranker.
 
     Attributes:
         weight: of the reranker, from 0 to 1.
@@ -53,11 +53,10 @@ UNFITTED = FusionWeights(weight=0.5, scale=1.0)
 
 @dataclass(frozen=True, slots=True)
 class ScoreFusion:
-    """What is in `rule.json`.
+    """The content of `rule.json`.
 
     Attributes:
-        encoder: fingerprint of the vectors that the first-stage scores were made of; "" where
-            nothing was fitted.
+        encoder: fingerprint of the vectors of the first-stage scores; "" if nothing was fitted.
         weights: by the kind of first-stage score ("semantic", "lexical", "hybrid").
         maps: from score to match probability, by the same kinds.
         fitted_on: pairs that the maps were fitted on.
@@ -70,7 +69,7 @@ class ScoreFusion:
 
     @property
     def version(self) -> str | None:
-        """A short digest of all that is in it; None where nothing was fitted."""
+        """A short digest of the whole content; None if nothing was fitted."""
         if not self.weights and not self.maps:
             return None
         text = json.dumps(_to_json(self), sort_keys=True)
@@ -114,11 +113,11 @@ def read_score_fusion(checkpoint: RerankerCheckpoint) -> ScoreFusion:
         )
         version, reranker = content["version"], content["reranker"]
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is no rule of a reranker: {error!r}") from error
+        raise CheckpointError(f"{path}: is not the rule of a reranker: {error!r}") from error
     if reranker != checkpoint.fingerprint:
         raise CheckpointError(f"{path}: was fitted for other weights: fit it again or delete it")
     if version != rule.version:
-        raise CheckpointError(f"{path}: was changed: it is not what version {version!r} was")
+        raise CheckpointError(f"{path}: was changed: it is not version {version!r}")
     return rule
 
 

@@ -1,7 +1,7 @@
-"""The sentence-level noise filter of Match-Ignition (section 3.1 of its paper). Numpy only.
+"""Sentence ranking: the sentence-level noise filter of Match-Ignition (section 3.1), in NumPy.
 
-The sentences of both texts are the nodes of one graph, so that each text says what is noise in the
-other. Edges are TextRank's similarity (equation 1), ranks those of PageRank (equation 6).
+The sentences of both texts are the nodes of one graph, so that each text decides what is noise in
+the other. Edges are TextRank's similarity (equation 1), ranks those of PageRank (equation 6).
 """
 
 import re
@@ -25,13 +25,13 @@ _STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("as
 
 @dataclass(frozen=True, slots=True)
 class SentenceGraphText:
-    """A text as the filter sees it.
+    """A text split for sentence ranking.
 
     Attributes:
         text: the whole text.
         spans: (start, end) characters of each of its S sentences.
         words: the different words of each sentence, stop words left out.
-        sentences_left_out: how many were not looked at.
+        sentences_left_out: how many are not ranked.
     """
 
     text: str
@@ -51,7 +51,7 @@ def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> Se
     Args:
         text: any text.
         language: ISO 639-1 code, for the sentence splitter.
-        most: sentences that are looked at, the first ones.
+        most: sentences that are ranked, from the first.
     """
     spans = tuple(split_sentences(text, language))
     kept = spans[:most]
@@ -79,7 +79,7 @@ def similarities(sentences: Sequence[Sequence[str]]) -> Float32:
     """Return TextRank's similarity of sentences (equation 1), 0 for a sentence with itself.
 
     Sim(i, j) = |words of both| / (log |i| + log |j|), where |i| counts words without stop words.
-    Two sentences of a single word have no similarity: the formula would divide by nought.
+    Two sentences of a single word have no similarity: the formula would divide by zero.
 
     Args:
         sentences: the different words of each of S sentences.
@@ -100,7 +100,7 @@ def page_rank(weights: Float32) -> Float32:
     """Return the PageRank (equation 6) of N nodes whose edges have these weights.
 
     A node shares its rank among its neighbours by the weights of the edges; one without an edge
-    keeps the (1 - d) / N of everyone.
+    has the (1 - d) / N that every node has.
 
     Args:
         weights: Float32[N, N], symmetric, none below 0.
@@ -132,10 +132,10 @@ def _words(sentence: str) -> tuple[str, ...]:
 
 
 def _common_words(sentences: Sequence[Sequence[str]]) -> Float32:
-    """Return how many words each two sentences share, Float32[S, S].
+    """Return how many words each pair of sentences shares, Float32[S, S].
 
-    Rare words, which are most, are followed from their list of sentences; the few frequent ones,
-    whose lists make too many pairs, by the product of a matrix with itself.
+    Rare words, which are the majority, are counted by their lists of sentences; the few frequent
+    ones, whose lists have too many pairs, by the product of a matrix with itself.
     """
     number = len(sentences)
     numbers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The term channel of a checkpoint, as serving opens it."""
+"""The term channel of a checkpoint at serving time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from encoder.tokenizer import open_tokenizer
 
 @dataclass(frozen=True, slots=True)
 class TermChannel:
-    """Counts the terms of a document and sums their vectors; empty where a model has none.
+    """Counts the terms of a document and sums their vectors; empty for a model without one.
 
     Attributes:
-        vocabulary: by which the terms of the table are counted.
+        vocabulary: of the terms of the table.
         table: weights and vectors of terms.
         hashed: hashed words beside the table; of dimension 0 where there are none.
     """

@@ -1,8 +1,8 @@
 """The term channel: which words a document uses, as one vector beside its block vectors.
 
-A sentence encoder keeps what a passage says and loses which names and numbers it says it with;
-counts of words keep just that. A term is a WordPiece, or a word that is made of several; a term
-table gives each a weight and a vector, so that the sum over a document stands for its counts.
+A sentence encoder captures the meaning of a passage but loses its names and numbers, which counts
+of words preserve. A term is a WordPiece, or a word of several; a term table gives each a weight and
+a vector, so that the sum over a document represents its counts.
 """
 
 import io
@@ -19,7 +19,7 @@ from encoder.arrays import Bool, Float32, Int8, Int64, UInt64
 from encoder.errors import CheckpointError
 from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 
-NAMED = 25.0  # a title that a text names weighs as a word that occurs so often
+NAMED = 25.0  # a title that a text names counts like a word with so many occurrences
 _PRIME = np.uint64(0x100000001B3)  # of FNV
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits
 
@@ -39,10 +39,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class TermVocabulary:
-    """Which row each term has: WordPieces first, then buckets that words are hashed into.
+    """The row of each term: WordPieces first, then buckets of hashed words.
 
     Attributes:
-        continues: Bool[V], whether a WordPiece goes on with the word before it ("##ing").
+        continues: Bool[V], whether a WordPiece continues a word ("##ing").
         buckets: rows shared by all words of several WordPieces.
     """
 
@@ -100,12 +100,12 @@ class TermTable:
     def features(self, terms: Terms) -> Float32:
         """Return the features [width] of a document: its weighted log counts times the vectors.
 
-        The log counts are brought to unit norm first, as a TF-IDF vector is, so that the length
-        of a document does not matter.
+        The log counts are normalised to unit norm, like a TF-IDF vector, so that the length of
+        a document does not matter.
         """
         logs = np.log1p(terms.counts)
         norm = float(np.linalg.norm(logs * self.weights[terms.rows]))
-        if norm == 0.0:  # nothing but terms without weight
+        if norm == 0.0:  # only terms without weight
             return np.zeros(self.width, dtype=np.float32)
         factors = logs * self._row_factors[terms.rows] / np.float32(norm)
         return (factors @ self.vectors[terms.rows].astype(np.float32)).astype(np.float32)
@@ -134,12 +134,12 @@ def hash_words(tokens: Int64, continues: Bool) -> UInt64:
 def count_words(
     vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]], titles: TitleMatcher = NO_TITLES
 ) -> Terms:
-    """Count the words of a document; unlike `TermVocabulary.count`, not also their pieces.
+    """Count the words of a document; unlike `TermVocabulary.count`, without their pieces.
 
     Args:
         vocabulary: with at least one bucket.
         blocks: token ids of its sentence blocks, special tokens not included.
-        titles: each of them that the document names counts `NAMED`, once.
+        titles: each one that the document names counts `NAMED`, once.
     """
     tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
     begins = ~vocabulary.continues[tokens]
@@ -185,7 +185,7 @@ def read_term_table(data: bytes, where: str) -> TermTable:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             table = TermTable(arrays["weights"], arrays["vectors"], arrays["scales"])
     except (EOFError, KeyError, ValueError, OSError, BadZipFile) as error:
-        raise CheckpointError(f"{where}: is no term table: {error}") from error
+        raise CheckpointError(f"{where}: not a term table: {error}") from error
     rows = (len(table.weights),)
     if table.vectors.ndim != 2 or table.vectors.dtype != np.int8:
         raise CheckpointError(f"{where}: the vectors of the term table are not int8 in rows")

@@ -109,7 +109,7 @@ def test_filling_is_maximal(sentences: list[list[int]], length: int) -> None:
     sentence_at = {sentence[0]: sentence for sentence in numbers if sentence}
     for block, following in pairwise(blocks):
         opening = sentence_at.get(following[0])
-        if opening is None:  # the next block goes on with a sentence that was split
+        if opening is None:  # the next block continues a split sentence
             assert len(block) == capacity
         elif len(opening) <= capacity:
             assert len(block) + len(opening) > capacity

@@ -88,8 +88,8 @@ def test_one_of_other_weights_is_refused(checkpoint: Checkpoint) -> None:
     ("change", "said"),
     [
         ({"format": 2}, "format 2 is not 1"),
-        ({"kinds": []}, "is no calibration"),
-        ({"kinds": {"semantic": {}}}, "is no calibration"),
+        ({"kinds": []}, "not a calibration"),
+        ({"kinds": {"semantic": {}}}, "not a calibration"),
         ({"version": None}, "was changed"),
     ],
 )
@@ -104,7 +104,7 @@ def test_another_format_is_refused(
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_object_is_refused(data: bytes) -> None:
-    with pytest.raises(CheckpointError, match=r"x\.json: is no calibration"):
+    with pytest.raises(CheckpointError, match=r"x\.json: not a calibration"):
         parse_calibration(data, Path("x.json"))
 
 
@@ -126,7 +126,7 @@ def test_a_map_that_is_none_is_refused(checkpoint: Checkpoint, change: dict[str,
     path = written(checkpoint).directory / CALIBRATION
     content = json.loads(path.read_text())
     content["kinds"]["semantic"]["by_score"].update(change)
-    with pytest.raises(CheckpointError, match="is no calibration"):
+    with pytest.raises(CheckpointError, match="not a calibration"):
         parse_calibration(json.dumps(content).encode(), path)
 
 

@@ -1,4 +1,4 @@
-"""Rates rise, fall, and reach nought after the last step only; matrices alone decay."""
+"""Rates rise, fall, and reach zero after the last step only; only matrices decay."""
 
 from collections.abc import Callable
 

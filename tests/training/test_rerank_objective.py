@@ -1,4 +1,4 @@
-"""What a step of training a reranker draws."""
+"""The pairs that a step of reranker training samples."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Curves: what is appended can be read, cut off and drawn."""
+"""Curves: what is appended can be read, truncated and plotted."""
 
 import sys
 from pathlib import Path

@@ -68,11 +68,11 @@ def test_without_a_table_of_terms_the_model_is_that_of_the_start(
 def test_a_start_without_a_channel_grows_one_and_its_blocks_count_as_before(
     start: Checkpoint, archive: BlockArchive, tmp_path: Path
 ) -> None:
-    asked = recipe(terms=TERMS, dropout=0.4)
+    requested = recipe(terms=TERMS, dropout=0.4)
     rows = [np.arange(len(archive))]
-    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "run" / "terms.npz")
+    channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "run" / "terms.npz")
     assert channel.table.width == 12
-    model, own = open_model(start, asked, channel), load_model(start)
+    model, own = open_model(start, requested, channel), load_model(start)
     assert model.config.dimension == start.dimension + 12
     assert model.config.dropout == 0.4
     assert not model.training
@@ -82,32 +82,34 @@ def test_a_start_without_a_channel_grows_one_and_its_blocks_count_as_before(
     grown = encode(model, *features.tolist())[:, 12:]
     grown /= grown.norm(dim=1, keepdim=True)
     assert torch.allclose(grown, encode(own), atol=1e-5)
-    again = open_model(start, asked, channel)
+    again = open_model(start, requested, channel)
     assert torch.equal(encode(again, *features.tolist()), encode(model, *features.tolist()))
 
 
 def test_a_table_is_fitted_once_and_then_kept(
     start: Checkpoint, archive: BlockArchive, tmp_path: Path
 ) -> None:
-    asked, kept = recipe(terms=TERMS), tmp_path / "terms.npz"
+    requested, kept = recipe(terms=TERMS), tmp_path / "terms.npz"
     rows = [np.arange(len(archive))]
-    first = read_or_fit_channel(start, asked, [archive], rows, kept)
+    first = read_or_fit_channel(start, requested, [archive], rows, kept)
     written = kept.stat().st_mtime_ns
-    again = read_or_fit_channel(start, asked, [archive], rows, kept)
+    again = read_or_fit_channel(start, requested, [archive], rows, kept)
     assert kept.stat().st_mtime_ns == written
     assert np.array_equal(first.table.vectors, again.table.vectors)
     kept.write_bytes(b"cut off")
     with pytest.raises(CheckpointError, match=r"terms\.npz"):
-        read_or_fit_channel(start, asked, [archive], rows, kept)
+        read_or_fit_channel(start, requested, [archive], rows, kept)
 
 
 def test_only_the_named_documents_of_each_corpus_are_read(
     start: Checkpoint, archive: BlockArchive, tmp_path: Path
 ) -> None:
-    asked = recipe(terms=TERMS)
+    requested = recipe(terms=TERMS)
     few, none = np.arange(5), np.arange(0)
     left_out = set(np.concatenate([np.unique(np.concatenate(archive.blocks(5)))]).tolist())
-    channel = read_or_fit_channel(start, asked, [archive, archive], [few, none], tmp_path / "t.npz")
+    channel = read_or_fit_channel(
+        start, requested, [archive, archive], [few, none], tmp_path / "t.npz"
+    )
     read = {token for row in range(5) for block in archive.blocks(row) for token in block}
     unread = sorted(left_out - read)
     assert unread
@@ -120,10 +122,10 @@ def test_a_new_channel_takes_the_place_of_the_old_where_documents_suffice(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path, documents: int
 ) -> None:
     start = load_checkpoint(tiny_terms)
-    asked = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "hashed_dimension": 5})
+    requested = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "hashed_dimension": 5})
     rows = [np.arange(documents)]
-    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
-    model, own = open_model(start, asked, channel), load_model(start)
+    channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "terms.npz")
+    model, own = open_model(start, requested, channel), load_model(start)
     if documents == 4:  # as many as the span has dimensions: too few
         assert model.config == own.config
         return
@@ -139,12 +141,12 @@ def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path
 ) -> None:
     start = load_checkpoint(tiny_terms)
-    asked, kept = recipe(), tmp_path / "terms.npz"
-    channel = read_or_fit_channel(start, asked, [archive], [np.arange(5)], kept)
+    requested, kept = recipe(), tmp_path / "terms.npz"
+    channel = read_or_fit_channel(start, requested, [archive], [np.arange(5)], kept)
     assert not kept.exists()
     own = open_term_channel(start)
     assert np.array_equal(channel.table.vectors, own.table.vectors)
-    model = open_model(start, asked, channel)
+    model = open_model(start, requested, channel)
     for name, weight in load_model(start).state_dict().items():
         assert torch.equal(weight, model.state_dict()[name]), name
     written = write_trained(model, channel, start, tmp_path / "written", "again")
@@ -158,10 +160,10 @@ def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
 def test_colde_takes_no_term_channel(
     tiny_colde: Path, archive: BlockArchive, tmp_path: Path
 ) -> None:
-    start, asked = load_checkpoint(tiny_colde), recipe(terms=TERMS)
+    start, requested = load_checkpoint(tiny_colde), recipe(terms=TERMS)
     rows = [np.arange(len(archive))]
-    channel = read_or_fit_channel(start, asked, [archive], rows, tmp_path / "terms.npz")
+    channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "terms.npz")
     with pytest.raises(TrainingRecipeError, match="a colde has no term channel"):
-        open_model(start, asked, channel)
+        open_model(start, requested, channel)
     plain = open_model(start, recipe(dropout=0.3), open_term_channel(start))
     assert plain.config.dropout == 0.3

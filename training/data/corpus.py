@@ -1,4 +1,4 @@
-"""What a user has, as training sees it: rows, links and pairs of corpora, free of leaks."""
+"""Training corpora: rows, links and pairs, checked for data leakage."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -26,22 +26,22 @@ from training.data.splits import (
     LEFT_OUT,
     TRAIN,
     VALID,
+    check_crossing_pairs,
+    check_equal_texts,
     choose_parts,
     given_parts,
     parts_of_pairs,
-    refuse_crossing_pairs,
-    refuse_equal_texts,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found of one corpus.
+    """Counts of one corpus.
 
     Attributes:
         corpus: its path.
         documents: by part, and "left out" where the splits do not name them.
-        chosen: whether the parts were chosen here, since no file gives them.
+        chosen: whether the parts were chosen here, because no file gives them.
         links: between two documents of the training part; each counts once.
         links_unused: those with another document, and judgements of unknown documents.
         queries: documents of the validation part that have judgements.
@@ -61,16 +61,16 @@ class Found:
     splits_unknown: int
 
     def facts(self) -> dict[str, Any]:
-        """Return what a report says of it: the name of the corpus, not where it lies."""
+        """Return the facts for a report, with the name of the corpus instead of its path."""
         return asdict(self) | {"corpus": Path(self.corpus).name}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingCorpus:
-    """One corpus of N documents as training sees it; nothing of the test part but its documents.
+    """A corpus of N documents as training sees it; of the test part only the documents.
 
     Attributes:
-        files: where it came from.
+        files: its source.
         encoded: blocks and block vectors.
         parts: Int64[N], TRAIN, VALID, TEST or LEFT_OUT.
         link_ends: Int64[N], where the links of each document end in `links`.
@@ -104,15 +104,15 @@ class TrainingCorpus:
 def read_training_data(
     corpora: Sequence[tuple[CorpusFiles, EncodedCorpus]], seed: int = 0
 ) -> tuple[TrainingCorpus, ...]:
-    """Read what is known of the documents of corpora, and refuse leaks.
+    """Read what is known of the documents of corpora, and check for data leakage.
 
     Args:
         corpora: at least one, encoded.
-        seed: of the parts of documents that no file gives one.
+        seed: of the parts of documents to which no file gives one.
 
     Raises:
-        CorpusError: a file that cannot be read or does not fit its corpus; a leak; or too little to
-            train with.
+        CorpusError: a file that cannot be read or does not fit its corpus; data leakage; or too
+            few documents.
     """
     if not corpora:
         raise CorpusError("there is no corpus to train with")
@@ -124,10 +124,10 @@ def read_training_data(
     data = []
     for (files, encoded), one in zip(corpora, read, strict=True):
         parts = one.parts
-        if files.splits is None:  # splits that leave a document out mean it
+        if files.splits is None:  # splits leave documents out on purpose
             parts = choose_parts(parts, encoded.hashes, known, seed)
         data.append(_training_corpus(files, encoded, one, parts))
-    refuse_equal_texts(
+    check_equal_texts(
         (f"{name!r} of {one.files.corpus}", h, part)
         for one in data
         for name, h, part in zip(one.encoded.ids, one.encoded.hashes, one.parts, strict=True)
@@ -154,7 +154,7 @@ def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
 
 
 def describe(found: Found) -> str:
-    """Say in a line what was found of one corpus."""
+    """Return the counts of one corpus as one line."""
     parts = ", ".join(f"{number} {part}" for part, number in found.documents.items() if number)
     said = [f"{found.corpus}: documents: {parts}{' (chosen here)' if found.chosen else ''}"]
     if found.links or found.links_unused or found.queries:
@@ -175,7 +175,7 @@ def describe(found: Found) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What the files of one corpus say; parts are LEFT_OUT where they say nothing."""
+    """The content of the files of one corpus; parts are LEFT_OUT where not given."""
 
     parts: Int64
     pairs: tuple[tuple[str | None, list[Pair]], ...]  # with the part that the file's name says
@@ -243,12 +243,12 @@ def _training_corpus(
 def _place_pairs(
     read: _Read, encoded: EncodedCorpus, parts: Int64, *, refuse: bool
 ) -> tuple[dict[int, PairRows], int]:
-    """Return the pairs of each part, and how many are of none; refuse leaks of given parts."""
+    """Return the pairs of each part, and how many are of none; check given parts for leakage."""
     sources, targets, labels = [], [], []
     for part, some in read.pairs:
         rows = find_pairs(some, encoded.ids)
         if refuse:
-            refuse_crossing_pairs(some, parts[rows.sources], parts[rows.targets], part)
+            check_crossing_pairs(some, parts[rows.sources], parts[rows.targets], part)
         sources.append(rows.sources)
         targets.append(rows.targets)
         labels.append(rows.labels)

@@ -1,9 +1,9 @@
-"""Which pairs a reranker learns from: links, near documents without a link, and random ones.
+"""The training pairs of a reranker: links, close documents without a link, and random pairs.
 
-A reranker sees nothing but candidates that another system put first: of each document with links,
-its lexical neighbours within the training part are told apart from what it links to. That alone is
-so hard that a short training never finds out that texts are to be compared; random documents, which
-are easily told apart, teach it that.
+A reranker only sees candidates that another system ranked first: it learns to distinguish the links
+of a document from its lexical neighbours within the training part. That alone is too hard for a
+short training to learn that texts should be compared at all; random pairs, which are easy, teach it
+that.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from index.progress import Progress
 from index.vectors.vector_index import NO_VECTOR
 from training.data.files import CorpusFiles
 from training.data.neighbours import find_neighbours
-from training.data.splits import TRAIN, VALID, choose_parts, given_parts, refuse_equal_texts
+from training.data.splits import TRAIN, VALID, check_equal_texts, choose_parts, given_parts
 from training.rerank_objective import (
     LabelledPair,
     LabelledPairDataset,
@@ -36,9 +36,9 @@ from training.rerank_objective import (
     write_pair_table,
 )
 
-VALID_QUERIES = 32  # of a corpus that validation reranks at most
-PAIRS = 20_000  # of a corpus that are filtered and kept for training, at most
-MATCHES = 0.4  # of them where there are so many
+VALID_QUERIES = 32  # of a corpus that validation reranks, at most
+PAIRS = 20_000  # of a corpus for training, at most
+MATCHES = 0.4  # share of matches among them, if there are enough
 OTHERS = 8  # pairs without a link for each with one, at most
 
 Edge = tuple[int, int]
@@ -72,10 +72,10 @@ class PairKinds:
     """Which pairs without a link are sampled.
 
     Attributes:
-        candidates: lexical neighbours of each document with links that are near ones; at most
-            those that `find_neighbours` keeps. Validation reranks as many.
-        random: share of random ones, drawn as often as they occur in links, so that no text alone
-            tells a match.
+        candidates: number of lexical neighbours of each document with links, at most those that
+            `find_neighbours` returns. Validation reranks as many.
+        random: share of random pairs, of documents sampled as often as they occur in links, so
+            that no text by itself predicts a match.
     """
 
     candidates: int
@@ -109,7 +109,7 @@ def read_rerank_corpus(files: CorpusFiles, seed: int = 0) -> RerankCorpus:
     parts = given_parts(ids, splits)
     if splits is None:
         parts = choose_parts(parts, hashes, {}, seed)
-    refuse_equal_texts(
+    check_equal_texts(
         (f"{name!r} of {files.corpus}", h, part)
         for name, h, part in zip(ids, hashes, parts.tolist(), strict=True)
     )
@@ -176,7 +176,7 @@ def _some(edges: set[Edge], most: int, chance: np.random.Generator) -> list[Edge
 
 
 def _random_pairs(linked: Sequence[Edge], number: int, chance: np.random.Generator) -> set[Edge]:
-    """Join ends of random links: a document is in them as often as in links."""
+    """Pair the ends of random links, so that documents occur as often as in links."""
     ends = np.array(linked, dtype=np.int64).ravel()
     chosen = chance.choice(ends, (number, 2)).tolist()
     return {_edge(a, b) for a, b in chosen if a != b}
@@ -249,14 +249,14 @@ def prepare_rerank_data(
     work: Path,
     progress: Progress,
 ) -> RerankData:
-    """Filter and tokenise the pairs of corpora, or read what was made of them before.
+    """Tokenise the pairs of corpora, or read the tables stored before.
 
     Args:
         corpora: at least one.
         checkpoint: that reads the pairs.
         kinds: of pairs.
-        work: where neighbours and tables are kept.
-        progress: hears of pairs as of documents.
+        work: where neighbours and tables are stored.
+        progress: is notified of pairs, counted as documents.
 
     Raises:
         CorpusError: an extra is not installed, or a corpus has no link within a part.
@@ -282,7 +282,7 @@ def prepare_rerank_data(
 
 
 def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerCheckpoint) -> str:
-    """Return what names the data and the checkpoint of a run: a resumed one must see the same."""
+    """Return the fingerprint of the data and the checkpoint of a run."""
     keys = [_key(corpus, checkpoint, PairKinds(0)) for corpus in corpora]
     return hashlib.sha256(" ".join([checkpoint.fingerprint, *keys]).encode()).hexdigest()
 
@@ -309,7 +309,7 @@ def _tokenise(
 
 
 def _key(corpus: RerankCorpus, checkpoint: RerankerCheckpoint, kinds: PairKinds) -> str:
-    """Name what the tables of a corpus hang on."""
+    """Return a digest of everything that the tables of a corpus depend on."""
     digest = hashlib.sha256()
     tokenizer = checkpoint.files["tokenizer.json"]
     digest.update(f"{_FORMAT} {checkpoint.pair} {tokenizer} {kinds}".encode())

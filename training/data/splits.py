@@ -1,4 +1,4 @@
-"""Which documents training may see: the parts of all corpora, and the leaks between them."""
+"""Splits of corpora into parts, and checks for data leakage between them."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ def parts_of_pairs(ids: Sequence[str], pairs: Mapping[str, Sequence[Pair]]) -> I
 
 
 def choose_parts(parts: Int64, hashes: Sequence[str], known: Mapping[str, int], seed: int) -> Int64:
-    """Give a part [N] to each document that has none.
+    """Assign a part [N] to each document that has none.
 
     A text that another corpus gives a part keeps it. Of the others the tenth whose hashes come
     first, seeded, is for validation: by the text and not the id, so that equal texts stay together.
@@ -58,8 +58,8 @@ def choose_parts(parts: Int64, hashes: Sequence[str], known: Mapping[str, int], 
     """
     free = sorted({h for h, part in zip(hashes, parts, strict=True) if part == LEFT_OUT} - {*known})
     order = sorted(free, key=lambda h: hashlib.sha256(f"{seed} {h}".encode()).digest())
-    wanted = max(1, round(_VALID_SHARE * len(order))) if len(order) > 1 else 0
-    valid = set(order[:wanted])
+    number = max(1, round(_VALID_SHARE * len(order))) if len(order) > 1 else 0
+    valid = set(order[:number])
     chosen = [
         part if part != LEFT_OUT else known.get(h, VALID if h in valid else TRAIN)
         for h, part in zip(hashes, parts.tolist(), strict=True)
@@ -67,8 +67,8 @@ def choose_parts(parts: Int64, hashes: Sequence[str], known: Mapping[str, int], 
     return np.array(chosen, dtype=np.int64)
 
 
-def refuse_equal_texts(documents: Iterable[tuple[str, str, int]]) -> None:
-    """Refuse a text that is both for training and for validation or testing.
+def check_equal_texts(documents: Iterable[tuple[str, str, int]]) -> None:
+    """Check that no text is both for training and for validation or testing.
 
     Args:
         documents: (name to print, text hash, part) of each document of all corpora.
@@ -91,10 +91,10 @@ def refuse_equal_texts(documents: Iterable[tuple[str, str, int]]) -> None:
     _refuse("equal texts are in training and held out", leaks)
 
 
-def refuse_crossing_pairs(
+def check_crossing_pairs(
     pairs: Sequence[Pair], sources: Int64, targets: Int64, part: str | None
 ) -> None:
-    """Refuse pairs whose documents are in two parts, or in another than their file is for.
+    """Check that both documents of pairs are in the part that their file is for.
 
     Args:
         pairs: P pairs of one file.

@@ -130,7 +130,7 @@ def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
     Raises:
         ParityError: a graph does not compute what the model computes.
         QualityError: a smaller precision loses more than the gate allows; the run stays in the work
-            directory, and the same job with another precision goes on from there.
+            directory, and the same job with another precision resumes from it.
         OSError: it could not be written.
     """
     from encoder.export.export import export_checkpoint

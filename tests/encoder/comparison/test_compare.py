@@ -24,7 +24,7 @@ SYLLABLES = ("ka", "lo", "mi", "ter", "sa", "ren", "du", "vo", "pel", "ni", "gar
 
 
 def prose(words: int, seed: int) -> str:
-    """Sentences of words drawn from a vocabulary of the seed's own."""
+    """Sentences of words sampled from a vocabulary that depends on the seed."""
     draw = random.Random(seed)
     vocabulary = ["".join(draw.choices(SYLLABLES, k=3)) + str(seed % 10) for _ in range(400)]
     sentences = []

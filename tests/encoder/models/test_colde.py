@@ -129,14 +129,14 @@ def test_numbers_that_training_never_saw_add_nothing() -> None:
 def test_chunk_attention_is_the_formula() -> None:
     torch.manual_seed(2)
     attention = ChunkAttention(4, 2)
-    asking, asked = torch.randn(1, 2, 4), torch.randn(1, 3, 4)
+    queries, keys = torch.randn(1, 2, 4), torch.randn(1, 3, 4)
     mask = torch.tensor([[1.0, 1.0, 0.0]])
     query, key, value = (
         layer(states)[0].detach()
         for layer, states in (
-            (attention.query, asking),
-            (attention.key, asked),
-            (attention.value, asked),
+            (attention.query, queries),
+            (attention.key, keys),
+            (attention.value, keys),
         )
     )
     context = torch.zeros(2, 4)
@@ -146,9 +146,9 @@ def test_chunk_attention_is_the_formula() -> None:
             below = sum(map(math.exp, scores))
             for j, score in enumerate(scores):
                 context[i, head] += math.exp(score) / below * value[j, head]
-    found = attention(asking, asked, mask)[0]
+    found = attention(queries, keys, mask)[0]
     assert torch.allclose(found, attention.output(context), atol=1e-5)
-    weights = attention.weights(asking, asked, mask)
+    weights = attention.weights(queries, keys, mask)
     assert torch.allclose(weights.sum(-1), torch.ones(1, 2, 2))
     assert weights[..., 2].max() < 1e-6
 

@@ -192,10 +192,10 @@ def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
     ("change", "message"),
     [
         ({"mixtures": {"semantic": {"weight": 0.4, "scale": 0.5}}}, "was changed"),
-        ({"mixtures": {"semantic": {"weight": 7, "scale": 0.5}}}, "no rule"),
+        ({"mixtures": {"semantic": {"weight": 7, "scale": 0.5}}}, "not the rule"),
         ({"reranker": "other"}, "other weights"),
         ({"format": 2}, "format"),
-        ({"maps": 3}, "no rule"),
+        ({"maps": 3}, "not the rule"),
     ],
 )
 def test_a_rule_that_was_meddled_with_is_refused(

@@ -11,7 +11,7 @@ from encoder.terms.feature_hashing import HashedTerms, read_hashed_terms, write_
 from encoder.terms.term_table import TermVocabulary, count_words
 
 PIECES, BUCKETS = 4_000, 1_000
-VOCABULARY = TermVocabulary(np.arange(PIECES) % 4 == 3, BUCKETS)  # each fourth goes on with a word
+VOCABULARY = TermVocabulary(np.arange(PIECES) % 4 == 3, BUCKETS)  # every fourth continues a word
 
 
 def hashed_terms_of(dimension: int) -> HashedTerms:
@@ -52,7 +52,7 @@ def test_words_are_counted_whole_in_any_order_of_blocks() -> None:
     terms = hashed_terms_of(64)
     blocks = documents(1)[0]
     assert np.array_equal(terms.features(blocks), terms.features(blocks))
-    begins = [[0, 3, 8], [4, 12]]  # piece 3 goes on with the word of piece 0
+    begins = [[0, 3, 8], [4, 12]]  # piece 3 continues the word of piece 0
     swapped = [[8, 0, 3], [12, 4]]
     assert np.array_equal(terms.features(begins), terms.features(swapped))
     assert not np.allclose(terms.features([[0, 3]]), terms.features([[3, 0]]))

@@ -83,7 +83,7 @@ def test_graphs_that_lose_too_much_are_refused_and_the_training_is_kept(
         assert longmatch(*run, "--precision", "fp16").status == 2
     said = capsys.readouterr().err
     assert "of the 10 nearest neighbours of fp32 are kept, under 101%" in said
-    assert "the same command with --precision fp32 ends with a checkpoint" in said
+    assert "the same command with --precision fp32 writes a checkpoint" in said
     assert not (tmp_path / "t").exists()
     assert longmatch(*run, "--precision", "fp16").status == 0
     said = capsys.readouterr().err

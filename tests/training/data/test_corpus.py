@@ -52,7 +52,7 @@ def test_a_corpus_with_everything(folder: Path, encoded: EncodedCorpus) -> None:
     write_pairs(folder / "pairs.valid.jsonl", [("d6", "d7", 1), ("d7", "d8", 0), ("d6", "d8", 0)])
     write_pairs(folder / "pairs.test.jsonl", [("d9", "d10", 1)])
     links = [("d0", "d1", 1), ("d1", "d0", 1), ("d0", "d2", 0), ("d3", "d4", 2), ("d3", "d6", 1)]
-    write_qrels(folder, [*links, ("d3", "nobody", 1), ("d6", "d0", 1), ("d9", "d1", 1)])
+    write_qrels(folder, [*links, ("d3", "unknown", 1), ("d6", "d0", 1), ("d9", "d1", 1)])
     one = read(folder, encoded)
     assert one.parts.tolist() == [TRAIN] * 6 + [VALID] * 3 + [TEST] * 3
     assert [one.linked(row).tolist() for row in range(6)] == [[1], [0], [], [4], [3], []]
@@ -189,7 +189,7 @@ def test_splits_that_leave_documents_out_or_name_none(folder: Path, encoded: Enc
     one = read(folder, encoded)
     assert one.found.documents["left out"] == 9
     assert one.found.links_unused == 1
-    write_splits(folder, {"nobody": "train"})
+    write_splits(folder, {"unknown": "train"})
     with pytest.raises(CorpusError, match="names no document"):
         read(folder, encoded)
     write_splits(folder, {"d0": "train", "d1": "valid"})

@@ -1,4 +1,4 @@
-"""Training a reranker on a corpus with links: what is drawn, and a run that learns and resumes."""
+"""Training a reranker on a corpus with links: its pairs, and a run that learns and resumes."""
 
 import json
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ candidates = 5
 
 
 class Interrupting(SilentTrainingProgress):
-    """Whoever watches presses Ctrl-C after the third step."""
+    """Raises KeyboardInterrupt after the third step."""
 
     def stepped(self, step: int, figures: Mapping[str, float]) -> None:
         if step == 3:
@@ -121,8 +121,8 @@ def test_all_links_are_matches_and_a_share_of_the_others_is_random(
 ) -> None:
     read = read_rerank_corpus(corpus)
     shares = (0.0, 0.5, 0.99)
-    drawn = [training_pairs(read, PairKinds(2, share), tmp_path / "n") for share in shares]
-    for pairs in drawn:
+    sampled = [training_pairs(read, PairKinds(2, share), tmp_path / "n") for share in shares]
+    for pairs in sampled:
         edges = [(pair.first, pair.second) for pair in pairs]
         assert len(set(edges)) == len(edges)
         linked = {edge for edge, pair in zip(edges, pairs, strict=True) if pair.label}
@@ -131,7 +131,7 @@ def test_all_links_are_matches_and_a_share_of_the_others_is_random(
         assert len(linked) == 9 * 8 / 2 + 6 * 5 / 2
         assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in edges)
     near, mixed, easy = (
-        {(pair.first, pair.second) for pair in pairs if not pair.label} for pairs in drawn
+        {(pair.first, pair.second) for pair in pairs if not pair.label} for pairs in sampled
     )
     assert mixed & near
     assert mixed - near
