@@ -44,9 +44,6 @@ from training.data.files import (
     read_recipe,
 )
 from training.errors import TrainingRecipeError
-from training.jobs.output import write_output
-from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
-from training.jobs.train_reranker import train_reranker
 from training.recipe import RECIPES
 
 
@@ -87,6 +84,8 @@ def train_reranker_command(
 ) -> None:
     """Train a reranker on your documents; if stopped, run the same command again to resume."""
     require_extra("train", "train-reranker")
+    from training.jobs.train_reranker import train_reranker  # imports torch
+
     check_new_path(output)
     check_precisions(precision, RERANKER_PRECISIONS)
     opened = open_reranker_checkpoint(start, "--start")
@@ -139,6 +138,9 @@ def train(
 ) -> None:
     """Train a checkpoint on your documents; if stopped, run the same command again to resume."""
     require_extra("train", "train")
+    from training.jobs.output import write_output  # imports torch
+    from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
+
     check_new_path(output)
     check_precisions(precision)
     start = open_checkpoint(checkpoint, None, provider)
