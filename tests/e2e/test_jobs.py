@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-DOCUMENTS = 2500
-KILLS = 3
+from tests.tools.tiers import Tier
+
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour"]
 UNFINISHED = ("waiting", "running")
 
 
-def corpus(documents: int = DOCUMENTS) -> bytes:
+def corpus(documents: int) -> bytes:
     draw = random.Random(5)
     texts = (" ".join(draw.choices(WORDS, k=draw.randrange(20, 120))) for _ in range(documents))
     return b"".join(
@@ -56,16 +56,17 @@ def wait_for_end(server: Any, job_id: str) -> dict[str, Any]:
 
 
 def test_a_job_killed_again_and_again_ends_as_if_nothing_had_been(
-    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, tier: Tier
 ) -> None:
+    documents, kills = (2_500, 3) if tier.sweep else (800, 1)
     data = tmp_path / "data"
-    body = corpus() + b"not JSON\n"
+    body = corpus(documents) + b"not JSON\n"
     with serve(data, tiny_checkpoint, threads=1) as server:
         status, answer = send(server, gzip.compress(body), {"Content-Encoding": "gzip"})
-        assert (status, answer["accepted"]) == (202, DOCUMENTS + 1)
+        assert (status, answer["accepted"]) == (202, documents + 1)
         server.stop(signal.SIGKILL)
     seen = -1
-    for _ in range(KILLS):
+    for _ in range(kills):
         with serve(data, tiny_checkpoint, threads=1) as server:
             before = seen
             # It goes on by itself, from where it was.
@@ -74,18 +75,18 @@ def test_a_job_killed_again_and_again_ends_as_if_nothing_had_been(
             assert job["state"] in UNFINISHED
             seen = job["indexed"]
             server.stop(signal.SIGKILL)
-    assert 0 < seen < DOCUMENTS
+    assert 0 < seen < documents
     with serve(data, tiny_checkpoint) as server:
         job = wait_for_end(server, answer["id"])
         counts = {name: job[name] for name in ("state", "accepted", "indexed", "failed")}
         assert counts == {
             "state": "done",
-            "accepted": DOCUMENTS + 1,
-            "indexed": DOCUMENTS,
+            "accepted": documents + 1,
+            "indexed": documents,
             "failed": 1,
         }
-        assert [error["line"] for error in job["errors"]] == [DOCUMENTS + 1]
-        assert server.request("GET", "/readyz")[1]["documents"] == DOCUMENTS
+        assert [error["line"] for error in job["errors"]] == [documents + 1]
+        assert server.request("GET", "/readyz")[1]["documents"] == documents
         assert list((data / "uploads").iterdir()) == []
         assert server.request("POST", f"/jobs/{answer['id']}/cancel")[0] == 409
 

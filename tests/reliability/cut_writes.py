@@ -1,12 +1,13 @@
 """Cuts every write of an operation, one after the other, and looks at what is left.
 
-    python tests/reliability/cut_writes.py OPERATION FAILURE FOLDER
+    python tests/reliability/cut_writes.py OPERATION FAILURE FOLDER [--sweep]
 
 Runs the operation again and again in a child process, which fails at its n-th write, fsync,
-rename, unlink or mkdir, n = 1, 2, … until it comes to its end. "killed" ends the process before
-that call, "torn" in the middle of a write or just after any other call; a name of errno and
-"MemoryError" are raised by the call. After each of them the data must hold what was acknowledged.
-Prints how many points there were. What SQLite writes itself is not cut: SQLite's own tests do.
+rename, unlink or mkdir, n = 1, 2, 4, 8 … or with --sweep 1, 2, 3 … until it comes to its end.
+"killed" ends the process before that call, "torn" in the middle of a write or just after any other
+call; a name of errno and "MemoryError" are raised by the call. After each of them the data must
+hold what was acknowledged. Prints how many such calls the operation makes. What SQLite writes
+itself is not cut: SQLite's own tests do.
 """
 
 import builtins
@@ -32,6 +33,7 @@ from index.directory.data_directory import CONTENT, DataDirectory, locked, open_
 from index.document import Document
 from index.errors import IndexingError
 from index.store.records import EncodedDocument
+from tests.tools.tiers import Tier
 
 FINGERPRINT, DIMENSION = "a" * 64, 16
 COUNTED = ("fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "sendfile")
@@ -247,28 +249,34 @@ def attempt(run: Callable[[], None], cut: Cutter) -> int:
     return COMPLETED
 
 
-def main(name: str, failure: str, folder: Path) -> None:
+def main(name: str, failure: str, folder: Path, tier: Tier) -> None:
     opened_checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
     checkpoint = replace(opened_checkpoint, name="ours", fingerprint=FINGERPRINT)
-    for point in range(1, 10_000):
+    for point in tier.numbers(10_000):
         place = folder / "place"
         shutil.rmtree(place, ignore_errors=True)
         operation = OPERATIONS[name](place, checkpoint)
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             cut = Cutter(point, failure)
             status = attempt(operation.run, cut)
+            os.write(writing, str(point - cut.left).encode())
             os._exit(status if cut.left <= 0 or status != COMPLETED else COMPLETED + 100)
+        os.close(writing)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with os.fdopen(reading) as pipe:
+            calls = pipe.read()
         assert status != UNFORESEEN, f"point {point}"
         try:
             operation.check()
         except BaseException as error:
             raise AssertionError(f"{name}, {failure} at point {point}") from error
         if status == COMPLETED + 100:  # it came to its end before the point
-            sys.stdout.write(f"{point - 1}\n")
+            sys.stdout.write(f"{calls}\n")
             return
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    chosen = Tier(sweep="--sweep" in sys.argv, seed=0)
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), chosen)

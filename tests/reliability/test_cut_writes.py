@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.tiers import Tier
+
 IN_MEMORY = Path("/dev/shm")
 SCRIPT = Path(__file__).with_name("cut_writes.py")
 REPOSITORY = SCRIPT.parents[2]
-# Every failure of every operation is tried with LONGMATCH_ALL_CUTS=1; each takes some seconds.
 OPERATIONS = ("publish", "backup", "archive", "restore", "swap")
 FAILURES = ("killed", "torn", "ENOSPC", "EIO", "EMFILE", "MemoryError")
 FEWER = [
@@ -24,7 +25,14 @@ FEWER = [
     ("restore", "EIO"),
     ("swap", "killed"),
 ]
-EVERY = [(operation, failure) for operation in OPERATIONS for failure in FAILURES]
+# Every failure of every operation is for the sweep: each takes some seconds.
+EVERY = [
+    pytest.param(
+        operation, failure, marks=() if (operation, failure) in FEWER else pytest.mark.slow
+    )
+    for operation in OPERATIONS
+    for failure in FAILURES
+]
 LEAST_POINTS = {"publish": 20, "backup": 20, "archive": 20, "restore": 15, "swap": 15}
 
 
@@ -38,12 +46,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize(
-    ("operation", "failure"), EVERY if os.environ.get("LONGMATCH_ALL_CUTS") else FEWER
-)
-def test_cut_at_every_write(operation: str, failure: str, folder: Path) -> None:
+@pytest.mark.parametrize(("operation", "failure"), EVERY)
+def test_cut_at_every_write(operation: str, failure: str, folder: Path, tier: Tier) -> None:
+    arguments = [operation, failure, str(folder), *(["--sweep"] if tier.sweep else [])]
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), operation, failure, str(folder)],
+        [sys.executable, str(SCRIPT), *arguments],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -23,6 +23,7 @@ from index.doctor.examine import Sampling, examine
 from index.errors import SnapshotError
 from index.progress import SilentProgress
 from service.engine import Engine
+from tests.tools.tiers import Tier
 
 LINES = {"content-type": "application/x-ndjson"}
 RIVER = "Rivers carry stones and sand to the sea. In spring they flood the fields. " * 9
@@ -96,7 +97,7 @@ def of_encoder(engine: Engine) -> dict[str, tuple[Any, str, Raise]]:
             "inc",
             run_out_of_memory,
         ),
-        "memory of the queue": (scheduler._queue, "keep", run_out_of_memory),
+        "memory of the queue": (scheduler._queue, "store_vectors", run_out_of_memory),
     }
 
 
@@ -157,9 +158,11 @@ def sound(client: Any) -> None:
 
 @pytest.mark.parametrize("fault", ENCODER_FAULTS)
 @pytest.mark.parametrize("request_name", REQUESTS)
-def test_the_nth_call_of_the_encoder_fails(client: Any, request_name: str, fault: str) -> None:
+def test_the_nth_call_of_the_encoder_fails(
+    client: Any, request_name: str, fault: str, tier: Tier
+) -> None:
     call = NthCall(*of_encoder(client.app.state.engine)[fault])
-    for number in range(1, 200):
+    for number in tier.numbers(200):
         with call.fails(number):
             response = send(client, request_name)
         if response.status_code == 200 and call.left > 0:
@@ -230,7 +233,7 @@ def failing_statement(connections: Any, number: int, error: Exception) -> Iterat
     ],
     ids=["ENOSPC", "EIO", "MemoryError"],
 )
-def test_the_nth_statement_of_a_write_fails(client: Any, error: Exception) -> None:
+def test_the_nth_statement_of_a_write_fails(client: Any, error: Exception, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
     connections = engine.data.store._connections
     change: list[tuple[Callable[[], httpx.Response], set[str]]] = [
@@ -239,7 +242,7 @@ def test_the_nth_statement_of_a_write_fails(client: Any, error: Exception) -> No
     ]
     before: set[str] = set()
     for write, after in change:
-        for number in range(1, 200):
+        for number in tier.numbers(200):
             with failing_statement(connections, number, error) as connection:
                 response = write()
             if connection.left > 0:
@@ -264,12 +267,12 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_the_disk_fails_at_every_page_of_a_write(client: Any) -> None:
+def test_the_disk_fails_at_every_page_of_a_write(client: Any, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
     assert client.post("/index", json={"documents": [{"id": "a", "text": MUSIC}]}).is_success
     log = engine.data.store.path.with_name("store.sqlite3-wal")
     begins = log.stat().st_size
-    for number in range(1, 400):
+    for number in tier.numbers(400):
         with files_of_at_most(begins + 3000 * number):  # in the middle of pages, and between
             response = send(client, "index")
         if response.status_code == 200:
@@ -373,12 +376,12 @@ def test_an_upload_is_taken_whole_or_not_at_all(client: Any) -> None:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("part", ["store", "jobs"])
-def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str) -> None:
+def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
     jobs = engine.jobs.store._connections
     connections = engine.data.store._connections if part == "store" else jobs
     full = sqlite3.OperationalError("database or disk is full")
-    for number in range(1, 200):
+    for number in tier.numbers(200):
         taken = client.get("/jobs").json()["jobs"]
         with failing_statement(connections, number, full) as connection:
             response = client.post("/index", content=lines(2), headers=LINES)

@@ -7,27 +7,38 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
-
-DOCUMENTS = 4_000
-KILLS = 10
+from tests.tools.tiers import Tier
 
 
-def write_corpus(path: Path) -> None:
+@dataclass(frozen=True)
+class Size:
+    documents: int
+    kills: int
+
+
+@pytest.fixture
+def size(tier: Tier) -> Size:
+    return Size(4_000, 10) if tier.sweep else Size(600, 3)
+
+
+def write_corpus(path: Path, documents: int) -> None:
     rng = random.Random(5)
     words = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour"]
     with path.open("w") as file:
-        for number in range(DOCUMENTS):
+        for number in range(documents):
             text = " ".join(rng.choices(words, k=rng.randrange(20, 400))) + f" {number}."
             file.write(json.dumps({"id": f"d{number}", "text": text}) + "\n")
 
 
-def contents(data: Path, checkpoint: Path) -> tuple[list[str], np.ndarray, int]:
+def contents(data: Path, checkpoint: Path, documents: int) -> tuple[list[str], np.ndarray, int]:
     """Ids, their vectors in the same order, and how many vectors the index holds."""
     opened = load_checkpoint(checkpoint)
     with closing(
@@ -35,7 +46,7 @@ def contents(data: Path, checkpoint: Path) -> tuple[list[str], np.ndarray, int]:
             data, fingerprint=opened.fingerprint, dimension=opened.dimension, read_only=True
         )
     ) as directory:
-        found = directory.store.find([f"d{number}" for number in range(DOCUMENTS)])
+        found = directory.store.find([f"d{number}" for number in range(documents)])
         ids = sorted(found)
         rows = [directory.store.vectors([found[name].vector_id])[1] for name in ids]
         return ids, np.concatenate(rows), len(directory.index)
@@ -52,22 +63,24 @@ def test_killed_at_random_and_resumed(
     start_longmatch: Callable[..., subprocess.Popen[bytes]],
     tiny_checkpoint: Path,
     tmp_path: Path,
+    size: Size,
+    tier: Tier,
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    write_corpus(corpus)
+    write_corpus(corpus, size.documents)
     whole = ("index", corpus, "--data", tmp_path / "whole")
     seconds = timed(lambda: longmatch_process(*whole, checkpoint=tiny_checkpoint))
     # Nothing is left to encode.
     idle = timed(lambda: longmatch_process(*whole, checkpoint=tiny_checkpoint))
 
-    moments = random.Random(7)
+    moments = random.Random(tier.seed)
     killed = 0
-    for _ in range(KILLS):
+    for _ in range(size.kills):
         job = start_longmatch(
             "index", corpus, "--data", tmp_path / "killed", checkpoint=tiny_checkpoint
         )
         try:
-            job.wait(moments.uniform(0.5 * idle, idle + (seconds - idle) / KILLS))
+            job.wait(moments.uniform(0.5 * idle, idle + (seconds - idle) / size.kills))
         except subprocess.TimeoutExpired:
             job.kill()
             job.wait()
@@ -76,20 +89,22 @@ def test_killed_at_random_and_resumed(
         "index", corpus, "--data", tmp_path / "killed", checkpoint=tiny_checkpoint
     )
 
-    assert killed >= KILLS // 2  # a moment may come after the end
+    assert killed >= size.kills // 2  # a moment may come after the end
     assert last.returncode == 0
-    ids, vectors, size = contents(tmp_path / "killed", tiny_checkpoint)
-    expected_ids, expected_vectors, expected_size = contents(tmp_path / "whole", tiny_checkpoint)
+    ids, vectors, count = contents(tmp_path / "killed", tiny_checkpoint, size.documents)
+    expected_ids, expected_vectors, expected_count = contents(
+        tmp_path / "whole", tiny_checkpoint, size.documents
+    )
     assert ids == expected_ids
     assert np.array_equal(vectors, expected_vectors)
-    assert size == expected_size == DOCUMENTS
+    assert count == expected_count == size.documents
 
 
 def test_interrupted_by_hand(
     start_longmatch: Callable[..., subprocess.Popen[bytes]], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    write_corpus(corpus)
+    write_corpus(corpus, 4_000)
     data = tmp_path / "data"
     job = start_longmatch("index", corpus, "--data", data, checkpoint=tiny_checkpoint)
     while not (data / "snapshots").exists():  # the data directory is open: work has begun

@@ -6,7 +6,7 @@ that `--seed` sets.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -36,9 +36,12 @@ class Tier:
             return cases
         return [cases[0], cases[len(cases) // 2], cases[-1]]
 
-    def stride(self, few: int) -> int:
-        """Return 1 to try every case, or `few` to try one in so many."""
-        return 1 if self.sweep else few
+    def numbers(self, stop: int) -> Iterator[int]:
+        """Return 1, 2, 3 and so on below `stop`, or 1, 2, 4, 8: each n-th call that may fail."""
+        number = 1
+        while number < stop:
+            yield number
+            number += 1 if self.sweep else number
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
