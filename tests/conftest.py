@@ -1,6 +1,8 @@
 """What all tests share: one thread in each process, the fixtures of tests/tools, none skipped."""
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,12 @@ import pytest
 # this small gain nothing from a second thread.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
+
+# The folders of tests are in memory where there is plenty: a disk takes minutes for their fsyncs.
+_MEMORY = Path("/dev/shm")
+_ENOUGH = 4 << 30
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 pytest_plugins = [
     "tests.tools.checkpoints",

@@ -3,15 +3,12 @@
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.tools.tiers import Tier
 
-IN_MEMORY = Path("/dev/shm")
 SCRIPT = Path(__file__).with_name("cut_writes.py")
 REPOSITORY = SCRIPT.parents[2]
 OPERATIONS = ("publish", "backup", "archive", "restore", "swap")
@@ -36,19 +33,9 @@ EVERY = [
 LEAST_POINTS = {"publish": 20, "backup": 20, "archive": 20, "restore": 15, "swap": 15}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of fsyncs of a disk take minutes."""
-    if not os.access(IN_MEMORY, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
-        yield Path(name)
-
-
 @pytest.mark.parametrize(("operation", "failure"), EVERY)
-def test_cut_at_every_write(operation: str, failure: str, folder: Path, tier: Tier) -> None:
-    arguments = [operation, failure, str(folder), *(["--sweep"] if tier.sweep else [])]
+def test_cut_at_every_write(operation: str, failure: str, tmp_path: Path, tier: Tier) -> None:
+    arguments = [operation, failure, str(tmp_path), *(["--sweep"] if tier.sweep else [])]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
