@@ -52,9 +52,9 @@ def cached_backward(
     """Add the gradients of `scale * loss` over all chunks, holding the graph of one at a time.
 
     Every chunk is encoded twice: without a graph, for the loss over the whole batch and its
-    gradient by each document vector; then with its graph, through which that gradient is propagated.
-    The second time sees the same dropout as the first, so the gradients are exact. One chunk
-    alone is encoded once.
+    gradient by each document vector; then with its graph, through which that gradient is
+    propagated. The second time sees the same dropout as the first, so the gradients are exact. One
+    chunk alone is encoded once.
 
     Args:
         encode: documents -> [D, dimension].
