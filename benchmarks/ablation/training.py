@@ -17,11 +17,11 @@ from training.collate import Reader, encode_slices, new_objective
 from training.data.batch_specs import DocumentSlice
 from training.data.corpus import data_fingerprint
 from training.data.samplers import sampler_of
-from training.jobs.output import read_vocabulary
 from training.loop import TrainingPlan, train
 from training.objectives import Objective, VectorTask, step_generator
 from training.progress import SilentTrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
+from training.trained_checkpoint import read_vocabulary
 
 _SAVED_EVERY = 50  # steps
 

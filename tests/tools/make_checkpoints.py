@@ -27,9 +27,9 @@ from encoder.terms.feature_hashing import HashedTerms
 from encoder.terms.term_channel import TermChannel, hashed_vocabulary
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
-from training.jobs.output import write_trained
 from training.recipe import parse_training_recipe
 from training.term_channel import fit_term_table, open_model, term_weights
+from training.trained_checkpoint import write_trained
 
 Find = Callable[[str], Path]
 PRECISIONS = ("fp32", "fp16", "int8")

@@ -24,9 +24,9 @@ from training.data.batch_specs import (
     SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
-from training.jobs.output import read_vocabulary, write_trained
 from training.objectives import VectorTask, step_generator
 from training.recipe import parse_training_recipe
+from training.trained_checkpoint import read_vocabulary, write_trained
 
 TEXTS = [" ".join(f"The river {word} runs {n}." for n in range(9)) for word in ("far", "on", "by")]
 

@@ -16,9 +16,9 @@ from encoder.models.smith import Smith
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from training.errors import TrainingRecipeError
-from training.jobs.output import write_trained
 from training.recipe import TrainingRecipe, parse_training_recipe
 from training.term_channel import open_model, read_or_fit_channel
+from training.trained_checkpoint import write_trained
 
 TERMS = {"dimension": 12, "residual_dimension": 8, "buckets": 32, "span": 4, "residual": 8}
 

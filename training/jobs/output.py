@@ -1,4 +1,4 @@
-"""A trained model as a checkpoint."""
+"""The output of a job: the checkpoint with its graphs, curves and report. Imports torch late."""
 
 import json
 import shutil
@@ -6,33 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer
-
-from encoder.checkpoint import (
-    CONFIG,
-    HASHED_TERMS,
-    TERMS,
-    TOKENIZER,
-    Checkpoint,
-    load_checkpoint,
-    read_verified,
-    write_config,
-    write_manifest,
-)
-from encoder.errors import CheckpointError
-from encoder.models.architecture import EncoderModel, ReadsTerms
-from encoder.models.weights import save_weights
-from encoder.terms.feature_hashing import write_hashed_terms
 from encoder.terms.term_channel import TermChannel
-from encoder.terms.term_table import write_term_table
 from training.data.files import EncoderJob, Start, TrainingJob
-from training.objectives import Vocabulary
-from training.term_channel import fold_projection
 
 if TYPE_CHECKING:
     from encoder.export.export import Gate
+    from encoder.models.architecture import EncoderModel
     from training.recipe import TrainingRecipe
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
@@ -134,6 +115,7 @@ def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
         OSError: it could not be written.
     """
     from encoder.export.export import export_checkpoint
+    from training.trained_checkpoint import write_trained
 
     name = f"{job.start.name}-{trained.report.recipe}"
     with output_of(job, trained.report) as directory:
@@ -161,54 +143,3 @@ def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Path]
     content = json.dumps(asdict(report), indent=2, ensure_ascii=False) + "\n"
     (curves / REPORT).write_text(content, encoding="utf-8")
     partial.rename(job.output)
-
-
-def write_trained(
-    model: EncoderModel, channel: TermChannel, start: Checkpoint, directory: Path, name: str
-) -> Checkpoint:
-    """Write weights, configuration and tokenizer of a trained checkpoint, no graphs yet.
-
-    The projection of the term channel is folded into its table.
-
-    Args:
-        model: trained.
-        channel: its term channel; of width 0 where it has none.
-        start: the checkpoint it was trained from, whose tokenizer and sizes it keeps.
-        directory: created if missing.
-        name: of the new checkpoint.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    config = json.loads(read_verified(start.directory, start.files, CONFIG))
-    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
-    if channel.table.width:
-        table = fold_projection(cast(ReadsTerms, model.document_encoder), channel.table)
-        write_term_table(directory / TERMS, table)
-        config |= {"dimension": model.config.dimension}
-        config["model"] |= {
-            "term_features": table.width,
-            "term_dimension": table.width,
-            "term_buckets": channel.vocabulary.buckets,
-            "sketch_dimension": channel.hashed.dimension,
-        }
-        if channel.hashed.dimension:
-            write_hashed_terms(directory / HASHED_TERMS, channel.hashed)
-    save_weights(model, directory)
-    write_config(directory, config | {"name": name})
-    write_manifest(directory)
-    return load_checkpoint(directory)
-
-
-def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """Read the token ids that masking needs.
-
-    Raises:
-        CheckpointError: the tokenizer has no [MASK].
-    """
-    tokenizer = Tokenizer.from_buffer(
-        read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
-    )
-    mask = tokenizer.token_to_id("[MASK]")
-    if mask is None:
-        raise CheckpointError(f"{checkpoint.directory / TOKENIZER} has no [MASK]")
-    special = (checkpoint.start_token, checkpoint.end_token, checkpoint.padding_token, mask)
-    return Vocabulary(int(checkpoint.model["vocabulary_size"]), mask, special)

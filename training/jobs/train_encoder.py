@@ -164,7 +164,7 @@ def _objectives(
     model: "EncoderModel",
 ) -> list[Any]:
     from training.collate import new_objective
-    from training.jobs.output import read_vocabulary
+    from training.trained_checkpoint import read_vocabulary
 
     vocabulary = read_vocabulary(start)
     objectives = []

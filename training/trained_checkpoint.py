@@ -1,0 +1,79 @@
+"""Writing a trained model as a checkpoint."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import cast
+
+from tokenizers import Tokenizer
+
+from encoder.checkpoint import (
+    CONFIG,
+    HASHED_TERMS,
+    TERMS,
+    TOKENIZER,
+    Checkpoint,
+    load_checkpoint,
+    read_verified,
+    write_config,
+    write_manifest,
+)
+from encoder.errors import CheckpointError
+from encoder.models.architecture import EncoderModel, ReadsTerms
+from encoder.models.weights import save_weights
+from encoder.terms.feature_hashing import write_hashed_terms
+from encoder.terms.term_channel import TermChannel
+from encoder.terms.term_table import write_term_table
+from training.objectives import Vocabulary
+from training.term_channel import fold_projection
+
+
+def write_trained(
+    model: EncoderModel, channel: TermChannel, start: Checkpoint, directory: Path, name: str
+) -> Checkpoint:
+    """Write weights, configuration and tokenizer of a trained checkpoint, no graphs yet.
+
+    The projection of the term channel is folded into its table.
+
+    Args:
+        model: trained.
+        channel: its term channel; of width 0 where it has none.
+        start: the checkpoint it was trained from, whose tokenizer and sizes it keeps.
+        directory: created if missing.
+        name: of the new checkpoint.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    config = json.loads(read_verified(start.directory, start.files, CONFIG))
+    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
+    if channel.table.width:
+        table = fold_projection(cast(ReadsTerms, model.document_encoder), channel.table)
+        write_term_table(directory / TERMS, table)
+        config |= {"dimension": model.config.dimension}
+        config["model"] |= {
+            "term_features": table.width,
+            "term_dimension": table.width,
+            "term_buckets": channel.vocabulary.buckets,
+            "sketch_dimension": channel.hashed.dimension,
+        }
+        if channel.hashed.dimension:
+            write_hashed_terms(directory / HASHED_TERMS, channel.hashed)
+    save_weights(model, directory)
+    write_config(directory, config | {"name": name})
+    write_manifest(directory)
+    return load_checkpoint(directory)
+
+
+def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
+    """Read the token ids that masking needs.
+
+    Raises:
+        CheckpointError: the tokenizer has no [MASK].
+    """
+    tokenizer = Tokenizer.from_buffer(
+        read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
+    )
+    mask = tokenizer.token_to_id("[MASK]")
+    if mask is None:
+        raise CheckpointError(f"{checkpoint.directory / TOKENIZER} has no [MASK]")
+    special = (checkpoint.start_token, checkpoint.end_token, checkpoint.padding_token, mask)
+    return Vocabulary(int(checkpoint.model["vocabulary_size"]), mask, special)
