@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from encoder.recipe_file import RecipeTable, parse_recipe, read_recipe_file
+from encoder.export.recipe_file import RecipeTable, parse_recipe, read_recipe_file
 from training.errors import TrainingRecipeError
 
 RECIPES = Path(__file__).parent / "recipes"  # those that ship

@@ -21,6 +21,7 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
+from encoder.export.recipe_file import RecipeTable, read_recipe_file
 from encoder.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
@@ -36,7 +37,6 @@ from encoder.models.weights import (
     save_weights,
     sizes_of_bert,
 )
-from encoder.recipe_file import RecipeTable, read_recipe_file
 from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
