@@ -144,19 +144,19 @@ class Publish:
 
     def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
         self.data = folder / "data"
-        self.told = folder / "acknowledged"
+        self.receipt = folder / "acknowledged"
         fill(self.data, OLD)
 
     def run(self) -> None:
-        told = os.open(self.told, os.O_CREAT | os.O_WRONLY)
+        receipt = os.open(self.receipt, os.O_CREAT | os.O_WRONLY)
         with opened(self.data) as directory:
             change = directory.store.put(entries(range(NEW)))
-            os.write(told, b"1")
+            os.write(receipt, b"1")
             directory.index.apply(change)
             directory.index.publish()
 
     def check(self) -> None:
-        acknowledged = self.told.exists() and self.told.read_bytes() == b"1"
+        acknowledged = self.receipt.exists() and self.receipt.read_bytes() == b"1"
         holds(self.data, NEW if acknowledged else OLD)
 
 
