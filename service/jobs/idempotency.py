@@ -74,12 +74,6 @@ class IdempotencyStore:
             (self._served,) = connection.execute("SELECT served_seconds FROM meta").fetchone()
         self._opened = monotonic()
 
-    @property
-    def keys_in_progress(self) -> frozenset[str]:
-        """Keys of the requests that are being processed."""
-        with self._lock:
-            return frozenset(self._in_progress)
-
     @contextmanager
     def in_progress(self, key: str | None) -> Iterator[None]:
         """Reject other requests with this key while the block runs.

@@ -83,11 +83,6 @@ class EncodeScheduler:
         """Whether every worker thread runs."""
         return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
 
-    @property
-    def tokens_per_second(self) -> float:
-        """How fast it encodes, as measured; 0 before the first measurement."""
-        return self._queue.rate
-
     def set_initial_rate(self, tokens_per_second: float) -> None:
         """Set how fast one thread encodes, which admission uses until work is measured."""
         self._measure(tokens_per_second, 1.0)

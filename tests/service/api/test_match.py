@@ -37,7 +37,7 @@ def test_the_title_of_a_text_counts(library: Any, texts: dict[str, str]) -> None
     content = problem(
         library.post("/match", json={"id": "ants", "title": "Ants"}), 422, "invalid-input"
     )
-    assert "title only beside text" in content["errors"][0]["detail"]
+    assert "title only together with text" in content["errors"][0]["detail"]
 
 
 def asked_text(text: str, title: str) -> dict[str, str]:

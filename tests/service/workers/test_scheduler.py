@@ -412,4 +412,4 @@ def test_the_measured_rate_is_of_all_that_the_threads_do_for_their_tokens(
     monkeypatch.setattr(encoder, "encode_document", slow)
     for _ in range(10):
         within_time(encode(scheduler, make_document([1] * 10)))
-    assert 0 < scheduler.tokens_per_second <= 2 * 10 / 0.05
+    assert 0 < scheduler._queue.rate <= 2 * 10 / 0.05
