@@ -118,13 +118,13 @@ def match(
     file: Annotated[Path, typer.Argument(help="The document: text, Markdown, RST, HTML or PDF.")],
     data: DataOption = DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
-    mode: Annotated[Mode, typer.Option(help="By vectors, words, or both.")] = DEFAULT_MODE,
+    mode: Annotated[Mode, typer.Option(help="By vectors, by words, or both.")] = DEFAULT_MODE,
     where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(help="Id not to give; again for more.")
+        list[str] | None, typer.Option(help="An id to leave out; may be repeated.")
     ] = None,
     collapse: Annotated[
-        bool, typer.Option("--collapse", help="One match of each family of copies and versions.")
+        bool, typer.Option("--collapse", help="Only one match per family of copies and versions.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
