@@ -61,12 +61,13 @@ ORDER: Mapping[str, Sequence[str]] = {
         "experiment fitting",
     ),
     "training": (
-        "batch errors progress",
+        "batch errors labelled_pairs progress",
         "losses recipe run_files",
         "objectives",
         "optimiser rerank_objective",
         "data loop",
         "collate term_channel",
+        "trained_checkpoint",
         "jobs",
     ),
     "service": (
