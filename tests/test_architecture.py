@@ -61,7 +61,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "experiment fitting",
     ),
     "training": (
-        "batch errors progress",
+        "batch errors labelled_pairs progress",
         "losses recipe run_files",
         "objectives",
         "optimiser",
