@@ -1,4 +1,4 @@
-"""The baselines of an evaluation: what a user has without Longmatch, measured in the same run."""
+"""The baselines of an evaluation: alternatives to Longmatch, measured in the same run."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,16 +19,16 @@ _K1, _B = 1.5, 0.75
 def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
     """Make BM25 with the whole text as the query, by bm25s.
 
-    Every occurrence of a word in the query counts. A pair is scored in both directions, each time
-    divided by the words of the query: raw scores grow with them, so that no threshold fits. (Of
-    eight ways this was the best on the average of three sets of validation pairs.)
+    Every occurrence of a word in the query counts. A pair is scored in both directions, each score
+    divided by the number of words of the query: raw scores grow with it, so that no threshold fits.
+    (Of eight variants this was the best on average over three sets of validation pairs.)
 
     Args:
-        texts: of the documents, then of queries that are none.
+        texts: of the documents, then of queries that are no documents.
         documents: how many of the texts are documents; all when not given.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: bm25s or scipy is not installed.
     """
     require_extra("evaluate", "the baseline bm25", "bm25s", "scipy")
     import bm25s
@@ -58,24 +58,24 @@ def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
 
 
 def tfidf_system(matrix: Any, documents: int | None = None) -> System:
-    """Make the cosine of the rows of `tfidf_matrix`; the first `documents` rows are documents."""
+    """Make the system of the rows of `tfidf_matrix`; the first `documents` rows are documents."""
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
         return _row_products(matrix[sources], matrix[targets])
 
     return System(
         "tfidf",
-        "scikit-learn, sublinear tf, English stop words out, min_df 2, max_df 0.5, whole text",
+        "scikit-learn, sublinear tf, without English stop words, min_df 2, max_df 0.5, whole text",
         _products(matrix, matrix[:documents]),
         score_pairs,
     )
 
 
 def lsa_system(matrix: Any, documents: int | None = None) -> System:
-    """Make the cosine of LSA vectors, fitted on the documents among the rows of `tfidf_matrix`.
+    """Make the system of LSA vectors, fitted on the documents among the rows of `tfidf_matrix`.
 
     Raises:
-        CorpusError: fewer than three documents or words.
+        CorpusError: there are fewer than three documents or words.
     """
     from sklearn.decomposition import TruncatedSVD
 
@@ -94,12 +94,12 @@ def tfidf_matrix(texts: Sequence[str], documents: int | None = None) -> Any:
     """Return TF-IDF by scikit-learn, sparse float32[N + others, words], rows of unit norm.
 
     Args:
-        texts: of the documents, then of queries that are none.
-        documents: N, how many of the texts are documents: the words and their weights are theirs.
+        texts: of the documents, then of queries that are no documents.
+        documents: N, how many of the texts are documents; words and weights come from these.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed, or no word is in two documents and in
-            at most half of them.
+        CorpusError: no word is in two documents and in at most half of them.
+        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "TF-IDF", "sklearn")
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -111,7 +111,7 @@ def tfidf_matrix(texts: Sequence[str], documents: int | None = None) -> Any:
         vectorizer.fit(texts[:documents])
     except ValueError as error:
         raise CorpusError(
-            "TF-IDF finds no word that is in two documents and in at most half of them"
+            "TF-IDF: no word is in two documents and in at most half of them"
         ) from error
     return vectorizer.transform(texts)
 
@@ -148,10 +148,10 @@ BASELINES = (*LEXICAL_BASELINES, *BLOCK_BASELINES)
 
 
 def parse_baselines(text: str) -> tuple[str, ...]:
-    """Read names with commas between them, or `all`.
+    """Parse names of baselines, separated by commas, or `all`.
 
     Raises:
-        CorpusError: an unknown name.
+        CorpusError: a name is unknown.
     """
     if text.strip() == "all":
         return BASELINES
@@ -166,15 +166,16 @@ def parse_baselines(text: str) -> tuple[str, ...]:
 def lexical_baselines(
     names: Sequence[str], texts: Sequence[str], documents: int | None = None
 ) -> Iterator[System]:
-    """Make those of the named baselines that read words.
+    """Make the named baselines that use words.
 
     Args:
         names: of baselines.
-        texts: of the documents, then of queries that are none.
+        texts: of the documents, then of queries that are no documents.
         documents: how many of the texts are documents; all when not given.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed, or the corpus is too small.
+        CorpusError: the corpus is too small.
+        MissingExtraError: a library of a baseline is not installed.
     """
     if "bm25" in names:
         yield bm25_system(texts, documents)
@@ -187,7 +188,7 @@ def lexical_baselines(
 
 
 def block_baselines(names: Sequence[str], blocks: CorpusBlocks) -> Iterator[System]:
-    """Make those of the named baselines that read block vectors of the corpus."""
+    """Make the named baselines that use block vectors of the corpus."""
     for name, make in BLOCK_BASELINES.items():
         if name in names:
             yield make(blocks)

@@ -1,4 +1,4 @@
-"""Baselines from a checkpoint's own sentence level: no document level, only its block vectors."""
+"""Baselines of the sentence level alone: they use block vectors, but no document level."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.systems import System, vector_system
 from index.errors import CorpusError
 
-# Chunks of about 512 tokens: of 2, 4 and 8 blocks the best on the validation queries of a corpus.
+# About 512 tokens: the best of 2, 4 and 8 blocks on the validation queries of a corpus.
 CHUNK_BLOCKS = 8
 FIRST_TOKENS = 512
-_CHUNKS_A_CALL = 128
+_CHUNKS_PER_CALL = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class CorpusBlocks:
         vectors: float16 or Float32[B, H], unit norm; may be memory-mapped.
         starts: Int64[N], the first block of each document.
         ends: Int64[N], the block after its last.
-        block_ends: Int64[B], where the tokens of each block end, counted through all blocks.
+        block_ends: Int64[B], where the tokens of each block end, counted over all blocks.
     """
 
     vectors: NDArray[np.floating]
@@ -38,14 +38,14 @@ def find_blocks(encoded: EncodedCorpus, ids: Sequence[str]) -> CorpusBlocks:
     """Find the blocks of N documents in an encoded corpus, in the order of their ids.
 
     Raises:
-        CorpusError: naming a document that was not encoded.
+        CorpusError: a document was not encoded; names it.
     """
     place = {document_id: number for number, document_id in enumerate(encoded.ids)}
     missing = [document_id for document_id in ids if document_id not in place]
     if missing:
         raise CorpusError(
-            f"blocks: {len(missing)} documents have none, the first of them {missing[0]!r}: "
-            "was this corpus encoded there?"
+            f"{len(missing)} documents have no blocks, the first of them {missing[0]!r}: "
+            "was this corpus encoded in this folder?"
         )
     rows = encoded.rows[[place[document_id] for document_id in ids]]
     archive = encoded.archive
@@ -56,13 +56,13 @@ def find_blocks(encoded: EncodedCorpus, ids: Sequence[str]) -> CorpusBlocks:
 
 
 def mean_system(blocks: CorpusBlocks) -> System:
-    """Make the cosine of the mean of all block vectors of each document."""
+    """Make the system of the mean of all block vectors of each document."""
     vectors = mean_vectors(blocks, blocks.ends - blocks.starts)
     return vector_system("mean", "mean of the block vectors of the whole document", vectors)
 
 
 def first_tokens_system(blocks: CorpusBlocks, tokens: int = FIRST_TOKENS) -> System:
-    """Make the cosine of the mean of the block vectors that lie in the first `tokens` tokens."""
+    """Make the system of the mean of the block vectors within the first `tokens` tokens."""
     vectors = mean_vectors(blocks, blocks_within(blocks, tokens))
     settings = f"mean of the block vectors of the first {tokens} tokens"
     return vector_system(f"first{tokens}", settings, vectors)
@@ -71,7 +71,7 @@ def first_tokens_system(blocks: CorpusBlocks, tokens: int = FIRST_TOKENS) -> Sys
 def mean_vectors(blocks: CorpusBlocks, counts: Int64) -> Float32:
     """Average the first `counts` Int64[N] block vectors of each document; unit norm.
 
-    A document without a block gets nought.
+    A document without blocks gets zeros.
     """
     means = np.zeros((len(counts), blocks.vectors.shape[1]), dtype=np.float32)
     for row, (start, count) in enumerate(zip(blocks.starts, counts, strict=True)):
@@ -81,7 +81,7 @@ def mean_vectors(blocks: CorpusBlocks, counts: Int64) -> Float32:
 
 
 def blocks_within(blocks: CorpusBlocks, tokens: int) -> Int64:
-    """Count the blocks of each document that lie whole in its first tokens; at least one."""
+    """Count the blocks of each document that end within its first tokens; at least one."""
     begins = np.concatenate([[0], blocks.block_ends])[blocks.starts]  # in tokens
     last = np.searchsorted(blocks.block_ends, begins + tokens, side="right")
     within: Int64 = np.minimum(np.maximum(last - blocks.starts, 1), blocks.ends - blocks.starts)
@@ -89,15 +89,15 @@ def blocks_within(blocks: CorpusBlocks, tokens: int) -> Int64:
 
 
 def chunk_system(blocks: CorpusBlocks) -> System:
-    """Make what a chunking engine does: every chunk of the query searches every chunk there is.
+    """Make the system of a chunking engine: every chunk of the query searches all chunks.
 
-    A chunk is the mean of `CHUNK_BLOCKS` block vectors that follow each other. The score of a
-    document is the mean, over the chunks of the query, of the cosine with its best chunk; of a
-    pair, the mean of both directions. The search is exact.
+    A chunk is the mean of `CHUNK_BLOCKS` consecutive block vectors. The score of a document is the
+    mean, over the chunks of the query, of the cosine with its best chunk; the score of a pair is
+    the mean of both directions. The search is exact.
     """
     chunks, ends = _chunks(blocks)
     starts = np.concatenate([[0], ends[:-1]])
-    filled = np.flatnonzero(ends > starts)  # reduceat takes no empty range
+    filled = np.flatnonzero(ends > starts)  # reduceat accepts no empty range
 
     def best(rows: Int64) -> Float32:
         found = np.zeros((len(rows), len(ends)), dtype=np.float32)
@@ -126,8 +126,8 @@ def chunk_system(blocks: CorpusBlocks) -> System:
 
 def _mean_of_best(query: Float32, chunks: Float32, starts: Int64) -> Float32:
     total = np.zeros(len(starts), dtype=np.float32)
-    for first in range(0, len(query), _CHUNKS_A_CALL):
-        cosines = query[first : first + _CHUNKS_A_CALL] @ chunks.T  # [q, chunks]
+    for first in range(0, len(query), _CHUNKS_PER_CALL):
+        cosines = query[first : first + _CHUNKS_PER_CALL] @ chunks.T  # [q, chunks]
         total += np.maximum.reduceat(cosines, starts, axis=1).sum(0)
     return total / np.float32(max(len(query), 1))
 

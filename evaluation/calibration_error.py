@@ -1,8 +1,11 @@
-"""How far stated probabilities are from what happens: the expected calibration error.
+"""The expected calibration error (ECE) of predicted probabilities, and reliability diagrams.
 
 ECE = sum over bins of (share of pairs in the bin) |mean probability - share of matches|
-(Guo et al. 2017, equation 3; there with bins of equal width). Of few pairs it is not 0 even where
-every probability is right: `error_of_perfect` says how large it is then.
+(Guo et al. 2017, equation 3, with bins of equal width). With few pairs it is not 0 even if every
+probability is right: `error_of_perfect` estimates how large it is then.
+
+scikit-learn's `calibration_curve` has neither weights, nor bins of equal mass with ties, nor the
+error itself, so these few lines of NumPy stay.
 """
 
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ import numpy as np
 
 from encoder.arrays import Float64, Int64
 
-BINS = 10  # of Naeini et al. 2015; with more, a few hundred pairs measure mostly chance
+BINS = 10  # as Naeini et al. 2015; with more, a few hundred pairs measure mostly noise
 _SIMULATIONS = 500
 
 
@@ -21,9 +24,9 @@ class ReliabilityBin:
 
     Attributes:
         share: of all pairs, by weight.
-        probability: the mean that was stated.
+        probability: mean predicted probability.
         matches: share of them that are matches.
-        pairs: how many.
+        pairs: their number.
     """
 
     share: float
@@ -34,11 +37,11 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, slots=True)
 class PerfectError:
-    """The calibration error that right probabilities would show on so many pairs.
+    """The calibration error of perfect probabilities on as many pairs.
 
     Attributes:
-        mean: on average.
-        high: in 95 of 100 samples it is no larger.
+        mean: over simulations.
+        high: 95th percentile of simulations.
     """
 
     mean: float
@@ -46,9 +49,9 @@ class PerfectError:
 
 
 def equal_mass_bins(probabilities: Float64, weights: Float64, bins: int = BINS) -> Int64:
-    """Number the bin of each pair, Int64[N], so that bins hold the same weight.
+    """Return the bin of each pair, Int64[N]; bins have the same weight.
 
-    Equal probabilities stay in one bin.
+    Equal probabilities are in the same bin.
     """
     order = np.argsort(probabilities, kind="stable")
     before = np.cumsum(weights[order]) - weights[order]
@@ -60,14 +63,14 @@ def equal_mass_bins(probabilities: Float64, weights: Float64, bins: int = BINS) 
 
 
 def equal_width_bins(probabilities: Float64, bins: int = BINS) -> Int64:
-    """Number the bin of each pair, Int64[N], so that bins are as wide as each other."""
+    """Return the bin of each pair, Int64[N]; bins have the same width."""
     return np.minimum(probabilities * bins, bins - 1).astype(np.int64)
 
 
 def reliability(
     probabilities: Float64, labels: Int64, weights: Float64, numbers: Int64
 ) -> tuple[ReliabilityBin, ...]:
-    """Compare probabilities Float64[N] with labels Int64[N] in the bins Int64[N]; empty ones go."""
+    """Compare probabilities Float64[N] with labels Int64[N] in the filled bins of Int64[N]."""
     found = []
     for number in np.unique(numbers):
         chosen = numbers == number
@@ -91,19 +94,19 @@ def expected_calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
 def error_of_perfect(
     probabilities: Float64, weights: Float64, numbers: Int64, *, seed: int = 0
 ) -> PerfectError:
-    """Simulate the expected calibration error if each probability were right.
+    """Simulate the expected calibration error of probabilities that are all right.
 
     Args:
         probabilities: Float64[N].
         weights: Float64[N].
         numbers: Int64[N], the bins.
-        seed: of the labels that are drawn.
+        seed: of the simulated labels.
     """
     random = np.random.default_rng(seed)
     count = int(numbers.max()) + 1
     errors = np.empty(_SIMULATIONS)
-    for draw in range(_SIMULATIONS):
+    for number in range(_SIMULATIONS):
         labels = random.random(len(probabilities)) < probabilities
         gaps = np.bincount(numbers, weights * (probabilities - labels), minlength=count)
-        errors[draw] = np.abs(gaps).sum() / weights.sum()
+        errors[number] = np.abs(gaps).sum() / weights.sum()
     return PerfectError(float(errors.mean()), float(np.quantile(errors, 0.95)))

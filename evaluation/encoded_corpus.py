@@ -1,11 +1,11 @@
-"""A corpus as sentence blocks and block vectors: encoded once, for training and comparison.
+"""A corpus as sentence blocks and block vectors: encoded once, for training and evaluation.
 
 The directory is a block archive (`encoder.block_archive`) of the distinct texts, and beside it
 
-texts.jsonl   of each text of the archive, in its order: SHA-256 and number of tokens
-ids.json      the documents of the corpus as of the last complete run, and their texts
+texts.jsonl   SHA-256 and number of tokens of each text, in the order of the archive
+ids.json      the documents of the corpus at the last complete run, and their texts
 
-so that a text which was seen before is not encoded again, under whatever id it comes.
+A text that was encoded before is not encoded again, even under another id.
 """
 
 import json
@@ -47,15 +47,15 @@ _LOCK = "writer.lock"
 
 @dataclass(frozen=True, slots=True)
 class EncodedCorpus:
-    """The documents of a corpus and where the archive has their blocks.
+    """The documents of a corpus and their rows in the archive.
 
     Attributes:
         ids: N document ids, in the order of the corpus.
         rows: Int64[N], the row of each document in the archive; equal texts share one.
         hashes: N SHA-256 of the texts, in hex.
-        tokens: Int64[N], tokens of each document, whether read or not.
+        tokens: Int64[N], number of tokens of each document, including those not read.
         archive: blocks and block vectors.
-        refused: pieces of input that the last run left out.
+        refused: number of pieces of input that the last run skipped.
     """
 
     ids: tuple[str, ...]
@@ -73,20 +73,20 @@ def encode_corpus(
     progress: Progress,
     max_blocks: int | None = None,
 ) -> EncodedCorpus:
-    """Encode what is new in a corpus; killed at any moment, the next run goes on.
+    """Encode what is new in a corpus; after a kill at any moment, the next run resumes.
 
     Args:
         corpus: of any format of `index.corpus.reader`.
-        directory: made when missing.
-        encoder: whose sentence level and tokenizer are used.
-        progress: reports progress and refusals.
-        max_blocks: sentence blocks read of a document, which may be more than the checkpoint's
-            document level reads; as many as that when not given.
+        directory: created if it is missing.
+        encoder: provides sentence level and tokenizer.
+        progress: notified of progress and skipped input.
+        max_blocks: sentence blocks to read of a document, which may be more than the document
+            level reads; by default as many.
 
     Raises:
-        CorpusError: the corpus cannot be read, or holds no document that can be; or another
-            process writes into the directory.
-        ArchiveError: the directory is damaged, or another encoder made it.
+        CorpusError: the corpus cannot be read or has no readable document, or another process is
+            writing into the directory.
+        ArchiveError: the directory is damaged, or was written with another encoder.
     """
     key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=max_blocks)
     directory.mkdir(parents=True, exist_ok=True)
@@ -101,11 +101,11 @@ def encode_corpus(
 def keep_blocks(
     corpus: Path, directory: Path, encoder: OnnxEncoder, progress: Progress
 ) -> EncodedCorpus:
-    """Open the block vectors of a corpus in a directory; what is missing there is encoded.
+    """Open the block vectors of a corpus in a directory, after encoding what is missing.
 
     Raises:
-        CorpusError: the corpus cannot be read, or another process encodes there.
-        ArchiveError: the directory is damaged, or another encoder made it.
+        CorpusError: the corpus cannot be read, or another process is writing into the directory.
+        ArchiveError: the directory is damaged, or was written with another encoder.
     """
     # An archive may hold more blocks of a document than this checkpoint reads.
     limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
@@ -116,12 +116,12 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
     """Open what `encode_corpus` wrote.
 
     Args:
-        directory: where it lies.
-        key: of the checkpoint that shall read it; not compared when not given.
+        directory: of the archive.
+        key: of the checkpoint that is to read it; not checked when not given.
 
     Raises:
-        CorpusError: the corpus was never encoded to its end here.
-        ArchiveError: there is no archive, it is damaged, or another encoder made it.
+        CorpusError: the corpus was not encoded completely.
+        ArchiveError: there is no archive, it is damaged, or was written with another encoder.
     """
     archive = read_block_archive(directory, key)
     path = directory / IDS
@@ -139,7 +139,7 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
         )
     except FileNotFoundError as error:
         raise CorpusError(
-            f"{directory}: the corpus was not encoded to its end: run the same command again"
+            f"{directory}: the corpus was not encoded completely: run the same command again"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise CorpusError(f"{path}: not understood: {error}") from error
@@ -161,10 +161,10 @@ class _TextArchive:
         self._tokenizer = BlockTokenizer(replace(encoder.checkpoint, max_blocks=key.max_blocks))
         texts = _read_texts(self._path, len(self._writer))
         self.row_of = {text.hash: row for row, text in enumerate(texts)}
-        _write_texts(self._path, texts)  # cuts off what a killed run left
+        _write_texts(self._path, texts)  # removes what a killed run left
 
     def add(self, documents: Mapping[str, Document], progress: Progress) -> None:
-        """Encode and commit the documents of new text hashes; those without a token are refused."""
+        """Encode and commit documents of new text hashes, skipping those without a token."""
         texts: list[_Text] = []
         blocks: list[SentenceBlocks] = []
         for text_hash, document in documents.items():
@@ -175,7 +175,7 @@ class _TextArchive:
             else:
                 texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
         vectors = _encode_blocks(blocks, self._encoder)
-        _write_texts(self._path, texts, append=True)  # before the commit, which decides
+        _write_texts(self._path, texts, append=True)  # before the commit, which makes them count
         self._writer.append(blocks, vectors)
         for text in texts:
             self.row_of[text.hash] = len(self.row_of)
@@ -204,12 +204,12 @@ def _encode(
         refused += len(batch) - len(documents)
         refused += sum(text_hash not in archive.row_of for text_hash in hashes)
     if not ids:
-        raise CorpusError(f"{corpus}: holds no document that can be read")
+        raise CorpusError(f"{corpus}: has no document that can be read")
     write_atomically(directory / IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
 
 
 def _encode_blocks(documents: Sequence[SentenceBlocks], encoder: OnnxEncoder) -> list[Float32]:
-    """Return the block vectors [S, H] of each document, by all threads."""
+    """Return the block vectors [S, H] of each document, using all threads."""
     if not documents:
         return []
     flat = [block for document in documents for block in document.blocks]
@@ -230,7 +230,7 @@ def _read_texts(path: Path, number: int) -> list[_Text]:
     except (ValueError, TypeError) as error:
         raise CorpusError(f"{path}: not understood: {error}") from error
     if len(texts) < number:
-        raise CorpusError(f"{path}: has {len(texts)} texts of {number}: it is damaged")
+        raise CorpusError(f"{path}: has {len(texts)} of {number} texts: it is damaged")
     return texts
 
 
@@ -246,13 +246,13 @@ def _write_texts(path: Path, texts: Sequence[_Text], *, append: bool = False) ->
 
 
 def embed_encoded_corpus(encoded: EncodedCorpus, encoder: OnnxEncoder) -> EmbeddedCorpus:
-    """Run the document level over the kept blocks of every document of a corpus.
+    """Run the document level over the stored blocks of every document of a corpus.
 
-    Block vectors are kept in half precision, so that vectors differ from served ones by about 1e-4.
+    Block vectors are stored in half precision: the vectors differ from served ones by about 1e-4.
 
     Args:
-        encoded: kept by the sentence level of the same checkpoint.
-        encoder: it reads at most `max_blocks` of the kept blocks of a document.
+        encoded: by the sentence level of the same checkpoint.
+        encoder: reads at most `max_blocks` of the stored blocks of a document.
     """
     archive = encoded.archive
     limit = encoder.checkpoint.max_blocks

@@ -1,4 +1,4 @@
-"""Relevance judgements (qrels) and lists of ids, as evaluation reads them."""
+"""Files of judgements: relevance (qrels), labelled pairs, splits, lists of ids."""
 
 import json
 import re
@@ -17,11 +17,11 @@ PARTS = ("train", "valid", "test")
 
 
 def read_splits(path: Path) -> dict[str, str]:
-    """Read `document id TAB train|valid|test`, one a line, plain or gzip: id -> part.
+    """Read lines `document id TAB train|valid|test`, plain or gzip: id -> part.
 
     Raises:
-        CorpusError: naming file and line: not two columns, another part, a document in two parts;
-            or there is no file, or no line in it.
+        CorpusError: there is no file, or no line in it; or a line has not two columns, an unknown
+            part, or a document of another part. Names file and line.
     """
     if not path.exists():
         raise CorpusError(f"{path}: there is no such file")
@@ -39,7 +39,7 @@ def read_splits(path: Path) -> dict[str, str]:
         if part not in PARTS:
             raise CorpusError(f"{where}: the part {part[:20]!r} is none of {', '.join(PARTS)}")
         if splits.setdefault(document, part) != part:
-            raise CorpusError(f"{where}: {document!r} is in {splits[document]} before")
+            raise CorpusError(f"{where}: {document!r} is already in {splits[document]}")
     if not splits:
         raise CorpusError(f"{path}: holds no document")
     return splits
@@ -47,7 +47,7 @@ def read_splits(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two documents that are similar (`label`) or not, and where it is said: `file:line`."""
+    """Two documents that are similar (`label`) or not; `where` is their `file:line`."""
 
     source: str
     target: str
@@ -77,9 +77,9 @@ def read_pairs(path: Path) -> list[Pair]:
     must have the same label.
 
     Raises:
-        CorpusError: naming file and line: no JSON object, no source, target or label, a label that
-            is not 0 or 1, a document paired with itself, one pair with two labels; or there is no
-            file, or no pair in it.
+        CorpusError: there is no file, or no pair in it; or a line is not a JSON object with source,
+            target and a label of 0 or 1, pairs a document with itself, or contradicts another line.
+            Names file and line.
     """
     if not path.exists():
         raise CorpusError(f"{path}: there is no such file")
@@ -107,7 +107,7 @@ def find_pairs(pairs: Sequence[Pair], ids: Sequence[str]) -> PairRows:
     """Find the documents of pairs among the N ids of a corpus.
 
     Raises:
-        CorpusError: naming the first pair whose document is missing, and the document.
+        CorpusError: a document of a pair is missing; names the document and the line of the pair.
     """
     row_of = {document_id: row for row, document_id in enumerate(ids)}
     for pair in pairs:
@@ -159,14 +159,14 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 def read_qrels(path: Path) -> Qrels:
     """Read judgements: query id -> document id -> relevance.
 
-    Two formats, told apart by the first line, plain or gzip: TREC (`query 0 document relevance`)
-    and BEIR (`query document relevance` under the header `query-id corpus-id score`). Columns are
-    separated by tabs, or by white space where a line has no tab.
+    There are two formats, plain or gzip, distinguished by the first line: TREC (`query 0 document
+    relevance`) and BEIR (`query document relevance` after the header `query-id corpus-id score`).
+    Columns are separated by tabs, or by white space in lines without a tab.
 
     Raises:
-        CorpusError: naming file and line: a wrong number of columns, a relevance that is no
-            integer, two judgements of one pair that differ; or there is no file, or no judgement
-            in it.
+        CorpusError: there is no file, or no judgement in it; or a line has a wrong number of
+            columns, a relevance that is not an integer, or contradicts another line. Names file
+            and line.
     """
     qrels: Qrels = {}
     beir = False
@@ -179,8 +179,8 @@ def read_qrels(path: Path) -> Qrels:
             query, document, relevance = _judgement(columns, beir, f"{path}:{line.number}")
             if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
                 raise CorpusError(
-                    f"{path}:{line.number}: {query!r} and {document!r} are judged "
-                    f"{qrels[query][document]} before and {relevance} here"
+                    f"{path}:{line.number}: the relevance of {document!r} for {query!r} is "
+                    f"{relevance}, but {qrels[query][document]} in an earlier line"
                 )
         first = False
     if not qrels:
@@ -189,10 +189,10 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def read_ids(path: Path) -> list[str]:
-    """Read one id a line, plain or gzip, in order; empty lines and repetitions are left out.
+    """Read ids, one per line, plain or gzip, in order; empty lines and repetitions are skipped.
 
     Raises:
-        CorpusError: naming the line that cannot be read; or there is no file, or no id in it.
+        CorpusError: there is no file, or no id in it; or a line cannot be read.
     """
     ids = list(dict.fromkeys(line.text.strip() for line in _lines(path)))
     if not ids:
@@ -211,18 +211,18 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _columns(text: str) -> list[str]:
-    # Ids of TSV files may have spaces in them.
+    # Ids in TSV files may contain spaces.
     return [column.strip() for column in text.strip().split("\t" if "\t" in text else None)]
 
 
 def _judgement(columns: list[str], beir: bool, where: str) -> tuple[str, str, int]:
     if len(columns) != (3 if beir else 4):
         expected = "query, document, relevance" if beir else "query, 0, document, relevance"
-        header = "" if beir else f" (three only under the header {' '.join(_BEIR_HEADER)!r})"
+        header = "" if beir else f" (three only after the header {' '.join(_BEIR_HEADER)!r})"
         raise CorpusError(f"{where}: {len(columns)} columns, not {expected}{header}")
     query, document, relevance = columns[0], columns[-2], columns[-1]
     if not query or not document:
         raise CorpusError(f"{where}: an id is empty")
     if not _INTEGER.fullmatch(relevance):
-        raise CorpusError(f"{where}: the relevance {relevance[:20]!r} is no integer")
+        raise CorpusError(f"{where}: the relevance {relevance[:20]!r} is not an integer")
     return query, document, int(relevance)

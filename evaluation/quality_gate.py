@@ -1,4 +1,4 @@
-"""The quality gate over a sample of documents: what int8 and fp16 keep of fp32's rankings."""
+"""The quality gate: how much of fp32's rankings int8 and fp16 keep, on a sample of documents."""
 
 import random
 import tempfile
@@ -24,7 +24,7 @@ from index.progress import Progress
 
 NEIGHBOURS = 10
 DOCUMENTS = 300  # a minute of fp32 for each 600 thousand tokens on two cores
-_DOCUMENTS_A_CALL = 16
+_DOCUMENTS_PER_CALL = 16
 _TIE = 1e-6  # cosines closer than this are equal
 
 
@@ -33,10 +33,10 @@ class GateSample:
     """The documents that precisions are compared on.
 
     Attributes:
-        corpus: name of the corpus, for people.
-        corpus_documents: how many it has.
-        documents: those of the sample, in the order of the corpus.
-        qrels: judgements of its queries, every judged document of which is in the sample.
+        corpus: name of the corpus.
+        corpus_documents: number of its documents.
+        documents: the sample, in the order of the corpus.
+        qrels: judgements of the queries in the sample, which has all their judged documents.
         seed: of the sample.
     """
 
@@ -60,20 +60,20 @@ def sample_stdlib(limit: int = DOCUMENTS, seed: int = 0) -> GateSample:
 
 
 def sample_corpus(corpus: Path, qrels: Qrels, *, limit: int, seed: int = 0) -> GateSample:
-    """Sample a corpus, at most `limit` documents, by a seed.
+    """Sample at most `limit` documents of a corpus, by a seed.
 
-    A query, which is a document of the corpus too, is taken with all its judged documents or not
-    at all; what room they leave is filled with other documents.
+    A query, which is a document of the corpus too, is included with all its judged documents or not
+    at all; other documents fill up the sample.
 
     Raises:
         CorpusError: the corpus cannot be read or is too small, or no query fits into `limit`.
     """
     ids = [item.id for item in read_corpus(corpus) if isinstance(item, Document)]
-    generator = random.Random(seed)  # noqa: S311  a sample, no secret
+    generator = random.Random(seed)  # noqa: S311  a sample, not a secret
     queries, chosen = _choose_queries(set(ids), qrels, limit, generator)
     if qrels and not queries:
         raise CorpusError(
-            f"{corpus}: no query is a document of it and fits with its judged documents into "
+            f"{corpus}: no query is one of its documents and fits with its judged documents into "
             f"{limit} documents: are these its judgements, or is the limit too small?"
         )
     others = [name for name in ids if name not in chosen]
@@ -97,12 +97,12 @@ def measure_quality(
     Args:
         checkpoint: with graphs of fp32 and of `precisions`.
         precisions: "int8", "fp16".
-        sample: what they are compared on.
+        sample: the documents they are compared on.
         progress: reports progress.
 
     Raises:
         CheckpointError: a graph is missing.
-        CorpusError: the extra `evaluate` is not installed, and there are judgements.
+        MissingExtraError: there are judgements, and ir-measures is not installed.
     """
     exact = _encode(checkpoint, "fp32", sample, progress)
     ndcg_fp32 = _ndcg(exact, sample.qrels)
@@ -124,9 +124,9 @@ def measure_quality(
 
 
 def neighbours_kept(exact: Float32, found: Float32, k: int = NEIGHBOURS) -> float:
-    """Return the share of the k nearest neighbours in one space that are so in another.
+    """Return the share of the k nearest neighbours in one space that are also nearest in another.
 
-    By exact cosine, so that of equal neighbours it does not matter which was found.
+    Neighbours are compared by cosine, so that it does not matter which of equal ones is found.
 
     Args:
         exact: Float32[N, dimension], unit norm.
@@ -155,8 +155,8 @@ def _encode(
     tokenizer = BlockTokenizer(checkpoint)
     progress.started(f"encoding with {precision}", len(sample.documents))
     encoded = []
-    for start in range(0, len(sample.documents), _DOCUMENTS_A_CALL):
-        some = sample.documents[start : start + _DOCUMENTS_A_CALL]
+    for start in range(0, len(sample.documents), _DOCUMENTS_PER_CALL):
+        some = sample.documents[start : start + _DOCUMENTS_PER_CALL]
         encoded += encode_documents(some, tokenizer, encoder, progress)
     _require_enough(len(encoded), sample.corpus)
     return _Encoded(
@@ -186,7 +186,7 @@ def _require_enough(documents: int, corpus: str) -> None:
 def _choose_queries(
     ids: set[str], qrels: Qrels, limit: int, generator: random.Random
 ) -> tuple[list[str], set[str]]:
-    """Return queries that fit into the limit, and all documents that they need."""
+    """Return queries that fit into the limit, and all documents they need."""
     chosen: set[str] = set()
     queries = []
     candidates = sorted(query for query in qrels if query in ids)

@@ -1,4 +1,4 @@
-"""The report of an evaluation: every system on the same queries and pairs, as JSON holds it."""
+"""The report of an evaluation, as JSON: every system on the same queries and pairs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ from index.errors import CorpusError
 
 Report = dict[str, Any]
 
-# Tokens of a document, the last of each bucket; what is longer is in one more.
+# The largest number of tokens of each bucket; longer documents are in one more bucket.
 LENGTHS = (512, 2_048, 8_192)
 BUCKETS = ("<=512", "513-2048", "2049-8192", ">8192")
 TOKENS_READ = (64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192)
@@ -31,13 +31,13 @@ USUAL_REFERENCE = "tfidf"
 
 @dataclass(frozen=True, slots=True)
 class RetrievalTask:
-    """The task of retrieval: which documents are relevant to these queries?
+    """Retrieval: which documents are relevant to these queries?
 
     Attributes:
         ids: N ids of the documents.
         query_ids: Q ids.
-        rows: Int64[Q], where the systems know the queries.
-        tokens: Int64[Q], of each query.
+        rows: Int64[Q], the rows of the queries in the systems.
+        tokens: Int64[Q], number of tokens of each query.
         qrels: the judgements.
     """
 
@@ -50,12 +50,12 @@ class RetrievalTask:
 
 @dataclass(frozen=True, slots=True)
 class PairTask:
-    """The task of classification: are the two documents of each pair similar?
+    """Pair classification: are the two documents of each pair similar?
 
     Attributes:
-        pairs: P pairs to answer.
-        valid: pairs on which the threshold is chosen; the same where there are no others.
-        tokens: Int64[P], of the longer document of each pair.
+        pairs: P pairs to classify.
+        valid: other pairs, to choose the threshold on; without them, the pairs themselves.
+        tokens: Int64[P], number of tokens of the longer document of each pair.
     """
 
     pairs: PairRows
@@ -68,7 +68,7 @@ def choose_reference(names: Sequence[str], name: str | None) -> str:
 
     Args:
         names: of the systems of the run, at least one.
-        name: of one of them; TF-IDF where it is there, or else the first, when not given.
+        name: of one of them; by default TF-IDF if it is among them, else the first.
 
     Raises:
         CorpusError: there is no system of that name.
@@ -86,10 +86,11 @@ def length_buckets(tokens: Int64) -> Int64:
 
 
 def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: str) -> Report:
-    """Measure every system: means with intervals, by length of the query, against the reference.
+    """Measure every system: means with intervals, by query length, and against the reference.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
+        CorpusError: no query has a judgement.
+        MissingExtraError: a library that measures is not installed.
     """
     judged = {
         system.name: evaluate_per_query(
@@ -117,10 +118,11 @@ def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: 
 
 
 def curve_by_tokens(blocks: CorpusBlocks, task: RetrievalTask) -> dict[int, float]:
-    """Return nDCG@10 of the mean of the block vectors by the tokens read of each document.
+    """Return nDCG@10 of the mean of block vectors, by the tokens read of each document.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
+        CorpusError: no query has a judgement.
+        MissingExtraError: a library that measures is not installed.
     """
     curve = {}
     for tokens in TOKENS_READ:
@@ -132,11 +134,11 @@ def curve_by_tokens(blocks: CorpusBlocks, task: RetrievalTask) -> dict[int, floa
 def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> Report:
     """Measure every system: at its threshold, by length, accuracy against the reference.
 
-    Without validation pairs the threshold is the best one on the pairs themselves, and what depends
-    on it is an upper bound: its name says so.
+    Without validation pairs the threshold is the best one on the pairs themselves. What depends on
+    it is then an upper bound, and named so.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed.
+        MissingExtraError: a library that measures is not installed.
     """
     pairs, valid = task.pairs, task.valid or task.pairs
     buckets = length_buckets(task.tokens)
@@ -153,9 +155,9 @@ def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> R
         scores = system.score_pairs(pairs.sources, pairs.targets)
         threshold = choose_threshold(system.score_pairs(valid.sources, valid.targets), valid.labels)
         right[system.name] = ((scores >= threshold) == pairs.labels).astype(np.float64)
-        all_of_them = np.ones(len(scores), dtype=np.bool_)
+        every_pair = np.ones(len(scores), dtype=np.bool_)
         one: Report = {"settings": system.settings, "threshold": threshold}
-        one |= _pair_figures(scores, pairs, threshold, all_of_them, suffix)
+        one |= _pair_figures(scores, pairs, threshold, every_pair, suffix)
         one["by_length"] = {
             bucket: {"pairs": int((buckets == number).sum())}
             | _pair_figures(scores, pairs, threshold, buckets == number, suffix)

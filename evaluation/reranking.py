@@ -1,4 +1,4 @@
-"""Reranking as a system of an evaluation: another system finds, a reranker orders its best."""
+"""Reranking as a system of an evaluation: a reranker reorders the best of another system."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +14,14 @@ from encoder.reranker.score_fusion import FusionWeights
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.systems import System
 
-_ABOVE_ALL = 10.0  # no score of a first stage is so high
-_PAIRS_A_STEP = 2_048
+_ABOVE_ALL = 10.0  # more than any score of a first stage
+_PAIRS_PER_STEP = 2_048
 
 Edge = tuple[int, int]
 
 
 class PairScorer:
-    """Judges pairs of texts by their rows, each pair once."""
+    """Scores pairs of texts, given as rows, each pair once."""
 
     def __init__(
         self,
@@ -29,40 +29,40 @@ class PairScorer:
         texts: Sequence[str],
         *,
         threads: int = 1,
-        kept: Path | None = None,
-        told: Callable[[int, int], object] = lambda done, of: None,
+        cache: Path | None = None,
+        on_progress: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
         """Make a scorer.
 
         Args:
-            reranker: that reads the pairs.
+            reranker: scores the pairs.
             texts: by row.
-            threads: that call it.
-            kept: a file of logits of another run, of the same reranker and the same texts; read
-                where it is there, written now and then.
-            told: hears how many of a call's pairs are done.
+            threads: number of threads that call the reranker.
+            cache: file of the logits of earlier runs with the same reranker and the same texts;
+                read if it exists, written from time to time.
+            on_progress: called with the number of pairs done and their total.
         """
         self._reranker = reranker
         self._texts = texts
         self._threads = threads
-        self._kept = kept
-        self._told = told
+        self._cache = cache
+        self._on_progress = on_progress
         self._read: dict[int, SentenceGraphText] = {}
-        self._logits = {} if kept is None else read_logits(kept)
+        self._logits = {} if cache is None else read_logits(cache)
 
     def __call__(self, edges: Sequence[Edge]) -> Float32:
         """Return the logits Float32[P] of pairs (query, document)."""
         missing = sorted({edge for edge in edges if edge not in self._logits})
         with ThreadPoolExecutor(self._threads) as pool:
-            for start in range(0, len(missing), _PAIRS_A_STEP):
-                some = missing[start : start + _PAIRS_A_STEP]
-                self._logits.update(zip(some, pool.map(self._judge, some), strict=True))
-                self._told(start + len(some), len(missing))
-                if self._kept is not None:
-                    write_logits(self._kept, self._logits)
+            for start in range(0, len(missing), _PAIRS_PER_STEP):
+                some = missing[start : start + _PAIRS_PER_STEP]
+                self._logits.update(zip(some, pool.map(self._score, some), strict=True))
+                self._on_progress(start + len(some), len(missing))
+                if self._cache is not None:
+                    write_logits(self._cache, self._logits)
         return np.array([self._logits[edge] for edge in edges], dtype=np.float32)
 
-    def _judge(self, edge: Edge) -> float:
+    def _score(self, edge: Edge) -> float:
         return self._reranker.score(*(self._text(row) for row in edge))
 
     def _text(self, row: int) -> SentenceGraphText:
@@ -72,7 +72,7 @@ class PairScorer:
 
 
 def first_candidates(system: System, rows: Int64, number: int) -> list[list[int]]:
-    """Return the rows of the best documents of each query, without the query itself."""
+    """Return the rows of the best documents of each query, leaving out the query itself."""
     found = system.score(rows)
     documents = found.shape[1]
     for place, row in enumerate(rows.tolist()):
@@ -86,9 +86,9 @@ def first_candidates(system: System, rows: Int64, number: int) -> list[list[int]
 def reranked_system(
     system: System, scorer: PairScorer, mixture: FusionWeights, candidates: int, name: str
 ) -> System:
-    """Make the system that reads the first candidates of another one again.
+    """Make the system that reranks the first candidates of another one.
 
-    They come before all other documents, in the order of the mixture of both scores.
+    They come before all other documents, ordered by the mixture of both scores.
     """
 
     def score(rows: Int64) -> Float32:
@@ -109,13 +109,13 @@ def reranked_system(
 
 
 def mix(mixture: FusionWeights, first_stage: Float32, logits: Float32) -> Float32:
-    """Return the scores Float32[P] of reranked documents."""
+    """Return the scores Float32[P] of reranked documents, of both stages Float32[P]."""
     pairs = zip(first_stage.tolist(), logits.tolist(), strict=True)
     return np.array([mixture.score(first, logit) for first, logit in pairs], dtype=np.float32)
 
 
 def read_logits(path: Path) -> dict[Edge, float]:
-    """Read what `write_logits` wrote; nothing where there is no such file, or it is damaged."""
+    """Read what `write_logits` wrote; nothing if the file is missing or damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             edges: Iterable[list[int]] = arrays["edges"].tolist()
@@ -127,10 +127,10 @@ def read_logits(path: Path) -> dict[Edge, float]:
 
 
 def write_logits(path: Path, logits: dict[Edge, float]) -> None:
-    """Write the logits of pairs, whole or not at all.
+    """Write the logits of pairs atomically.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the file cannot be written.
     """
     unfinished = path.with_name(path.name + ".partial")
     with unfinished.open("wb") as file:

@@ -1,4 +1,4 @@
-"""A system of an evaluation: whatever gives a score to a query and a document."""
+"""Systems of an evaluation: each scores documents for queries, and ranks them in a run (TREC)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,18 @@ from index.search.fusion import LinearFusion, fuse
 from index.vectors.vector_index import NO_VECTOR
 
 DEPTH = 100  # of a run: no measure reads further
-_QUERIES_A_CALL = 128
+_QUERIES_PER_CALL = 128
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One way to score documents against each other, by their rows.
+    """One way to score documents against each other, given as rows.
 
-    Rows 0 to N - 1 are the documents of the corpus; where queries are no documents of it, theirs
-    follow.
+    Rows 0 to N - 1 are the documents of the corpus. Queries that are no documents follow.
 
     Attributes:
-        name: short, as a table shows it.
-        settings: what decides its scores, in words.
+        name: as tables show it.
+        settings: describes what the scores depend on.
         score: rows Int64[Q] -> Float32[Q, N], the score of every document for each of them.
         score_pairs: rows Int64[P], rows Int64[P] -> Float32[P].
     """
@@ -42,8 +41,8 @@ class Run:
 
     Attributes:
         query_ids: Q document or query ids.
-        rows: Int64[Q, K], rows of the corpus, best first; -1 where there are fewer.
-        scores: Float32[Q, K]; -inf where there are fewer.
+        rows: Int64[Q, K], rows of the corpus, best first; -1 if there are fewer.
+        scores: Float32[Q, K]; -inf if there are fewer.
     """
 
     query_ids: tuple[str, ...]
@@ -59,8 +58,8 @@ def vector_system(
     Args:
         name: of the system.
         settings: of the system.
-        vectors: one a row, unit norm; those of the corpus first.
-        documents: N; all of them when not given.
+        vectors: one per row, unit norm; those of the corpus come first.
+        documents: N; all rows when not given.
     """
     corpus = vectors[:documents]
 
@@ -76,20 +75,20 @@ def vector_system(
 
 
 def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Run:
-    """Rank a corpus for each query; a query that is in the corpus is left out of its own.
+    """Rank a corpus for each query; a query that is in the corpus is not ranked for itself.
 
     Args:
-        system: what scores.
+        system: scores the documents.
         ids: N ids of the documents.
         query_ids: Q ids.
-        rows: Int64[Q], where the system knows the queries.
+        rows: Int64[Q], the rows of the queries.
     """
     row_of = {document_id: row for row, document_id in enumerate(ids)}
     depth = min(DEPTH, len(ids))
     best = np.full((len(query_ids), depth), NO_VECTOR, dtype=np.int64)
     scores = np.full((len(query_ids), depth), -np.inf, dtype=np.float32)
-    for start in range(0, len(query_ids), _QUERIES_A_CALL):
-        some = slice(start, start + _QUERIES_A_CALL)
+    for start in range(0, len(query_ids), _QUERIES_PER_CALL):
+        some = slice(start, start + _QUERIES_PER_CALL)
         found = system.score(rows[some])  # [q, N]
         for number, query_id in enumerate(query_ids[some]):
             if query_id in row_of:
@@ -107,13 +106,13 @@ LEXICAL, HYBRID = "lexical", "hybrid"
 def lexical_system(
     texts: Sequence[str], titles: Sequence[str] = (), documents: int | None = None
 ) -> System:
-    """Make the score of lexical mode, of every document rather than of candidates.
+    """Make the system of lexical mode, which here scores every document, not only candidates.
 
-    A word that one document has counts for nothing, as when the query is a stored document.
+    A word that only one document contains has no weight, as when the query is a stored document.
 
     Args:
-        texts: of the documents, then of queries that are none.
-        titles: of all of them; without any, words alone are compared.
+        texts: of the documents, then of queries that are no documents.
+        titles: of all of them; without titles, only words are compared.
         documents: how many of the texts are documents; all when not given.
 
     Raises:
@@ -151,12 +150,15 @@ def lexical_system(
         return np.asarray(sums, dtype=np.float32).ravel()
 
     return System(
-        LEXICAL, "cosine of sqrt(count) * idf, words and titles named", score, score_pairs
+        LEXICAL,
+        "cosine of sqrt(count) * idf, of words and of titles that occur",
+        score,
+        score_pairs,
     )
 
 
 def hybrid_system(semantic: System, lexical: System, rule: LinearFusion) -> System:
-    """Make the score of hybrid mode from those of the two channels."""
+    """Make the system of hybrid mode from the two channels."""
 
     def score(rows: Int64) -> Float32:
         return fuse(rule, semantic.score(rows), lexical.score(rows))
@@ -166,3 +168,16 @@ def hybrid_system(semantic: System, lexical: System, rule: LinearFusion) -> Syst
         return fuse(rule, *both)
 
     return System(HYBRID, f"{rule.lexical_weight:g} of the lexical score", score, score_pairs)
+
+
+def cache_scores(system: System) -> System:
+    """Make a system that scores the same rows only once, however often they are scored."""
+    known: dict[bytes, Float32] = {}
+
+    def score(rows: Int64) -> Float32:
+        key = rows.tobytes()
+        if key not in known:
+            known[key] = system.score(rows)
+        return known[key].copy()
+
+    return System(system.name, system.settings, score, system.score_pairs)

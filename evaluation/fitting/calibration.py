@@ -1,4 +1,4 @@
-"""Fitting the maps from score to match probability on labelled pairs. Needs scikit-learn."""
+"""Fit the maps from score to match probability on labelled pairs, with scikit-learn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ from index.search.score_distribution import (
 
 MIN_OF_A_CLASS = 20
 FOLDS = 5
-_SMALLEST = 1e-12  # probability whose logarithm is taken
+_SMALLEST = 1e-12  # smallest probability to take the logarithm of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class ScoredPairs:
     """Labelled pairs of one corpus.
 
     Attributes:
-        fitted_on: what they are.
+        fitted_on: describes the pairs.
         scores: Float64[N].
         labels: Int64[N], 1 for a match, else 0.
-        random_pairs: how random pairs of the same corpus score.
+        random_pairs: scores of random pairs of the same corpus.
     """
 
     fitted_on: FittedOn
@@ -63,13 +63,13 @@ class ScoredPairs:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a map is fitted on.
+    """The data that a map is fitted on.
 
     Attributes:
         inputs: Float64[N].
         labels: Int64[N].
         weights: Float64[N].
-        folds: Int64[N], the part that each pair is left out with in cross-validation.
+        folds: Int64[N], the cross-validation fold of each pair.
     """
 
     inputs: Float64
@@ -78,7 +78,7 @@ class Sample:
     folds: Int64
 
     def rows(self, chosen: Bool) -> "Sample":
-        """Return the pairs of a mask Bool[N]."""
+        """Return the pairs selected by a mask Bool[N]."""
         return Sample(
             self.inputs[chosen], self.labels[chosen], self.weights[chosen], self.folds[chosen]
         )
@@ -87,13 +87,14 @@ class Sample:
 def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibration:
     """Fit both maps on the pairs of several corpora, each corpus with the same weight.
 
-    Of several corpora a whole one is left out at a time to measure the error, since what users
-    bring is a corpus that was not fitted on; the pairs of a single one are divided at random.
+    The error is measured by cross-validation. With several corpora a fold is a whole corpus, since
+    users bring a corpus that the maps were not fitted on; a single one is divided at random.
 
     Raises:
-        CorpusError: scikit-learn is not installed; or, naming the pairs, a score is not finite, a
-            label is neither 0 nor 1, or there are fewer than `MIN_OF_A_CLASS` of a class; or
-            higher scores do not mean more matches.
+        CorpusError: a score is not finite, a label is neither 0 nor 1, or there are fewer than
+            `MIN_OF_A_CLASS` of a class (names the pairs); or higher scores do not mean more
+            matches.
+        MissingExtraError: scikit-learn is not installed.
     """
     for one in corpora:
         _check(one)
@@ -115,10 +116,11 @@ def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibratio
 
 
 def fit_map(sample: Sample) -> FittedMap:
-    """Fit a map by each method and keep that of the lower cross-validated log loss.
+    """Fit a map by each method and keep the one of the lower cross-validated log loss.
 
     Raises:
-        CorpusError: scikit-learn is not installed, or higher inputs do not mean more matches.
+        CorpusError: higher inputs do not mean more matches.
+        MissingExtraError: scikit-learn is not installed.
     """
     methods: dict[str, Callable[[Sample], ProbabilityMap]] = {
         "platt": fit_platt,
@@ -133,7 +135,8 @@ def fit_platt(sample: Sample) -> Logistic:
     """Fit a logistic map to Platt's targets (Platt 1999, section 2.2): (n + 1) / (n + 2), not 1.
 
     Raises:
-        CorpusError: scikit-learn is not installed, or higher inputs do not mean more matches.
+        CorpusError: higher inputs do not mean more matches.
+        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.linear_model import LogisticRegression
@@ -141,7 +144,7 @@ def fit_platt(sample: Sample) -> Logistic:
     matches = int(sample.labels.sum())
     others = len(sample.labels) - matches
     targets = np.where(sample.labels == 1, (matches + 1) / (matches + 2), 1 / (others + 2))
-    # A target between 0 and 1 is a pair that is there twice, with a part of its weight as each.
+    # A pair with a target between 0 and 1 counts twice, with part of its weight as each class.
     centre, width = float(sample.inputs.mean()), float(sample.inputs.std()) or 1.0
     standard = (np.tile(sample.inputs, 2)[:, None] - centre) / width
     model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1_000)
@@ -157,10 +160,10 @@ def fit_platt(sample: Sample) -> Logistic:
 
 
 def fit_isotonic(sample: Sample) -> PiecewiseLinear:
-    """Fit the best map that nowhere falls, within the bounds of Platt's targets.
+    """Fit the best non-decreasing map, within the bounds of Platt's targets.
 
     Raises:
-        CorpusError: scikit-learn is not installed.
+        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.isotonic import IsotonicRegression
@@ -170,7 +173,7 @@ def fit_isotonic(sample: Sample) -> PiecewiseLinear:
     model = IsotonicRegression(y_min=1 / (others + 2), y_max=(matches + 1) / (matches + 2))
     model.fit(sample.inputs, sample.labels, sample.weights)
     level = model.predict(sample.inputs)
-    # Through the centres of the levels, not along them: no jumps, no two scores are alike.
+    # Interpolate between the centres of the levels: no jumps, and no two scores become equal.
     probabilities, which = np.unique(level, return_inverse=True)
     sums = np.bincount(which, sample.weights * sample.inputs)
     inputs = sums / np.bincount(which, sample.weights)
@@ -178,17 +181,17 @@ def fit_isotonic(sample: Sample) -> PiecewiseLinear:
 
 
 def _cross_validate(sample: Sample, fit: Callable[[Sample], ProbabilityMap]) -> MapError:
-    """Fit on all folds but one and measure on that one, for each of them."""
-    stated = np.empty(len(sample.labels))
+    """Fit on all folds but one and measure on that one, for each fold."""
+    predicted = np.empty(len(sample.labels))
     for fold in np.unique(sample.folds):
         left_out = sample.folds == fold
         fitted = fit(sample.rows(~left_out))
-        stated[left_out] = match_probabilities(fitted, sample.inputs[left_out])
-    return measure_error(stated, sample.labels, sample.weights)
+        predicted[left_out] = match_probabilities(fitted, sample.inputs[left_out])
+    return measure_error(predicted, sample.labels, sample.weights)
 
 
 def measure_error(probabilities: Float64, labels: Int64, weights: Float64) -> MapError:
-    """Measure stated probabilities Float64[N] against labels Int64[N]."""
+    """Measure predicted probabilities Float64[N] against labels Int64[N]."""
     of_truth = np.where(labels == 1, probabilities, 1.0 - probabilities)
     losses = -np.log(np.maximum(of_truth, _SMALLEST))
     mass = equal_mass_bins(probabilities, weights)
@@ -219,11 +222,18 @@ def _check(pairs: ScoredPairs) -> None:
 def score_labelled_pairs(
     pairs_file: Path, ids: tuple[str, ...], channels: Channels, progress: Progress, seed: int
 ) -> dict[Mode, ScoredPairs]:
-    """Score labelled pairs of a corpus of these N ids, and random pairs beside.
+    """Score labelled pairs of a corpus of N documents in each mode, and random pairs too.
+
+    Args:
+        pairs_file: the labelled pairs.
+        ids: N ids of the documents.
+        channels: scores of the documents.
+        progress: notified of progress.
+        seed: of the random pairs.
 
     Raises:
-        CorpusError: the pairs cannot be read, a document of them is missing, or the corpus is too
-            small.
+        CorpusError: the pairs cannot be read, one of their documents is missing, or the corpus is
+            too small.
     """
     rows = find_pairs(read_pairs(pairs_file), ids)
     labels = rows.labels.astype(np.int64)

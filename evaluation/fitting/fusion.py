@@ -1,9 +1,14 @@
-"""Fitting the fusion rule on validation queries of several corpora together."""
+"""Fit the fusion of vector and word scores on validation queries of several corpora.
+
+    python -m evaluation.fitting.fusion --data FOLDER [--vectors FOLDER]
+
+prints the fitted weight with its nDCG@10; `--write` stores it in the checkpoint.
+"""
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,17 +18,26 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, rank, vector_system
+from evaluation.systems import (
+    HYBRID,
+    System,
+    cache_scores,
+    hybrid_system,
+    lexical_system,
+    rank,
+    vector_system,
+)
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.embed import embed_corpus, read_embedded_corpus
 from index.progress import SilentProgress
 from index.search.fusion import LinearFusion, write_fusion
 
 STEPS = 40
-RECIPROCAL_RANK = 60  # the constant of reciprocal rank fusion, with which the rule is compared
+RECIPROCAL_RANK = 60  # the constant of reciprocal rank fusion, the alternative that is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +57,13 @@ class FusionCorpus:
 
 @dataclass(frozen=True, slots=True)
 class FusionFit:
-    """A fitted rule and what it was chosen from.
+    """A fitted fusion and the values it was chosen from.
 
     Attributes:
-        rule: of the highest mean.
+        rule: the fusion of the highest mean nDCG@10.
         weights: weights of the lexical score that were tried, from 0 (semantic) to 1 (lexical).
         ndcg: Float32[corpora, weights], nDCG@10 of each.
-        reciprocal_rank: Float32[corpora], that of reciprocal rank fusion.
+        reciprocal_rank: Float32[corpora], nDCG@10 of reciprocal rank fusion.
     """
 
     rule: LinearFusion
@@ -59,46 +73,34 @@ class FusionFit:
 
 
 def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
-    """Choose the weight of the lexical score whose mean nDCG@10 over the corpora is highest.
+    """Choose the weight of the lexical score of the highest mean nDCG@10 over corpora.
 
-    Every corpus counts alike, however many queries it has. The curve is flat around its top, so a
-    mean over three neighbouring weights decides rather than one.
+    Every corpus counts the same, however many queries it has. The curve is flat around its maximum,
+    so the mean over three neighbouring weights decides rather than a single one.
 
     Raises:
-        CorpusError: the extra `evaluate` is not installed, or no query has a judgement.
+        CorpusError: no query has a judgement.
+        MissingExtraError: ir-measures is not installed.
         ValueError: there is no corpus.
     """
     if not corpora:
-        raise ValueError("there is no corpus to fit the rule on")
+        raise ValueError("there is no corpus to fit the fusion on")
     weights = tuple(step / STEPS for step in range(STEPS + 1))
     ndcg = np.zeros((len(corpora), len(weights)), dtype=np.float32)
     ranks = np.zeros(len(corpora), dtype=np.float32)
     for row, corpus in enumerate(corpora):
-        semantic = _remembered(corpus.semantic, corpus.task.rows)
-        lexical = _remembered(corpus.lexical, corpus.task.rows)
+        semantic, lexical = cache_scores(corpus.semantic), cache_scores(corpus.lexical)
         for column, weight in enumerate(weights):
             fused = hybrid_system(semantic, lexical, LinearFusion(weight))
-            ndcg[row, column] = _ndcg(fused, corpus.task)
-        ranks[row] = _ndcg(_reciprocal_ranks(semantic, lexical), corpus.task)
+            ndcg[row, column] = _mean_ndcg(fused, corpus.task)
+        ranks[row] = _mean_ndcg(_reciprocal_ranks(semantic, lexical), corpus.task)
     smooth = np.convolve(np.pad(ndcg.mean(axis=0), 1, mode="edge"), np.ones(3) / 3, mode="valid")
     return FusionFit(LinearFusion(weights[int(np.argmax(smooth))]), weights, ndcg, ranks)
 
 
-def _ndcg(system: System, task: RetrievalTask) -> float:
+def _mean_ndcg(system: System, task: RetrievalTask) -> float:
     run = rank(system, task.ids, task.query_ids, task.rows)
     return float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
-
-
-def _remembered(system: System, rows: Int64) -> System:
-    """Score these rows once."""
-    place: Mapping[int, int] = {row: number for number, row in enumerate(rows.tolist())}
-    scores = system.score(rows)
-
-    def score(some: Int64) -> Float32:
-        found: Float32 = scores[[place[row] for row in some.tolist()]].copy()
-        return found
-
-    return System(system.name, system.settings, score, system.score_pairs)
 
 
 def _reciprocal_ranks(semantic: System, lexical: System) -> System:
@@ -116,7 +118,7 @@ def _reciprocal(scores: Float32) -> Float32:
 
 
 def main() -> None:
-    """Fit and print."""
+    """Fit the fusion and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--vectors", type=Path)
@@ -128,50 +130,34 @@ def main() -> None:
     if given.vectors:
         folders = [one for one in folders if (given.vectors / f"{one.name}.npz").exists()]
     if not folders:
-        sys.exit(f"{given.data}: no corpus with judgements (and vectors) is there")
-    corpora = [read(folder, given.vectors, checkpoint) for folder in folders]
+        sys.exit(f"{given.data}: there is no corpus with judgements (and vectors)")
+    corpora = [_read_corpus(folder, given.vectors, checkpoint) for folder in folders]
     fitted = fit_fusion(corpora)
-    print(json.dumps(report([folder.name for folder in folders], fitted), indent=2))
+    print(json.dumps(_describe([folder.name for folder in folders], fitted), indent=2))
     if given.write:
         write_fusion(checkpoint, fitted.rule)
 
 
-def read(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCorpus:
-    """Read one corpus, its vectors and its validation queries."""
+def _read_corpus(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCorpus:
+    """Read one corpus, its vectors (or encode it) and its validation queries."""
     corpus = folder / "corpus.jsonl.gz"
     if vectors:
         embedded = read_embedded_corpus(vectors / f"{folder.name}.npz")
     else:
-        embedded = encode(corpus, checkpoint)
+        encoder = OnnxEncoder(checkpoint)
+        embedded = embed_corpus(corpus, BlockTokenizer(checkpoint), encoder, SilentProgress())
     documents = read_documents(corpus, embedded.ids)
-    splits, qrels = read_splits(folder / "splits.tsv"), read_qrels(folder / "qrels.tsv")
-    rows = [
-        row
-        for row, name in enumerate(embedded.ids)
-        if name in qrels and splits.get(name) == "valid"
-    ]
-    task = RetrievalTask(
-        ids=embedded.ids,
-        query_ids=tuple(embedded.ids[row] for row in rows),
-        rows=np.array(rows, dtype=np.int64),
-        tokens=embedded.tokens[rows],
-        qrels=qrels,
-    )
+    parts = read_splits(folder / "splits.tsv")
+    valid = {name for name, part in parts.items() if part == "valid"}
     return FusionCorpus(
-        task=task,
+        task=retrieval_task(Vectors(embedded, embedded), read_qrels(folder / "qrels.tsv"), valid),
         semantic=vector_system("semantic", checkpoint.name, embedded.vectors),
         lexical=lexical_system([one.text for one in documents], [one.title for one in documents]),
     )
 
 
-def encode(corpus: Path, checkpoint: Checkpoint) -> EmbeddedCorpus:
-    """Encode a corpus with all cores."""
-    encoder = OnnxEncoder(checkpoint)
-    return embed_corpus(corpus, BlockTokenizer(checkpoint), encoder, SilentProgress())
-
-
-def report(names: list[str], fitted: FusionFit) -> dict[str, object]:
-    """Return what was fitted as JSON shows it."""
+def _describe(names: Sequence[str], fitted: FusionFit) -> dict[str, object]:
+    """Return the fit as JSON."""
     chosen = fitted.weights.index(fitted.rule.lexical_weight)
     every = fitted.ndcg.mean(axis=0)
 

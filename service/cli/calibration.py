@@ -248,7 +248,8 @@ def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
 def calibrate(
     data: DataOption = DEFAULT_DATA,
     false_positive_rate: Annotated[
-        float, typer.Option(help="0.1, 0.03, 0.01, 0.003 or 0.001.")
+        float,
+        typer.Option(help="The rate to print a threshold for: 0.1, 0.03, 0.01, 0.003 or 0.001."),
     ] = 0.01,
     seed: Annotated[int, typer.Option(min=0, help="Of the random pairs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -56,7 +56,7 @@ def compare(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Say how two documents match, and where; a server may be running."""
+    """Compare two documents: how and where they match; a server may be running."""
     for name, argument in ((left, "LEFT"), (right, "RIGHT")):
         if not name.startswith(STORED):
             check_document(Path(name), argument)

@@ -124,7 +124,7 @@ def match(
         list[str] | None, typer.Option(help="Id of a document to leave out; may be repeated.")
     ] = None,
     collapse: Annotated[
-        bool, typer.Option("--collapse", help="One match of each family of copies and versions.")
+        bool, typer.Option("--collapse", help="Only one match per family of copies and versions.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,

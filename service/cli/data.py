@@ -40,7 +40,7 @@ def snapshot(
     ],
     checkpoint: CheckpointOption = None,
 ) -> None:
-    """Write a backup of a data directory and read it back; a server may be running on it."""
+    """Write a backup of a data directory and verify it; a server may be running."""
     check_data_directory(data, "DATA")
     check_new_path(output)
     opened = open_checkpoint(checkpoint)
@@ -55,7 +55,7 @@ def snapshot(
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(help="What `longmatch snapshot` wrote.")],
+    backup: Annotated[Path, typer.Argument(help="A backup written by `longmatch snapshot`.")],
     data: DataArgument,
     checkpoint: CheckpointOption = None,
 ) -> None:
@@ -65,7 +65,9 @@ def restore(
     check_output_folder(data, "DATA")
     opened = open_checkpoint(checkpoint)
     manifest = restore_backup(backup, data, opened)
-    console.print(printable(f"{data}: {manifest.documents} documents of {manifest.created}"))
+    console.print(
+        printable(f"{data}: {manifest.documents} documents, backed up at {manifest.created}")
+    )
 
 
 def doctor(
@@ -80,7 +82,7 @@ def doctor(
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
 ) -> None:
-    """Examine a data directory; exit status 0 if it is sound, 1 if something is wrong."""
+    """Examine a data directory; exit status 0 if no problem is found, else 1."""
     check_data_directory(data, "DATA")
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
@@ -93,9 +95,9 @@ def doctor(
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
-        console.print("--repair does what can be done")
+        console.print("use --repair to repair what can be repaired")
     if not findings:
-        console.print(printable(f"{data}: all is sound"))
+        console.print(printable(f"{data}: no problems found"))
     raise typer.Exit(REFUSED if findings else OK)
 
 

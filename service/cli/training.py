@@ -71,14 +71,18 @@ def train_reranker_command(
     start: Annotated[Path, typer.Option(help="The reranker to start from, with its weights.")],
     corpus: Annotated[
         list[Path],
-        typer.Option(help="A corpus; may be given again. Files beside corpus.jsonl are found."),
+        typer.Option(
+            help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
     work: Annotated[
-        Path | None, typer.Option(help="For what is computed on the way; <output>.work.")
+        Path | None,
+        typer.Option(help="A folder for intermediate results; by default <output>.work."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Of training, then the best so far is kept.")
+        float | None,
+        typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
     ] = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
 ) -> None:
@@ -115,20 +119,30 @@ def train(
     ],
     corpus: Annotated[
         list[Path],
-        typer.Option(help="A corpus; may be given again. Files beside corpus.jsonl are found."),
+        typer.Option(
+            help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")],
-    qrels: Annotated[Path | None, typer.Option(help="Links between its documents.")] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Links between documents, as judgements.")
+    ] = None,
     pairs: Annotated[
-        list[Path] | None, typer.Option(help="Labelled pairs; may be given again.")
+        list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")
     ] = None,
-    splits: Annotated[Path | None, typer.Option(help="id TAB train|valid|test.")] = None,
+    splits: Annotated[
+        Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
+    ] = None,
     work: Annotated[
-        Path | None, typer.Option(help="For what is computed on the way; <output>.work.")
+        Path | None,
+        typer.Option(help="A folder for intermediate results; by default <output>.work."),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Number of steps, instead of the recipe's.")
+    ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Of training, then the best so far is kept.")
+        float | None,
+        typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
     ] = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it

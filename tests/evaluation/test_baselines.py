@@ -99,7 +99,7 @@ def test_queries_that_are_no_documents_change_nothing(name: str) -> None:
 
 
 def test_a_corpus_without_shared_words() -> None:
-    with pytest.raises(CorpusError, match="no word that is in two documents"):
+    with pytest.raises(CorpusError, match="no word is in two documents"):
         list(lexical_baselines(["tfidf"], ["one", "two"]))
     with pytest.raises(CorpusError, match="at least three"):
         list(lexical_baselines(["lsa"], ["aa bb", "aa", "cc", "dd"]))

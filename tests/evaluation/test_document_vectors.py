@@ -52,5 +52,5 @@ def test_blocks_of_documents_in_any_order(encoded: EncodedCorpus) -> None:
     assert blocks.starts[1] == blocks.starts[2]  # equal texts are kept once
     assert (blocks.ends - blocks.starts).tolist()[0] == 1
     assert blocks.ends[1] - blocks.starts[1] > 1
-    with pytest.raises(CorpusError, match="1 documents have none, the first of them 'x'"):
+    with pytest.raises(CorpusError, match="1 documents have no blocks, the first of them 'x'"):
         find_blocks(encoded, ["a", "x"])

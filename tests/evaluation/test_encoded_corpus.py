@@ -129,7 +129,7 @@ encode_corpus(Path({str(corpus)!r}), Path({str(blocks)!r}), encoder, SilentProgr
         time.sleep(0.005)
     job.kill()
     job.wait()
-    with pytest.raises(CorpusError, match="not encoded to its end"):
+    with pytest.raises(CorpusError, match="not encoded completely"):
         read_encoded_corpus(blocks)
     with (blocks / "texts.jsonl").open("ab") as file:
         file.write(b'{"hash": "cut o')

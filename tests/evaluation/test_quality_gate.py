@@ -51,7 +51,7 @@ def test_the_seed_decides_the_sample(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("qrels", "limit", "message"),
     [
-        ({"elsewhere": {"d1": 1}}, 20, "no query is a document of it"),
+        ({"elsewhere": {"d1": 1}}, 20, "no query is one of its documents"),
         ({"d4": QRELS["d4"]}, 20, "fits with its judged documents into 20"),
         ({}, 11, "11 documents are too few to compare 10 neighbours"),
     ],

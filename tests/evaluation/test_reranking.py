@@ -24,10 +24,10 @@ from index.errors import CorpusError
 
 
 class TopicReranker:
-    """Judges a pair by the first letter of both texts, and remembers what it judged."""
+    """Scores a pair by the first letter of both texts, and records what it scored."""
 
     def __init__(self) -> None:
-        self.judged: list[tuple[str, str]] = []
+        self.scored: list[tuple[str, str]] = []
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class TopicReranker:
         return split_for_ranking(text)
 
     def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
-        self.judged.append((first.text, second.text))
+        self.scored.append((first.text, second.text))
         return 4.0 if first.text[0] == second.text[0] else -4.0
 
 
@@ -95,19 +95,19 @@ def test_pairs_are_scored_by_the_mixture(texts: list[str], system: System) -> No
     assert second.score_pairs(sources, targets).tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_each_pair_is_judged_once_also_by_a_later_run(
+def test_each_pair_is_scored_once_also_by_a_later_run(
     texts: list[str], system: System, tmp_path: Path
 ) -> None:
     edges = [(row, other) for row in (1, 5) for other in (7, 8, 9)]
     first = TopicReranker()
-    scorer = PairScorer(first, texts, threads=2, kept=tmp_path / "logits.npz")
+    scorer = PairScorer(first, texts, threads=2, cache=tmp_path / "logits.npz")
     found = scorer(edges).tolist()
     assert scorer(edges[::-1]).tolist() == found[::-1]
-    assert len(first.judged) == 6
+    assert len(first.scored) == 6
     second = TopicReranker()
-    again = PairScorer(second, texts, kept=tmp_path / "logits.npz")
+    again = PairScorer(second, texts, cache=tmp_path / "logits.npz")
     assert again([*edges, (2, 3)]).tolist()[:6] == found
-    assert len(second.judged) == 1
+    assert len(second.scored) == 1
     (tmp_path / "logits.npz").write_bytes(b"torn")
     assert read_logits(tmp_path / "logits.npz") == {}
 

@@ -20,7 +20,7 @@ def test_reads_parts_of_ids_that_may_have_spaces(tmp_path: Path) -> None:
         ("a\ttrain\tx\n", ":1: is not a document id"),
         ("\ttrain\n", ":1: is not a document id"),
         ("a\ttrain\nb\tdev\n", ":2: the part 'dev' is none of train, valid, test"),
-        ("a\ttrain\na\ttest\n", ":2: 'a' is in train before"),
+        ("a\ttrain\na\ttest\n", ":2: 'a' is already in train"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
