@@ -17,8 +17,8 @@ Make = Callable[..., Comparison]
 
 
 @pytest.fixture(scope="session")
-def soup(page: str) -> BeautifulSoup:
-    return BeautifulSoup(page, "html.parser")
+def soup(report: str) -> BeautifulSoup:
+    return BeautifulSoup(report, "html.parser")
 
 
 def test_ids_are_unique_and_every_link_leads_to_one(soup: BeautifulSoup) -> None:
@@ -29,12 +29,12 @@ def test_ids_are_unique_and_every_link_leads_to_one(soup: BeautifulSoup) -> None
     assert all(link.startswith("#") and link[1:] in ids for link in links)
 
 
-def test_the_policy_names_the_page_s_own_style_and_script_and_nothing_else(page: str) -> None:
+def test_the_policy_names_the_page_s_own_style_and_script_and_nothing_else(report: str) -> None:
     sources = re.findall(r"'(sha256-[^']*)'", content_security_policy())
-    inline = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", page, flags=re.DOTALL)
+    inline = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", report, flags=re.DOTALL)
     digests = [hashlib.sha256(part.encode()).digest() for part in inline]
     assert sources == [f"sha256-{base64.b64encode(digest).decode()}" for digest in digests]
-    [meta] = BeautifulSoup(page, "html.parser").find_all(
+    [meta] = BeautifulSoup(report, "html.parser").find_all(
         attrs={"http-equiv": "Content-Security-Policy"}
     )
     assert meta["content"] == content_security_policy()
@@ -42,12 +42,12 @@ def test_the_policy_names_the_page_s_own_style_and_script_and_nothing_else(page:
     assert "unsafe" not in content_security_policy()
 
 
-def test_the_page_asks_for_nothing(soup: BeautifulSoup, page: str) -> None:
+def test_the_page_asks_for_nothing(soup: BeautifulSoup, report: str) -> None:
     assert not soup.find_all(["link", "img", "iframe", "object", "base", "form"])
     assert not soup.find_all(src=True)
     assert not soup.find_all(style=True)
-    assert "url(" not in page
-    assert "@import" not in page
+    assert "url(" not in report
+    assert "@import" not in report
 
 
 def test_the_figures_are_there(soup: BeautifulSoup) -> None:
