@@ -58,10 +58,11 @@ ORDER: Mapping[str, Sequence[str]] = {
         "calibration_error encoded_corpus judgements significance systems",
         "block_baselines metrics plots reranking",
         "baselines quality_gate report",
-        "experiment fitting",
+        "experiment",
+        "fitting",
     ),
     "training": (
-        "batch errors labelled_pairs progress",
+        "batch errors progress",
         "losses recipe run_files",
         "objectives",
         "optimiser",

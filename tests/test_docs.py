@@ -377,7 +377,8 @@ def undocumented_commands(known: Mapping[str, Any], page: str) -> list[str]:
     missing = [name for name in known if not re.search(rf"\b{name}\b(?!-)", text)]
     for name, command in known.items():
         for parameter in command.params:
-            if not getattr(parameter, "help", None):
+            hidden = getattr(parameter, "hidden", False)  # an old name, which is rejected
+            if not hidden and not getattr(parameter, "help", None):
                 missing.append(f"{name}: {parameter.name} has no help")
     return missing
 

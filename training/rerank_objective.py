@@ -11,8 +11,8 @@ from encoder.arrays import Float32, Int64
 from encoder.models.architecture import RerankerModel
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_pairs
+from training.data.labelled_pairs import LabelledPairDataset
 from training.errors import TrainingRecipeError
-from training.labelled_pairs import LabelledPairDataset
 from training.objectives import ModelTask, Objective
 from training.recipe import RerankRecipe
 

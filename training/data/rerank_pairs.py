@@ -25,9 +25,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from index.vectors.vector_index import NO_VECTOR
 from training.data.files import CorpusFiles
-from training.data.neighbours import find_neighbours
-from training.data.splits import TRAIN, VALID, check_equal_texts, choose_parts, given_parts
-from training.labelled_pairs import (
+from training.data.labelled_pairs import (
     LabelledPair,
     LabelledPairDataset,
     join_tables,
@@ -35,6 +33,8 @@ from training.labelled_pairs import (
     read_pair_table,
     write_pair_table,
 )
+from training.data.neighbours import find_neighbours
+from training.data.splits import TRAIN, VALID, check_equal_texts, choose_parts, given_parts
 
 VALID_QUERIES = 32  # of a corpus that validation reranks, at most
 PAIRS = 20_000  # of a corpus for training, at most

@@ -11,6 +11,7 @@ from evaluation.judgements import Qrels
 from evaluation.metrics import in_order, ndcg_at_10
 from index.progress import Progress
 from training.data.files import RerankJob, TimeLimit, read_recipe
+from training.data.labelled_pairs import LabelledPairDataset
 from training.data.rerank_pairs import (
     PairKinds,
     RerankCorpus,
@@ -19,7 +20,6 @@ from training.data.rerank_pairs import (
     rerank_fingerprint,
 )
 from training.jobs.output import RUN, TrainingReport, make_report, output_of
-from training.labelled_pairs import LabelledPairDataset
 
 if TYPE_CHECKING:
     from encoder.models.architecture import RerankerModel
