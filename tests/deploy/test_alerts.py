@@ -1,8 +1,13 @@
 """Every alert says what is wrong, where to read what to do, and is itself tested."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.tools.markdown import anchors
+from tests.tools.programs import require_program
 
 
 def test_every_alert_has_a_severity_a_summary_and_a_runbook(
@@ -24,3 +29,21 @@ def test_every_alert_is_seen_firing_and_seen_silent(
     names = {alert["alert"] for alert in alerts}
     assert firing == names
     assert silent == names
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("check", "config", "deploy/prometheus.yml"), ("test", "rules", "deploy/alerts_test.yml")],
+    ids=["config", "rules"],
+)
+def test_prometheus_reads_the_rules_and_they_pass_their_tests(
+    root: Path, arguments: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        [require_program("promtool"), *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,10 +1,8 @@
 """R10: one byte flipped anywhere in a data directory or a checkpoint.
 
-It is detected, or harmless: never a wrong answer, never a crash. `LONGMATCH_FLIPS` says how many
-bytes; 90 by default, which takes some seconds.
+It is detected, or harmless: never a wrong answer, never a crash.
 """
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -29,9 +27,8 @@ from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
+from tests.tools.tiers import Tier
 
-FLIPS = int(os.environ.get("LONGMATCH_FLIPS", "90"))
-SEED = int(os.environ.get("LONGMATCH_SEED", "7"))
 DOCUMENTS = 60
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "sonata", "granite"]
 UNSAMPLED = Sampling(0, None, SilentProgress())
@@ -136,21 +133,25 @@ def outcome(data: Path, checkpoint: Checkpoint, expected: Answers) -> str:
         return "detected"
 
 
+def flips_of(tier: Tier) -> int:
+    return 1_000 if tier.sweep else 90
+
+
 def test_flipped_bytes_of_a_closed_directory(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, tier: Tier
 ) -> None:
     with opened(data, checkpoint) as directory:
         expected = answers(directory)
     files = [one.relative_to(data) for one in sorted(data.rglob("*")) if one.stat().st_size > 0]
     files = [one for one in files if (data / one).is_file()]
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(tier.seed)
     seen = Counter[str]()
-    for turn in range(FLIPS):
+    for turn in range(flips_of(tier)):
         copy = tmp_path / "copy"
         shutil.copytree(data, copy)
         where = flip(copy / files[turn % len(files)], random)
         found = outcome(copy, checkpoint, expected)
-        assert found != "wrong", f"seed {SEED}, flip {turn}: {where}"
+        assert found != "wrong", f"seed {tier.seed}, flip {turn}: {where}"
         seen[f"{files[turn % len(files)].name}: {found}"] += 1
         shutil.rmtree(copy)
     assert seen["store.sqlite3: same"] == 0, "the digest covers every byte"
@@ -158,28 +159,28 @@ def test_flipped_bytes_of_a_closed_directory(
 
 
 def test_flipped_bytes_of_a_store_that_was_killed(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, tier: Tier
 ) -> None:
     """Without the digest a wrong answer by words is possible; then the doctor finds the damage."""
     with opened(data, checkpoint) as directory:
         expected = answers(directory)
-    random = np.random.default_rng(SEED)
-    for turn in range(FLIPS // 2):
+    random = np.random.default_rng(tier.seed)
+    for turn in range(flips_of(tier) // 2):
         copy = tmp_path / "copy"
         shutil.copytree(data, copy)
         (copy / ".store-digest").unlink()
         where = flip(copy / "store.sqlite3", random)
         examined = examine(copy, checkpoint, UNSAMPLED)
         found = outcome(copy, checkpoint, expected)
-        assert found != "wrong" or examined, f"seed {SEED}, flip {turn}: {where}"
-        assert found != "detected" or examined, f"seed {SEED}, flip {turn}: {where}"
+        assert found != "wrong" or examined, f"seed {tier.seed}, flip {turn}: {where}"
+        assert found != "detected" or examined, f"seed {tier.seed}, flip {turn}: {where}"
         shutil.rmtree(copy)
 
 
-def test_flipped_bytes_of_a_checkpoint(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_flipped_bytes_of_a_checkpoint(checkpoint: Checkpoint, tmp_path: Path, tier: Tier) -> None:
     copy = tmp_path / "checkpoint"
     shutil.copytree(DEFAULT_CHECKPOINT, copy)
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(tier.seed)
     for turn, name in enumerate(sorted(checkpoint.files)):
         kept = (copy / name).read_bytes()
         where = flip(copy / name, random)
@@ -190,7 +191,7 @@ def test_flipped_bytes_of_a_checkpoint(checkpoint: Checkpoint, tmp_path: Path) -
         except EncoderError:
             pass
         else:
-            assert list(examine_checkpoint(damaged)), f"seed {SEED}, flip {turn}: {where}"
+            assert list(examine_checkpoint(damaged)), f"seed {tier.seed}, flip {turn}: {where}"
         (copy / name).write_bytes(kept)
 
 
