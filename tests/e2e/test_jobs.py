@@ -65,11 +65,11 @@ def test_a_job_killed_again_and_again_ends_as_if_nothing_had_been(
         status, answer = send(server, gzip.compress(body), {"Content-Encoding": "gzip"})
         assert (status, answer["accepted"]) == (202, documents + 1)
         server.stop(signal.SIGKILL)
-    seen = -1
+    seen = 0
     for _ in range(kills):
         with serve(data, tiny_checkpoint, threads=1) as server:
             before = seen
-            # It goes on by itself, from where it was.
+            # It continues by itself, from where it was.
             wait_until(lambda before=before: job_of(server, answer["id"])["indexed"] > before)
             job = job_of(server, answer["id"])
             assert job["state"] in UNFINISHED
