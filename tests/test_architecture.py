@@ -58,7 +58,8 @@ ORDER: Mapping[str, Sequence[str]] = {
         "calibration_error encoded_corpus judgements significance systems",
         "block_baselines metrics plots reranking",
         "baselines quality_gate report",
-        "experiment fitting",
+        "experiment",
+        "fitting",
     ),
     "training": (
         "batch errors progress",
