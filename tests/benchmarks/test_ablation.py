@@ -1,6 +1,5 @@
 """The ablations on a tiny corpus: real training, of a few steps."""
 
-import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,12 +27,9 @@ from encoder.export.create import load_model
 from encoder.onnx_encoder import OnnxEncoder
 from index.errors import CorpusError
 from index.progress import SilentProgress
+from tests.tools.corpora import write_two_topics
 from training.run_files import read_curve
 
-TOPICS = {
-    "river": "The river carries cold water to the sea, {} of its kind.",
-    "music": "A violin plays the slow part of the concert number {} again.",
-}
 PARTS_OF_DOCUMENTS = ["train", "train", "train", "train", "valid", "valid", "valid", "test"]
 TINY = Size(
     pretraining_steps=4,
@@ -55,21 +51,7 @@ TINY = Size(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of one corpus of two topics, eight documents each; its test pairs are no pairs."""
     folder = tmp_path_factory.mktemp("ablation") / "data" / "small"
-    folder.mkdir(parents=True)
-    part_of = {f"{topic}{n}": p for topic in TOPICS for n, p in enumerate(PARTS_OF_DOCUMENTS)}
-    with gzip.open(folder / "corpus.jsonl.gz", "wt") as file:
-        for name in part_of:
-            text = " ".join(TOPICS[name[:-1]].format(f"{name} {n}") for n in range(9))
-            file.write(json.dumps({"id": name, "text": text}) + "\n")
-    (folder / "splits.tsv").write_text("".join(f"{n}\t{p}\n" for n, p in part_of.items()))
-    same = [(a, b) for a in part_of for b in part_of if a != b and a[:-1] == b[:-1]]
-    (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in same))
-    for part in ("train", "valid"):
-        names = [name for name, of in part_of.items() if of == part]
-        with gzip.open(folder / f"pairs.{part}.jsonl.gz", "wt") as file:
-            for a, b in ((a, b) for a in names for b in names if a < b):
-                pair = {"source": a, "target": b, "label": int(a[:-1] == b[:-1])}
-                file.write(json.dumps(pair) + "\n")
+    write_two_topics(folder, PARTS_OF_DOCUMENTS, ("train", "valid"))
     (folder / "pairs.test.jsonl.gz").write_text("never read")
     return folder.parent
 

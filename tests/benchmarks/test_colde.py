@@ -1,7 +1,5 @@
 """The CoLDE benchmark on a tiny corpus: real training, of a few steps."""
 
-import gzip
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,11 +27,8 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.judgements import PairRows
 from index.progress import SilentProgress
+from tests.tools.corpora import write_two_topics
 
-TOPICS = {
-    "river": "The river carries cold water to the sea, {} of its kind.",
-    "music": "A violin plays the slow part of the concert number {} again.",
-}
 PARTS = ["train"] * 4 + ["valid"] * 2 + ["test"] * 3
 TINY = Size(steps=2, documents=6, blocks=4, lengths=(2, 4))
 
@@ -42,21 +37,7 @@ TINY = Size(steps=2, documents=6, blocks=4, lengths=(2, 4))
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of one corpus of two topics, nine documents each."""
     folder = tmp_path_factory.mktemp("colde") / "data" / "small"
-    folder.mkdir(parents=True)
-    part_of = {f"{topic}{n}": part for topic in TOPICS for n, part in enumerate(PARTS)}
-    with gzip.open(folder / "corpus.jsonl.gz", "wt") as file:
-        for name in part_of:
-            text = " ".join(TOPICS[name[:-1]].format(f"{name} {n}") for n in range(9))
-            file.write(json.dumps({"id": name, "text": text}) + "\n")
-    (folder / "splits.tsv").write_text("".join(f"{n}\t{p}\n" for n, p in part_of.items()))
-    same = [(a, b) for a in part_of for b in part_of if a != b and a[:-1] == b[:-1]]
-    (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in same))
-    for part in ("train", "valid", "test"):
-        names = [name for name, of in part_of.items() if of == part]
-        with gzip.open(folder / f"pairs.{part}.jsonl.gz", "wt") as file:
-            for a, b in ((a, b) for a in names for b in names if a < b):
-                pair = {"source": a, "target": b, "label": int(a[:-1] == b[:-1])}
-                file.write(json.dumps(pair) + "\n")
+    write_two_topics(folder, PARTS, ("train", "valid", "test"))
     return folder.parent
 
 

@@ -21,6 +21,17 @@ class Answer(NamedTuple):
 Run = Callable[..., Answer]
 
 
+def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Run the command with the environment as it is and return its exit status."""
+    monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "400")
+    try:
+        main()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
+
+
 @pytest.fixture
 def longmatch(
     monkeypatch: pytest.MonkeyPatch,
@@ -34,15 +45,9 @@ def longmatch(
     """
     monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
     monkeypatch.setenv("LONGMATCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("COLUMNS", "300")
 
     def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-        status = 0
-        try:
-            main()
-        except SystemExit as stop:
-            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        status = run_main(monkeypatch, *arguments)
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         return Answer(status, captured.out, captured.err)

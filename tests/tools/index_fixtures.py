@@ -22,6 +22,9 @@ ARCHIVE_KEY = ArchiveKey("a" * 64, "b" * 64, 16, "split", "en", 64, DIMENSION, "
 
 MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
+MakeVectors = Callable[..., Float32]
+Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
+Fill = Callable[[SQLiteDocumentStore, Float32], Change]
 
 
 def unit_vectors(count: int, *, seed: int, dimension: int = DIMENSION) -> Float32:

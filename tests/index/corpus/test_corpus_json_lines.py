@@ -1,9 +1,7 @@
 """Corpora of JSON Lines, plain and gzip."""
 
 import gzip
-import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from index.corpus.json_lines import MAX_LINE_BYTES
 from index.corpus.reader import read_corpus
 from index.document import Document, SkippedInput
+from tests.tools.corpora import documents, ids, json_lines, refusals, write
 
 JSON_PIECES = [
     *(bytes([byte]) for byte in b'{}[]":,\n\xff\0'),
@@ -23,30 +22,6 @@ JSON_PIECES = [
     b'"text"',
     b"null",
 ]
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def json_lines(records: Iterable[object]) -> str:
-    return "".join(json.dumps(record) + "\n" for record in records)
-
-
-def documents(corpus: Path) -> list[Document]:
-    return [item for item in read_corpus(corpus) if isinstance(item, Document)]
-
-
-def refusals(corpus: Path) -> dict[str, str]:
-    items = list(read_corpus(corpus))
-    return {item.where: item.reason for item in items if isinstance(item, SkippedInput)}
-
-
-def ids(corpus: Path) -> list[str]:
-    assert refusals(corpus) == {}
-    return [document.id for document in documents(corpus)]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".JSONL"])

@@ -1,8 +1,6 @@
 import gzip
-import json
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,30 +8,7 @@ import pytest
 from index.corpus.reader import read_corpus, read_document
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def json_lines(records: Iterable[object]) -> str:
-    return "".join(json.dumps(record) + "\n" for record in records)
-
-
-def documents(corpus: Path) -> list[Document]:
-    return [item for item in read_corpus(corpus) if isinstance(item, Document)]
-
-
-def refusals(corpus: Path) -> dict[str, str]:
-    items = list(read_corpus(corpus))
-    return {item.where: item.reason for item in items if isinstance(item, SkippedInput)}
-
-
-def ids(corpus: Path) -> list[str]:
-    assert refusals(corpus) == {}
-    return [document.id for document in documents(corpus)]
+from tests.tools.corpora import documents, ids, json_lines, refusals, write
 
 
 def test_a_folder_gives_each_file_of_a_known_kind_in_sorted_order(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,22 +10,15 @@ import numpy as np
 import pytest
 
 import index.store.change_log
-from encoder.arrays import Float32
 from index.directory.data_directory import open_data_directory
 from index.doctor.findings import Remedy
 from index.doctor.vector_checks import examine_index
 from index.errors import StoreError
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, EncodedDocument
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import oldest_sequence
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
-MakeVectors = Callable[..., Float32]
-Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
-Fill = Callable[[SQLiteDocumentStore, Float32], Change]
+from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors
 
 
 @pytest.fixture

@@ -9,22 +9,17 @@ import pytest
 
 import index.vectors.generation
 import index.vectors.live_index
-from encoder.arrays import Float32
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, EncodedDocument
+from index.store.records import EncodedDocument
 from index.vectors.drift import needs_training
 from index.vectors.lists import choose_nlist
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot
 from index.vectors.vector_index import NO_VECTOR, VectorIndex
+from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
 OpenLive = Callable[..., LiveIndex]
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
-MakeVectors = Callable[..., Float32]
-Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
-Fill = Callable[[SQLiteDocumentStore, Float32], Change]
 
 
 @pytest.fixture

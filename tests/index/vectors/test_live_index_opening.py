@@ -5,21 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from encoder.arrays import Float32
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, EncodedDocument
 from index.vectors.backends import Backend
 from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
+from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
 OpenLive = Callable[..., LiveIndex]
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
-MakeVectors = Callable[..., Float32]
-Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
-Fill = Callable[[SQLiteDocumentStore, Float32], Change]
 
 
 @pytest.fixture

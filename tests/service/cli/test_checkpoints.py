@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 import encoder.export.quality
 from encoder.checkpoint import QUALITY, Checkpoint, load_checkpoint
-from service.cli.main import main
+from tests.tools.command import run_main
 
 WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbour", "snow"]
 
@@ -40,16 +39,6 @@ def judged(tmp_path: Path) -> list[str]:
     return ["--corpus", str(tmp_path / "c.jsonl"), "--qrels", str(tmp_path / "q.tsv")]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-    monkeypatch.setenv("COLUMNS", "400")
-    try:
-        main()
-    except SystemExit as stopped:
-        return int(stopped.code or 0)
-    return 0
-
-
 def test_an_export_that_passes_says_what_it_keeps(
     made: Path,
     judged: list[str],
@@ -59,7 +48,7 @@ def test_an_export_that_passes_says_what_it_keeps(
     before = load_checkpoint(made).fingerprint
     ids = Path(judged[1]).with_name("ids.txt")
     options = [*judged, "--ids", ids, "--gate-documents", 15]
-    assert run(monkeypatch, "export", made, "--precision", "fp16", *options) == 0
+    assert run_main(monkeypatch, "export", made, "--precision", "fp16", *options) == 0
     assert "of the neighbours of fp32 on 15 of 20 documents of c.jsonl" in capsys.readouterr().err
     checkpoint = load_checkpoint(made)
     report = json.loads((made / QUALITY).read_text())["fp16"]
@@ -77,7 +66,7 @@ def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
 ) -> None:
     before = sorted(path.name for path in made.rglob("*"))
     monkeypatch.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
-    assert run(monkeypatch, "export", made, "--precision", "fp16", *judged) == 2
+    assert run_main(monkeypatch, "export", made, "--precision", "fp16", *judged) == 2
     err = capsys.readouterr().err
     assert "error: fp16/block_encoder.onnx" in err
     assert "under 101%" in err
@@ -100,7 +89,7 @@ def test_wrong_usage_is_one_clear_line(
     options: list[str],
     message: str,
 ) -> None:
-    assert run(monkeypatch, "export", made, "--precision", "fp16", *options) == 2
+    assert run_main(monkeypatch, "export", made, "--precision", "fp16", *options) == 2
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err

@@ -9,8 +9,8 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from index.embed import read_embedded_corpus
 from tests.tools.command import Run
+from tests.tools.corpora import TOPIC_WORDS
 
-WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 RECIPE = """
 name = "tiny"
 steps = 2
@@ -39,7 +39,7 @@ def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "corpus.jsonl"
     with path.open("w") as file:
         for number in range(24):
-            topics = random.choice(WORDS, size=3)
+            topics = random.choice(TOPIC_WORDS, size=3)
             parts = [" ".join(f"The {word} is there." for word in topics) for _ in range(3)]
             headed = "\n\n".join(f"# Part {n}\n\n{part}" for n, part in enumerate(parts))
             text = headed if number % 2 else " ".join(parts)

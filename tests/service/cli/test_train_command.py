@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from encoder.checkpoint import TERMS as TERMS_FILE
 from encoder.checkpoint import load_checkpoint
 from tests.tools.command import Run
+from tests.tools.corpora import write_topics
 
-WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 RECIPE = """
 name = "tiny"
 steps = 6
@@ -69,12 +68,7 @@ blocks = 2
 def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "corpus"
     folder.mkdir()
-    random = np.random.default_rng(4)
-    with (folder / "corpus.jsonl").open("w") as file:
-        for number in range(40):
-            topics = random.choice(WORDS, size=3)
-            text = " ".join(f"The {word} is there." for word in random.choice(topics, size=12))
-            file.write(json.dumps({"id": f"d{number}", "text": f"{text} Own{number}."}) + "\n")
+    write_topics(folder / "corpus.jsonl", 40)
     return folder
 
 

@@ -10,8 +10,8 @@ import encoder.export.quality
 from encoder.checkpoint import QUALITY, load_checkpoint
 from index.embed import read_embedded_corpus
 from tests.tools.command import Run
+from tests.tools.corpora import write_topics
 
-WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 RECIPE = """
 name = "tiny"
 steps = 2
@@ -34,14 +34,7 @@ residual = 8
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    random = np.random.default_rng(4)
-    path = tmp_path / "corpus.jsonl"
-    with path.open("w") as file:
-        for number in range(30):
-            topics = random.choice(WORDS, size=3)
-            text = " ".join(f"The {word} is there." for word in random.choice(topics, size=12))
-            file.write(json.dumps({"id": f"d{number}", "text": f"{text} Own{number}."}) + "\n")
-    return path
+    return write_topics(tmp_path / "corpus.jsonl", 30)
 
 
 def test_a_term_channel_is_served_and_trained_further(

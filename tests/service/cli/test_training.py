@@ -1,13 +1,12 @@
 """`longmatch create-reranker`, `train-reranker` and `evaluate --rerank`."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from encoder.reranker.checkpoint import load_reranker_checkpoint
-from service.cli.main import main
+from tests.tools.command import run_main
 
 RECIPE = """
 name = "small"
@@ -20,23 +19,13 @@ layers = 1
 """
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["longmatch", *map(str, arguments)])
-    monkeypatch.setenv("COLUMNS", "400")
-    try:
-        main()
-    except SystemExit as stopped:
-        return int(stopped.code or 0)
-    return 0
-
-
 def test_a_reranker_is_made_of_a_recipe(
     monkeypatch: pytest.MonkeyPatch, tiny_bert: Path, tmp_path: Path
 ) -> None:
     recipe = tmp_path / "small.toml"
     recipe.write_text(RECIPE)
     made = tmp_path / "made"
-    assert run(monkeypatch, "create-reranker", recipe, "--bert", tiny_bert, "-o", made) == 0
+    assert run_main(monkeypatch, "create-reranker", recipe, "--bert", tiny_bert, "-o", made) == 0
     checkpoint = load_reranker_checkpoint(made)
     assert (checkpoint.name, checkpoint.pair.length, checkpoint.precisions) == ("small", 32, ())
 
@@ -59,7 +48,7 @@ def test_training_says_what_is_missing(
     (tmp_path / "a.txt").write_text("One document.")
     monkeypatch.chdir(tmp_path)
     given = [*arguments, "--start", tiny_reranker, "-o", "out"]
-    assert run(monkeypatch, "train-reranker", *given) == 2
+    assert run_main(monkeypatch, "train-reranker", *given) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -78,9 +67,9 @@ def test_reranking_is_measured_beside_the_mode(
     qrels.write_text("".join(f"{t}0\t0\t{t}{n}\t1\n" for t in topics for n in (1, 2)))
     arguments = ["evaluate", corpus, qrels, "--checkpoint", tiny_checkpoint, "--mode", "hybrid"]
     arguments += ["--rerank", 4, "--json"]
-    assert run(monkeypatch, *arguments) == 2
+    assert run_main(monkeypatch, *arguments) == 2
     assert "--reranker" in capsys.readouterr().err
-    assert run(monkeypatch, *arguments, "--reranker", tiny_reranker) == 0
+    assert run_main(monkeypatch, *arguments, "--reranker", tiny_reranker) == 0
     systems = json.loads(capsys.readouterr().out)["retrieval"]["systems"]
     assert set(systems) == {"semantic", "lexical", "hybrid", "reranked"}
     assert systems["reranked"]["settings"] == "first 4 of hybrid, 0.5 of the reranker"
