@@ -193,6 +193,7 @@ def test_a_part_that_was_not_read_by_the_encoder_is_still_compared_by_words() ->
     assert np.isfinite(found.section_scores).all()
 
 
+@pytest.mark.serial
 def test_a_hundred_blocks_each_take_little_time() -> None:
     left, right = read(prose(4000, 1)), read(prose(4000, 1)[5000:] + prose(1000, 2))
     assert len(left.offsets) == 100

@@ -110,6 +110,7 @@ def test_the_gauge_is_the_recall_against_brute_force(live: LiveIndex, metrics: M
     assert itself == pytest.approx(len(set(others.tolist()) & set(nearest.tolist())) / 10)
 
 
+@pytest.mark.serial
 def test_samples_over_the_limit_are_dropped_without_waiting(
     live: LiveIndex, metrics: Metrics
 ) -> None:

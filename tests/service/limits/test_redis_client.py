@@ -34,6 +34,7 @@ FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.serial
 def test_a_failure_costs_one_time_out_and_it_recovers(
     redis: RedisClient, redis_server: Any, failure: str
 ) -> None:

@@ -38,6 +38,7 @@ def wait_until_ready_is(client: Any, status: str, degraded: list[str]) -> None:
 
 
 @pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.serial
 def test_matches_go_on_and_are_the_same_and_it_recovers(
     client: Any, redis_server: Any, failure: str
 ) -> None:
