@@ -58,11 +58,12 @@ class CheckpointCache:
             if not kept.exists():
                 with tempfile.TemporaryDirectory(dir=self._folder) as place:
                     made = Path(place) / kept.name
-                    self._make(name, made)
+                    self.make(name, made)
                     made.rename(kept)
         return kept
 
-    def _make(self, name: str, target: Path) -> None:
+    def make(self, name: str, target: Path) -> None:
+        """Write a checkpoint into a new folder."""
         import torch
 
         from tests.tools.make_checkpoints import MAKERS

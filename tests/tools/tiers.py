@@ -8,7 +8,7 @@ that `--seed` sets.
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -53,15 +53,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed once; workers get it with the options."""
+    """Choose the seed, unless this is a worker: those get that of the process that started them."""
     sweep = config.getoption("--sweep")
-    if config.option.seed is None:
-        config.option.seed = random.SystemRandom().randrange(2**32) if sweep else FIXED_SEED
-    if config.option.hypothesis_seed is None and sweep:
-        config.option.hypothesis_seed = config.option.seed
+    given = getattr(config, "workerinput", {}).get("seed", config.option.seed)
+    if given is None:
+        given = random.SystemRandom().randrange(2**32) if sweep else FIXED_SEED
+    config.option.seed = given
+    if sweep and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = given
     settings.register_profile("fast", derandomize=True)
     settings.register_profile("sweep", print_blob=True)
     settings.load_profile("sweep" if sweep else "fast")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Hand the seed to a worker of pytest-xdist."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
