@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 from encoder.comparison.result import Comparison
 from service.web.report import render_report
-from tests.tools.browser import PageLog
+from tests.tools.browser import PageLog, wait_until
 
 Show = Callable[..., Page]
 
@@ -120,7 +120,7 @@ def test_one_and_two_go_to_a_side_which_arrows_then_scroll(show: Show) -> None:
     # The browser scrolls what it has painted: a key that comes before does nothing.
     page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
     page.keyboard.press("ArrowDown")
-    page.wait_for_function("document.getElementById('right').scrollTop > 0")
+    wait_until(page, "document.getElementById('right').scrollTop > 0")
     assert scrolled(page)[0] == 0
 
 
@@ -131,7 +131,7 @@ def test_help_opens_and_closes_by_key(show: Show) -> None:
     page.keyboard.press("n")
     assert current(page) == "4 passages"
     page.keyboard.press("Escape")
-    page.wait_for_function("!document.querySelector('dialog').open")
+    wait_until(page, "!document.querySelector('dialog').open")
     page.keyboard.press("n")
     assert current(page) == "1 of 4"
 
@@ -185,7 +185,7 @@ def test_the_list_and_the_map_go_to_both_sides(show: Show) -> None:
 def test_the_map_shows_which_part_is_seen(show: Show) -> None:
     page = show()
     page.evaluate("document.querySelector('#left').scrollTop = 1e6")
-    page.wait_for_function("Number(document.querySelector('#left-view').getAttribute('y')) > 500")
+    wait_until(page, "Number(document.querySelector('#left-view').getAttribute('y')) > 500")
     y, height = page.evaluate(
         "['y', 'height'].map((name) =>"
         " Number(document.querySelector('#left-view').getAttribute(name)))"
@@ -205,7 +205,7 @@ def test_a_cell_of_the_picture_names_its_sections_and_goes_to_them(show: Show) -
 
 def test_a_link_to_a_passage_opens_at_it(show: Show) -> None:
     page = show(fragment="#r4")
-    page.wait_for_function("document.querySelector('#status').textContent.startsWith('4 of 4')")
+    wait_until(page, "document.querySelector('#status').textContent.startsWith('4 of 4')")
     assert top(page, "#l4") == pytest.approx(225, abs=9)
     assert top(page, "#r4") == pytest.approx(225, abs=9)
 

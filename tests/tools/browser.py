@@ -1,5 +1,6 @@
 """The Chromium of the system, driven by Playwright."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -54,3 +55,14 @@ class PageLog:
     def _dismiss(self, dialog: Dialog) -> None:
         self.complaints.append(f"{dialog.type}: {dialog.message}")
         dialog.dismiss()
+
+
+def wait_until(page: Page, expression: str, *, seconds: float = 10.0) -> None:
+    """Wait until an expression is true in a page.
+
+    Playwright's own wait evaluates a string inside the page, which the policy of a page may forbid.
+    """
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"never true: {expression}"
+        page.wait_for_timeout(20)
