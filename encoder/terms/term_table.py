@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from encoder.arrays import Bool, Float32, Int8, Int64, UInt64
 from encoder.errors import CheckpointError
-from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, token_items
 
 NAMED = 25.0  # a title that a text names counts like a word with so many occurrences
 _PRIME = np.uint64(0x100000001B3)  # of FNV
@@ -145,7 +145,7 @@ def count_words(
     begins = ~vocabulary.continues[tokens]
     whole = tokens[begins & np.append(begins[1:], True)]
     words = vocabulary.rows_of(hash_words(tokens, vocabulary.continues))
-    found = [hashes for _, _, hashes in titles.find(tokens.astype(np.uint64))]
+    found = [hashes for _, _, hashes in titles.find(token_items(tokens))]
     named = vocabulary.rows_of(np.unique(np.concatenate([np.empty(0, np.uint64), *found])))
     rows, places = np.unique(np.concatenate([whole, words, named]), return_inverse=True)
     weights = np.ones(len(places))

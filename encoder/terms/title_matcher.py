@@ -60,7 +60,8 @@ class TitleMatcher:
         return TitleMatcher(hashes, np.union1d(self.lengths, more.lengths))
 
 
-NO_TITLES = TitleMatcher(np.empty(0, np.uint64), np.empty(0, np.int64))
+_NO_HASHES: UInt64 = np.empty(0, dtype=np.uint64)
+NO_TITLES = TitleMatcher(_NO_HASHES, np.empty(0, np.int64))
 
 
 def match_titles(titles: Iterable[UInt64]) -> TitleMatcher:
@@ -68,7 +69,7 @@ def match_titles(titles: Iterable[UInt64]) -> TitleMatcher:
     runs, lengths = set(), set()
     for items in titles:
         if length := len(items):
-            runs.add(int(hash_runs(items, length)[0]))
+            runs.add(int(next(sums for _, sums in _runs_of_lengths(items, [length]))[0]))
             lengths.add(length)
     hashes = np.unique(_mix(np.array(list(runs), dtype=np.uint64)))
     return TitleMatcher(hashes, np.array(sorted(lengths), dtype=np.int64))
@@ -77,22 +78,34 @@ def match_titles(titles: Iterable[UInt64]) -> TitleMatcher:
 def match_token_titles(titles: Iterable[Sequence[int]]) -> TitleMatcher:
     """Make a matcher of titles, each given as token ids; empty and too long ones are left out."""
     return match_titles(
-        np.array(title, dtype=np.uint64) for title in titles if len(title) <= MAX_TITLE_TOKENS
+        token_items(np.array(title, dtype=np.int64))
+        for title in titles
+        if len(title) <= MAX_TITLE_TOKENS
     )
 
 
+def token_items(tokens: Int64) -> UInt64:
+    """Return the items UInt64[T] of token ids Int64[T]: none is 0, so that every token counts."""
+    items: UInt64 = tokens.astype(np.uint64) + np.uint64(1)
+    return items
+
+
 def hash_runs(items: UInt64, length: int) -> UInt64:
-    """Hash each run of `length` of the items UInt64[W], at least one: UInt64[W - length + 1]."""
-    return next((runs for _, runs in _runs_of_lengths(items, [length])), np.empty(0, np.uint64))
+    """Hash each run of `length` of the items UInt64[W], at least one: UInt64[W - length + 1].
+
+    Runs of different lengths have different hashes, whatever the items are.
+    """
+    seed = np.uint64(length * pow(_BASE, length, 2**64) % 2**64)
+    return next((sums + seed for _, sums in _runs_of_lengths(items, [length])), _NO_HASHES)
 
 
 def _runs_of_lengths(items: UInt64, lengths: Sequence[int]) -> Iterator[tuple[int, UInt64]]:
-    """Yield each length, ascending, with the hashes of the runs of this length."""
+    """Yield each length, ascending, with a polynomial in `_BASE` of each run of this length."""
     sums = np.zeros(len(items) + 1, dtype=np.uint64)
     for length in range(1, min(max(lengths, default=0), len(items)) + 1):
         sums = sums[:-1] * np.uint64(_BASE) + items[length - 1 :]
         if length in lengths:
-            yield length, sums + np.uint64(length * pow(_BASE, length, 2**64) % 2**64)
+            yield length, sums
 
 
 def _mix(runs: UInt64) -> UInt64:

@@ -11,6 +11,7 @@ from encoder.terms.title_matcher import (
     TitleMatcher,
     hash_runs,
     match_token_titles,
+    token_items,
 )
 
 TOKENS = st.lists(st.integers(0, 3), max_size=30)
@@ -18,7 +19,7 @@ TITLES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
 
 
 def found(table: TitleMatcher, tokens: list[int]) -> set[int]:
-    found = table.find(np.array(tokens, dtype=np.uint64))
+    found = table.find(token_items(np.array(tokens, dtype=np.int64)))
     return {hashed for _, _, hashes in found for hashed in hashes.tolist()}
 
 
@@ -65,7 +66,7 @@ def test_of_some_titles_only_they_are_found() -> None:
 
 @given(TITLES, TOKENS)
 def test_a_title_is_found_at_its_places(titles: list[list[int]], tokens: list[int]) -> None:
-    found = match_token_titles(titles).find(np.array(tokens, dtype=np.uint64))
+    found = match_token_titles(titles).find(token_items(np.array(tokens, dtype=np.int64)))
     places = {(length, start) for length, starts, _ in found for start in starts.tolist()}
     assert places == {
         (len(title), start)
