@@ -3,12 +3,14 @@
 import http.client
 import json
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT
+from tests.tools.command import Run
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5
@@ -17,7 +19,7 @@ WINTER = "In winter the lakes freeze over, and the birds fly to the south. " * 5
 
 def test_the_main_job_with_the_shipped_checkpoint(
     serve: Callable[..., Any],
-    longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch: Run,
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "papers"
@@ -25,7 +27,8 @@ def test_the_main_job_with_the_shipped_checkpoint(
     for name, text in {"river": RIVER, "music": MUSIC, "winter": WINTER}.items():
         (folder / f"{name}.txt").write_text(text)
     data = tmp_path / "data"
-    assert longmatch_process("index", folder, "--data", data, checkpoint=None).returncode == 0
+    shipped = ("--checkpoint", DEFAULT_CHECKPOINT)
+    assert longmatch("index", folder, "--data", data, *shipped).status == 0
     with serve(data, None) as server:
         status, answer = server.request(
             "POST", "/match", {"text": "Streams and floods move pebbles downhill.", "top_k": 2}
@@ -74,21 +77,19 @@ def top(server: Any, text: str, title: str = "") -> str:
 
 def test_one_process_owns_the_data(
     serve: Callable[..., Any],
-    longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
+    longmatch: Run,
     tiny_checkpoint: Path,
     tmp_path: Path,
 ) -> None:
     data = tmp_path / "data"
     (tmp_path / "a.txt").write_text(RIVER)
     with serve(data, tiny_checkpoint):
-        second = longmatch_process("serve", "--data", data, "--port", 0, checkpoint=tiny_checkpoint)
-        assert second.returncode == 2
-        assert "in use by another process" in second.stderr
-        job = longmatch_process(
-            "index", tmp_path / "a.txt", "--data", data, checkpoint=tiny_checkpoint
-        )
-        assert job.returncode == 2
-        assert "Traceback" not in second.stderr + job.stderr
+        second = longmatch("serve", "--data", data, "--port", 0)
+        assert second.status == 2
+        assert "in use by another process" in second.err
+        job = longmatch("index", tmp_path / "a.txt", "--data", data)
+        assert job.status == 2
+        assert "Traceback" not in second.err + job.err
 
 
 def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Path) -> None:

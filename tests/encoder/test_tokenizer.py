@@ -76,10 +76,11 @@ def test_what_is_only_counted_is_never_read(
     """Sentences of every length around the end of what is read."""
     few = dataclasses.replace(tiny_weights, max_blocks=3, long_sentence=long_sentence)
     all_of_it = dataclasses.replace(tiny_weights, long_sentence=long_sentence)
+    read_few, read_all = BlockTokenizer(few), BlockTokenizer(all_of_it)
     rng = random.Random(3)
     for _ in range(50):
         text = "\n\n".join("word " * rng.randrange(1, 60) for _ in range(12))
-        short, whole = BlockTokenizer(few)(text), BlockTokenizer(all_of_it)(text)
+        short, whole = read_few(text), read_all(text)
         assert short.blocks == whole.blocks[:3]
         assert short.offsets == whole.offsets[:3]
         assert short.receipt.tokens == whole.receipt.tokens

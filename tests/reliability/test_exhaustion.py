@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.tools.command import Run
+
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 CONNECTIONS = 60
 BOUND = 16  # file descriptors beyond those that the server has at rest
@@ -54,7 +56,7 @@ def head_of_match(length: int) -> bytes:
 
 def test_without_file_descriptors_it_goes_on_with_those_it_has(
     serve: Callable[..., Any],
-    longmatch_process: Callable[..., Any],
+    longmatch: Run,
     tiny_checkpoint: Path,
     tmp_path: Path,
 ) -> None:
@@ -84,13 +86,13 @@ def test_without_file_descriptors_it_goes_on_with_those_it_has(
         status, answer = server.request("POST", "/match", {"text": RIVER})
         assert (status, {match["id"] for match in answer["matches"]}) == (200, {"first", "second"})
         assert server.stop() == 0
-    answer = longmatch_process("doctor", data, checkpoint=tiny_checkpoint)
-    assert answer.returncode == 0, answer.stderr
+    answer = longmatch("doctor", data)
+    assert answer.status == 0, answer.err
 
 
 def test_on_a_full_disk_it_says_so_and_goes_on(
     serve: Callable[..., Any],
-    longmatch_process: Callable[..., Any],
+    longmatch: Run,
     tiny_checkpoint: Path,
     tmp_path: Path,
 ) -> None:
@@ -112,5 +114,5 @@ def test_on_a_full_disk_it_says_so_and_goes_on(
         assert "store.sqlite3" not in json.dumps(problem)
         assert server.request("POST", "/index", documents("second"))[0] == 200
         assert server.stop() == 0
-    answer = longmatch_process("doctor", data, checkpoint=tiny_checkpoint)
-    assert answer.returncode == 0, answer.stderr
+    answer = longmatch("doctor", data)
+    assert answer.status == 0, answer.err

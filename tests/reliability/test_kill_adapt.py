@@ -15,7 +15,7 @@ from index.adapt import ADAPTER_FILE, read_corpus_adapter
 from index.directory.data_directory import STORE_FILE, open_data_directory
 from tests.tools.tiers import Tier
 
-DOCUMENTS = 800
+DOCUMENTS = 400
 Start = Callable[..., subprocess.Popen[bytes]]
 Longmatch = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -32,6 +32,7 @@ from training.term_channel import fit_term_table, open_model, term_weights
 from training.trained_checkpoint import write_trained
 
 Find = Callable[[str], Path]
+VOCABULARY = 8_000  # of 30,522: the special tokens, all characters and the frequent words
 PRECISIONS = ("fp32", "fp16", "int8")
 TINY = Recipe(
     name="tiny",
@@ -75,7 +76,7 @@ def make_bert(target: Path, _: Find) -> None:
     target.mkdir()
     config = {
         "model_type": "bert",
-        "vocab_size": 30_522,
+        "vocab_size": VOCABULARY,
         "hidden_size": 32,
         "intermediate_size": 64,
         "num_attention_heads": 2,
@@ -84,15 +85,23 @@ def make_bert(target: Path, _: Find) -> None:
         "layer_norm_eps": 1e-12,
     }
     (target / "config.json").write_text(json.dumps(config))
-    shutil.copy(DEFAULT_CHECKPOINT / TOKENIZER, target / TOKENIZER)
+    (target / TOKENIZER).write_text(small_tokenizer(), encoding="utf-8")
     torch.manual_seed(1)
     save_file(bert_tensors(), target / "model.safetensors")
+
+
+def small_tokenizer() -> str:
+    """Return the shipped tokenizer with the first part of its vocabulary: it is read sooner."""
+    content = json.loads((DEFAULT_CHECKPOINT / TOKENIZER).read_bytes())
+    vocabulary = content["model"]["vocab"]
+    content["model"]["vocab"] = {word: row for word, row in vocabulary.items() if row < VOCABULARY}
+    return json.dumps(content)
 
 
 def bert_tensors() -> dict[str, torch.Tensor]:
     """Random weights under the names that BERT checkpoints use."""
     tensors = {
-        "embeddings.word_embeddings.weight": torch.randn(30_522, 32),
+        "embeddings.word_embeddings.weight": torch.randn(VOCABULARY, 32),
         "embeddings.position_embeddings.weight": torch.randn(64, 32) * 0.1,
         "embeddings.token_type_embeddings.weight": torch.randn(2, 32) * 0.1,
         "embeddings.LayerNorm.weight": torch.ones(32),

@@ -235,18 +235,9 @@ def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> No
         data.close()
 
 
-def test_data_of_another_checkpoint_is_said(
-    longmatch: Run, corpus: Path, tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_data_of_another_checkpoint_is_said(longmatch: Run, corpus: Path, tiny_colde: Path) -> None:
     longmatch("index", corpus)
-    recipe = write_recipe(tmp_path)
-    other = tmp_path / "other"
-    made = longmatch(
-        "create-checkpoint", recipe, "--bert", tiny_bert, "-o", other, "--precision", "fp32"
-    )
-    assert made.status == 0
-    assert "fp32: cosine to the model at least" in made.err
-    answer = longmatch("index", corpus, "--checkpoint", other)
+    answer = longmatch("index", corpus, "--checkpoint", tiny_colde)
     assert answer.status == 2
     assert "another data directory" in answer.err
     assert "3 unchanged" in longmatch("index", corpus).err  # nothing was lost
@@ -267,7 +258,9 @@ def write_recipe(folder: Path) -> Path:
 def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     made = tmp_path / "made"
-    longmatch("create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
+    created = longmatch("create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
+    assert created.status == 0
+    assert "int8: cosine to the model at least" in created.err
     assert longmatch("export", made, "--precision", "fp32").status == 0
     manifest = json.loads((made / "manifest.json").read_text())
     assert {name.split("/")[0] for name in manifest["files"] if "/" in name} == {"int8", "fp32"}

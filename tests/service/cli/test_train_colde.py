@@ -47,7 +47,10 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("kind", "more"), [("supcon", ""), ("sections", FROM_TOKENS)])
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("supcon", ""), pytest.param("sections", FROM_TOKENS, marks=pytest.mark.slow)],
+)
 def test_colde_is_trained_and_served(
     kind: str, more: str, longmatch: Run, corpus: Path, tiny_colde: Path, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def corpus(tmp_path: Path) -> Path:
     return write_topics(tmp_path / "corpus.jsonl", 30)
 
 
+@pytest.mark.slow
 def test_a_term_channel_is_served_and_trained_further(
     longmatch: Run, corpus: Path, tmp_path: Path
 ) -> None:
