@@ -55,7 +55,7 @@ class EncodedCorpus:
         hashes: N SHA-256 of the texts, in hex.
         tokens: Int64[N], number of tokens of each document, including those not read.
         archive: blocks and block vectors.
-        refused: number of pieces of input that the last run skipped.
+        skipped: number of pieces of input that the last run skipped.
     """
 
     ids: tuple[str, ...]
@@ -63,7 +63,7 @@ class EncodedCorpus:
     hashes: tuple[str, ...]
     tokens: Int64
     archive: BlockArchive
-    refused: int
+    skipped: int
 
 
 def encode_corpus(
@@ -135,7 +135,7 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
             hashes=tuple(texts[row].hash for row in rows.tolist()),
             tokens=np.array([texts[row].tokens for row in rows.tolist()], dtype=np.int64),
             archive=archive,
-            refused=int(content["refused"]),
+            skipped=int(content["skipped"]),
         )
     except FileNotFoundError as error:
         raise CorpusError(
@@ -190,7 +190,7 @@ def _encode(
     archive = _TextArchive(directory, encoder, key)
     ids: list[str] = []
     rows: list[int] = []
-    refused = 0
+    skipped = 0
     for batch in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
         hashes = [document.content_hash.hex() for document in documents]
@@ -201,11 +201,11 @@ def _encode(
             if text_hash in archive.row_of:
                 ids.append(document.id)
                 rows.append(archive.row_of[text_hash])
-        refused += len(batch) - len(documents)
-        refused += sum(text_hash not in archive.row_of for text_hash in hashes)
+        skipped += len(batch) - len(documents)
+        skipped += sum(text_hash not in archive.row_of for text_hash in hashes)
     if not ids:
         raise CorpusError(f"{corpus}: has no document that can be read")
-    write_atomically(directory / IDS, json.dumps({"ids": ids, "rows": rows, "refused": refused}))
+    write_atomically(directory / IDS, json.dumps({"ids": ids, "rows": rows, "skipped": skipped}))
 
 
 def _encode_blocks(documents: Sequence[SentenceBlocks], encoder: OnnxEncoder) -> list[Float32]:
@@ -267,5 +267,5 @@ def embed_encoded_corpus(encoded: EncodedCorpus, encoder: OnnxEncoder) -> Embedd
         vectors=np.stack(vectors),
         tokens=encoded.tokens,
         tokens_read=np.array(read, dtype=np.int64),
-        refused=encoded.refused,
+        skipped=encoded.skipped,
     )

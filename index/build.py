@@ -36,14 +36,14 @@ class BuildReport:
     Attributes:
         encoded: documents that were new or changed.
         unchanged: documents that the store already held.
-        refused: pieces of input that were skipped and reported.
+        skipped: how many pieces of input were skipped and reported.
         tokens: tokens of the encoded documents.
         tokens_left_out: those of them beyond the checkpoint's `max_blocks`.
     """
 
     encoded: int
     unchanged: int
-    refused: int
+    skipped: int
     tokens: int
     tokens_left_out: int
 
@@ -67,13 +67,13 @@ def build_index(
     progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
     for batch in group(report_skipped(read_corpus(corpus), progress)):
-        counts["refused"] += sum(isinstance(item, SkippedInput) for item in batch)
+        counts["skipped"] += sum(isinstance(item, SkippedInput) for item in batch)
         accepted = [item for item in batch if isinstance(item, Document)]
         new = update_unchanged(accepted, data.store)
         progress.advanced(len(batch) - len(new))
         results = encode_documents(new, tokenizer, encoder, progress)
         data.store.put(results)
-        counts["refused"] += len(new) - len(results)
+        counts["skipped"] += len(new) - len(results)
         counts["unchanged"] += len(accepted) - len(new)
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
@@ -87,7 +87,7 @@ def build_index(
     return BuildReport(
         encoded=counts["encoded"],
         unchanged=counts["unchanged"],
-        refused=counts["refused"],
+        skipped=counts["skipped"],
         tokens=counts["tokens"],
         tokens_left_out=counts["tokens"] - counts["tokens_read"],
     )

@@ -26,14 +26,14 @@ class EmbeddedCorpus:
         vectors: Float32[N, dimension], unit norm.
         tokens: Int64[N], tokens of each document.
         tokens_read: Int64[N], those of them that were read.
-        refused: pieces of input that were skipped.
+        skipped: how many pieces of input were skipped.
     """
 
     ids: tuple[str, ...]
     vectors: Float32
     tokens: Int64
     tokens_read: Int64
-    refused: int
+    skipped: int
 
 
 def embed_corpus(
@@ -46,11 +46,11 @@ def embed_corpus(
     """
     progress.started("encoding", count_documents(corpus))
     encoded = []
-    refused = 0
+    skipped = 0
     for batch in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
         results = encode_documents(documents, tokenizer, encoder, progress)
-        refused += len(batch) - len(results)
+        skipped += len(batch) - len(results)
         encoded += [(r.document.id, r.vector, r.receipt) for r in results]
     if not encoded:
         raise CorpusError(f"{corpus}: holds no document that can be read")
@@ -59,7 +59,7 @@ def embed_corpus(
         vectors=np.stack([vector for _, vector, _ in encoded]),
         tokens=np.array([receipt.tokens for _, _, receipt in encoded], dtype=np.int64),
         tokens_read=np.array([receipt.tokens_read for _, _, receipt in encoded], dtype=np.int64),
-        refused=refused,
+        skipped=skipped,
     )
 
 
@@ -91,7 +91,7 @@ def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
                 vectors=arrays["vectors"],
                 tokens=arrays["tokens"],
                 tokens_read=arrays["tokens_read"],
-                refused=0,
+                skipped=0,
             )
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise CorpusError(f"{path}: not written by `longmatch embed`: {error}") from error

@@ -34,9 +34,9 @@ from service.cli.checks import (
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
+    INPUT_SKIPPED,
     INTERRUPTED,
     OK,
-    REFUSED,
     RESUMABLE,
     BlocksOption,
     CheckpointOption,
@@ -109,9 +109,9 @@ def index(
     console.print(
         f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
         f"{report.tokens_left_out} left out), {report.unchanged} unchanged, "
-        f"{report.refused} skipped",
+        f"{report.skipped} skipped",
     )
-    raise typer.Exit(REFUSED if report.refused else OK)
+    raise typer.Exit(INPUT_SKIPPED if report.skipped else OK)
 
 
 def match(
@@ -202,8 +202,8 @@ def embed(
         if adapt:
             embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, progress)
     write_embedded_corpus(output, embedded)
-    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.refused} skipped")
-    raise typer.Exit(REFUSED if embedded.refused else OK)
+    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
+    raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
 
 
 def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:

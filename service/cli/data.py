@@ -19,9 +19,9 @@ from service.cli.checks import (
     open_checkpoint,
 )
 from service.cli.options import (
+    INPUT_SKIPPED,
     INTERRUPTED,
     OK,
-    REFUSED,
     RESUMABLE,
     CheckpointOption,
     PrecisionOption,
@@ -98,7 +98,7 @@ def doctor(
         console.print("use --repair to repair what can be repaired")
     if not findings:
         console.print(printable(f"{data}: no problems found"))
-    raise typer.Exit(REFUSED if findings else OK)
+    raise typer.Exit(INPUT_SKIPPED if findings else OK)
 
 
 def reencode(

@@ -42,8 +42,8 @@ from service.cli.checks import (
 )
 from service.cli.evaluation_table import print_report
 from service.cli.options import (
+    INPUT_SKIPPED,
     OK,
-    REFUSED,
     BlocksOption,
     CheckpointOption,
     CorpusArgument,
@@ -171,7 +171,7 @@ def evaluate(
         print_json(report)
     else:
         print_report(report)
-    raise typer.Exit(OK if complete else REFUSED)
+    raise typer.Exit(OK if complete else INPUT_SKIPPED)
 
 
 def _check_combinations(options: _Options) -> None:
@@ -303,7 +303,7 @@ def _evaluate(
     report |= measure_systems(systems, vectors, judgements)
     if options.plots:
         plot_report(options.plots, report, vectors, judgements, blocks)
-    return report, not (embedded.refused or queries.refused)
+    return report, not (embedded.skipped or queries.skipped)
 
 
 def _make_systems(

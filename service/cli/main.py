@@ -18,7 +18,7 @@ from service.cli import (
     training,
 )
 from service.cli.checks import OptionError
-from service.cli.options import REFUSED, USAGE, console
+from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.cli.progress import printable
 from service.errors import ServiceError
 from service.process import cap_malloc_threshold
@@ -59,7 +59,7 @@ def main() -> None:
     try:
         app()
     except (EmptyTextError, DocumentError) as error:
-        sys.exit(_fail(error, REFUSED))
+        sys.exit(_fail(error, INPUT_SKIPPED))
     except (OptionError, EncoderError, IndexingError, ServiceError, OSError) as error:
         sys.exit(_fail(error, USAGE))
     except ImportError as error:  # an extra is missing, or its installation is broken

@@ -22,7 +22,7 @@ from index.store.filters import Filter
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
 
-OK, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, INPUT_SKIPPED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_DATA = Path("longmatch-data")
 RESUMABLE = "stopped: run the same command again to resume"
 

@@ -89,7 +89,7 @@ def test_what_has_no_token_is_refused(encoder: OnnxEncoder, tmp_path: Path) -> N
     watching = Watching()
     encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, watching)
     assert encoded.ids == ("a",)
-    assert encoded.refused == len(watching.refusals) == 2
+    assert encoded.skipped == len(watching.refusals) == 2
     write_corpus(corpus, {"b": "\x01"})
     with pytest.raises(CorpusError, match="no document"):
         encode_corpus(corpus, tmp_path / "other", encoder, SilentProgress())

@@ -99,7 +99,7 @@ def test_a_corpus_becomes_searchable(job: Job) -> None:
     job.write(*({"id": f"d{n}", "title": f"T{n}", "text": text(n), "year": n} for n in range(30)))
     report = job.run()
     assert report == BuildReport(
-        encoded=30, unchanged=0, refused=0, tokens=report.tokens, tokens_left_out=0
+        encoded=30, unchanged=0, skipped=0, tokens=report.tokens, tokens_left_out=0
     )
     blocks = job.tokenizer(text(7))
     vector = job.encoder.encode([blocks]).document_vectors
@@ -164,7 +164,7 @@ def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
     )
     progress = RecordingProgress()
     report = job.run(progress)
-    assert report.refused == len(progress.skips) == 3
+    assert report.skipped == len(progress.skips) == 3
     assert [r.where for r in progress.skips] == [
         "corpus.jsonl:2",
         "corpus.jsonl:4",

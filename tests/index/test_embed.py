@@ -27,7 +27,7 @@ def test_vectors_in_the_order_of_the_corpus(encoder: OnnxEncoder, tmp_path: Path
     embedded = embed_corpus(corpus, tokenizer, encoder, SilentProgress())
     expected = encoder.encode([tokenizer(t) for t in texts]).document_vectors
     assert embedded.ids == ("ü0", "ü1", "ü2")
-    assert embedded.refused == 1
+    assert embedded.skipped == 1
     assert np.array_equal(embedded.vectors, expected)
     assert embedded.tokens_read.tolist()[:2] == embedded.tokens.tolist()[:2]
     assert embedded.tokens_read[2] < embedded.tokens[2] == 4_000

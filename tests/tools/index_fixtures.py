@@ -145,7 +145,7 @@ def encode_texts(tmp_path: Path) -> Callable[..., EncodedCorpus]:
             hashes=tuple(Document(key, text).content_hash.hex() for key, text in texts.items()),
             tokens=3 * np.diff(archive.document_ends, prepend=0),
             archive=archive,
-            refused=0,
+            skipped=0,
         )
 
     return encode
