@@ -126,7 +126,7 @@ def test_strict_stores_nothing_of_a_text_that_is_too_long(engine: Engine) -> Non
 def test_more_tokens_than_the_queue_holds_are_refused_with_the_limit(engine: Engine) -> None:
     long = "Ants carry leaves to the colony. " * 300
     with pytest.raises(RequestTooLargeError) as caught:
-        put(engine, *(Document(str(number), long) for number in range(6)))
+        put(engine, *(Document(str(number), long) for number in range(9)))
     assert caught.value.limit == 4096
     assert caught.value.tokens > 4096
     assert len(engine.data.store) == 0

@@ -32,7 +32,7 @@ from training.term_channel import fit_term_table, open_model, term_weights
 from training.trained_checkpoint import write_trained
 
 Find = Callable[[str], Path]
-VOCABULARY = 8_000  # of 30,522: the special tokens, all characters and the frequent words
+FREQUENT = 8_000  # tokens of the shipped vocabulary are kept
 PRECISIONS = ("fp32", "fp16", "int8")
 TINY = Recipe(
     name="tiny",
@@ -74,9 +74,11 @@ TINY_COLDE = TINY.model_copy(
 def make_bert(target: Path, _: Find) -> None:
     """Write a BERT-architecture checkpoint as a hub would give it: 2 layers, 32 wide, random."""
     target.mkdir()
+    tokenizer = small_tokenizer()
+    vocabulary = len(json.loads(tokenizer)["model"]["vocab"])
     config = {
         "model_type": "bert",
-        "vocab_size": VOCABULARY,
+        "vocab_size": vocabulary,
         "hidden_size": 32,
         "intermediate_size": 64,
         "num_attention_heads": 2,
@@ -85,23 +87,27 @@ def make_bert(target: Path, _: Find) -> None:
         "layer_norm_eps": 1e-12,
     }
     (target / "config.json").write_text(json.dumps(config))
-    (target / TOKENIZER).write_text(small_tokenizer(), encoding="utf-8")
+    (target / TOKENIZER).write_text(tokenizer, encoding="utf-8")
     torch.manual_seed(1)
-    save_file(bert_tensors(), target / "model.safetensors")
+    save_file(bert_tensors(vocabulary), target / "model.safetensors")
 
 
 def small_tokenizer() -> str:
-    """Return the shipped tokenizer with the first part of its vocabulary: it is read sooner."""
+    """Return the shipped tokenizer with a part of its vocabulary, which is read sooner.
+
+    It has the special tokens, the frequent words, and single characters of all scripts.
+    """
     content = json.loads((DEFAULT_CHECKPOINT / TOKENIZER).read_bytes())
-    vocabulary = content["model"]["vocab"]
-    content["model"]["vocab"] = {word: row for word, row in vocabulary.items() if row < VOCABULARY}
+    rows = content["model"]["vocab"]
+    kept = [one for one in rows if rows[one] < FREQUENT or len(one.removeprefix("##")) == 1]
+    content["model"]["vocab"] = {one: row for row, one in enumerate(sorted(kept, key=rows.get))}
     return json.dumps(content)
 
 
-def bert_tensors() -> dict[str, torch.Tensor]:
+def bert_tensors(vocabulary: int) -> dict[str, torch.Tensor]:
     """Random weights under the names that BERT checkpoints use."""
     tensors = {
-        "embeddings.word_embeddings.weight": torch.randn(VOCABULARY, 32),
+        "embeddings.word_embeddings.weight": torch.randn(vocabulary, 32),
         "embeddings.position_embeddings.weight": torch.randn(64, 32) * 0.1,
         "embeddings.token_type_embeddings.weight": torch.randn(2, 32) * 0.1,
         "embeddings.LayerNorm.weight": torch.ones(32),

@@ -48,16 +48,16 @@ def test_the_diagram_has_all_pairs() -> None:
 
 def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
     random = np.random.default_rng(1)
-    vectors = random.normal(size=(800, 8)).astype(np.float32)
+    vectors = random.normal(size=(1_500, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     words = rows_of_texts(
-        " ".join(f"w{n}" for n in row) for row in random.integers(99, size=(800, 9))
+        " ".join(f"w{n}" for n in row) for row in random.integers(99, size=(1_500, 9))
     )
     channels = Channels(vectors, words, LinearFusion(0.5))
     tried = try_thresholds(channels, measure_modes(channels, SilentProgress(), seed=SEED))
     assert set(tried) == {"semantic", "lexical", "hybrid"}
     for one in tried.values():
-        assert one["documents"] == 800
+        assert one["documents"] == 1_500
         assert 0.005 < one["fresh_pairs"] < 0.02
         assert 0.005 < one["unseen_documents"] < 0.02
         assert one["fresh_pairs"] != 0.01

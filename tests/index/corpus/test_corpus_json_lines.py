@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,10 @@ def test_a_cut_off_gzip_file_gives_what_it_has_and_names_the_place(tmp_path: Pat
 
 
 def test_a_damaged_gzip_file_gives_what_it_has_and_names_the_place(tmp_path: Path) -> None:
-    content = json_lines({"id": i, "text": os.urandom(500).hex()} for i in range(2000)).encode()
-    damaged = bytearray(gzip.compress(content))
+    noise = random.Random(1)
+    texts = (noise.randbytes(500).hex() for _ in range(2000))
+    content = json_lines({"id": i, "text": text} for i, text in enumerate(texts)).encode()
+    damaged = bytearray(gzip.compress(content, mtime=0))
     middle = len(damaged) // 2
     damaged[middle : middle + 64] = b"\xff" * 64
     path = write(tmp_path / "x.jsonl.gz", bytes(damaged))
