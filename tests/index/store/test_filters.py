@@ -158,6 +158,20 @@ def test_a_filter_selects_what_the_rules_say(
     assert selected(store, None) == set(held)
 
 
+@pytest.mark.parametrize("inclusive", [True, False])
+@pytest.mark.parametrize("value", [2, 2.5, "ab"])
+def test_a_bound_itself_is_within_if_it_is_inclusive(
+    store: SQLiteDocumentStore, entry: MakeEntry, value: Any, inclusive: bool
+) -> None:
+    store.put([entry("a", a=value)])
+    for where in (
+        Range("/a", low=Bound(value, inclusive)),
+        Range("/a", high=Bound(value, inclusive)),
+    ):
+        assert matches(where, {"a": value}) == inclusive
+        assert selected(store, where) == ({"a"} if inclusive else set())
+
+
 def test_nothing_is_left_of_documents_that_are_gone(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:

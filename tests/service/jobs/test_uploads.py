@@ -144,6 +144,16 @@ lines = st.lists(
 )
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize(("more", "read"), [(0, True), (1, False)])
+def test_a_line_of_just_the_limit_is_read(more: int, read: bool, end: bytes) -> None:
+    line = b'{"id": "a", "text": "b"}'
+    line += b" " * (LIMITS.line_bytes - len(line) + more)
+    batch = read_batch(io.BytesIO(line + end), 0, 0, LIMITS)
+    assert batch is not None
+    assert (len(batch.documents), len(batch.errors)) == ((1, 0) if read else (0, 1))
+
+
 def read_all(content: bytes, position: int = 0, line: int = 0) -> list[Batch]:
     batches: list[Batch] = []
     while batch := read_batch(io.BytesIO(content), position, line, LIMITS):

@@ -113,6 +113,16 @@ def test_a_class_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
     assert other.served == pytest.approx(2_000, abs=300)
 
 
+def test_a_class_that_leaves_and_comes_back_keeps_what_it_spent() -> None:
+    encoder, rival = Encoder(), book()
+    encoder.add(Request([100] * 5), rival)
+    for _ in range(60):  # a client that sends its next page when it has its answer
+        encoder.run(300)
+        if encoder.queue.next() is rival:
+            encoder.add(Request([100] * 5))
+    assert rival.served >= 0.5 * encoder.done
+
+
 def test_after_an_idle_time_no_class_owes_for_earlier_work() -> None:
     encoder = Encoder()
     encoder.add(Request([100] * 100, "long"))
