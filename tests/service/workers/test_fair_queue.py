@@ -115,12 +115,13 @@ def test_a_class_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
 
 def test_a_class_that_leaves_and_comes_back_keeps_what_it_spent() -> None:
     encoder, rival = Encoder(), book()
-    encoder.add(Request([100] * 5), rival)
-    for _ in range(60):  # a client that sends its next page when it has its answer
-        encoder.run(300)
-        if encoder.queue.next() is rival:
-            encoder.add(Request([100] * 5))
-    assert rival.served >= 0.5 * encoder.done
+    encoder.add(rival)
+    for _ in range(100):  # a client that sends its next page when it has its answer
+        one = Request([100])
+        encoder.add(one)
+        while not one.ended_at:
+            encoder.step()
+    assert rival.served == pytest.approx(encoder.done * 2 / 3, rel=0.03)
 
 
 def test_after_an_idle_time_no_class_owes_for_earlier_work() -> None:
