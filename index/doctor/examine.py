@@ -4,7 +4,6 @@ It only reads, so a server may be running. What cannot be trusted after some dam
 rows of a broken database, vectors of a store of another checkpoint.
 """
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from index.errors import FingerprintMismatchError, StoreError
 from index.progress import Progress
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.fusion import read_fusion
+from index.sqlite.connections import DATABASE_ERRORS
 from index.store.document_store import SQLiteDocumentStore
 
 SAMPLE = 16  # documents to encode, which takes some seconds
@@ -124,7 +124,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from examine_words(path)
         yield from examine_families(path)
         yield from examine_metadata(path)
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         yield Finding(STORE_FILE, f"the database is damaged: {error}", Remedy.RESTORE_BACKUP)
     except FingerprintMismatchError as error:
         problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"

@@ -12,6 +12,8 @@ from pathlib import Path
 from index.errors import StoreError
 
 BUSY_TIMEOUT_SECONDS = 30.0
+# What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
 class SQLiteConnections:
@@ -100,7 +102,7 @@ def translated_errors(path: Path) -> Iterator[None]:
     """Turn any SQLite error into a `StoreError` that names the file."""
     try:
         yield
-    except sqlite3.Error as error:
+    except DATABASE_ERRORS as error:
         raise StoreError(f"{path}: {error}") from error
 
 
@@ -114,7 +116,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
     )
     try:
         connection.execute("PRAGMA schema_version").fetchone()  # connect() alone reads nothing
-    except sqlite3.Error:
+    except DATABASE_ERRORS:
         connection.close()
         raise
     return connection
@@ -125,7 +127,7 @@ def _open_writer(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk at return
         connection.execute("PRAGMA foreign_keys = ON")
-    except sqlite3.Error:
+    except DATABASE_ERRORS:
         connection.close()
         raise
     return connection

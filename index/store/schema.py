@@ -10,7 +10,7 @@ from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
 from index.near_duplicates.tables import make_family_tables
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
-from index.sqlite.connections import utc_now
+from index.sqlite.connections import DATABASE_ERRORS, utc_now
 from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.metadata import METADATA_SCHEMA
@@ -152,6 +152,6 @@ def read_space(path: Path) -> VectorSpace:
             fingerprint, dimension = connection.execute(
                 "SELECT fingerprint, dimension FROM meta"
             ).fetchone()
-    except (sqlite3.Error, TypeError) as error:
+    except (*DATABASE_ERRORS, TypeError) as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
     return VectorSpace(str(fingerprint), int(dimension))

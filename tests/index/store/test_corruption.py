@@ -177,6 +177,20 @@ def test_flipped_bytes_of_a_store_that_was_killed(
         shutil.rmtree(copy)
 
 
+def test_a_schema_that_is_no_utf_8_any_more(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    """SQLite quotes it in its message, which Python then fails to decode."""
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    (copy / ".store-digest").unlink()
+    store = copy / "store.sqlite3"
+    content = store.read_bytes().replace(b"tablemetameta", b"tablem\xf3tameta")
+    store.write_bytes(content.replace(b"CREATE TABLE meta (", b"CREATE TABLX meta ("))
+    assert any("damaged" in one.problem for one in examine(copy, checkpoint, UNSAMPLED))
+    assert outcome(copy, checkpoint, Answers(None, None, None, None)) == "detected"
+
+
 def test_flipped_bytes_of_a_checkpoint(checkpoint: Checkpoint, tmp_path: Path, tier: Tier) -> None:
     copy = tmp_path / "checkpoint"
     shutil.copytree(DEFAULT_CHECKPOINT, copy)
