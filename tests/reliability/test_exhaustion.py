@@ -31,6 +31,16 @@ def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+def settled_open_files(pid: int) -> int:
+    """Count the open files of a process when nothing of the last request is being closed."""
+    count = open_files(pid)
+    while True:
+        time.sleep(0.5)
+        before, count = count, open_files(pid)
+        if count == before:
+            return count
+
+
 def connect(server: Any) -> socket.socket:
     host, port = server.url.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=20)
@@ -64,7 +74,7 @@ def test_without_file_descriptors_it_goes_on_with_those_it_has(
     body = json.dumps({"text": RIVER}).encode()
     with serve(data, tiny_checkpoint, threads=1) as server:
         assert server.request("POST", "/index", documents("first"))[0] == 200
-        used = open_files(server.process.pid)
+        used = settled_open_files(server.process.pid)
         with ExitStack() as held:
             bound = limited(server.process.pid, resource.RLIMIT_NOFILE, used + BOUND)
             held.enter_context(bound)
