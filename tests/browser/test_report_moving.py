@@ -197,8 +197,8 @@ def test_a_cell_of_the_picture_names_its_sections_and_goes_to_them(show: Show) -
     page = show()
     page.evaluate("document.querySelector('#matrix').scrollIntoView()")
     page.click("#matrix g rect:nth-child(3)")
-    told = page.evaluate("document.querySelector('#cell').textContent")
-    assert told == "§2 (no heading) and §1 Beginning: -0.10"
+    label = page.evaluate("document.querySelector('#cell').textContent")
+    assert label == "§2 (no heading) and §1 Beginning: -0.10"
     assert in_view(page, "#ls2")
     assert in_view(page, "#rs1")
 

@@ -196,7 +196,7 @@ def test_paper_is_white_though_the_screen_is_dark(show: Show) -> None:
 
 
 def accessible(page: Page) -> list[tuple[str, str]]:
-    """(role, name) of everything that assistive technology is told of."""
+    """(role, name) of everything that assistive technology announces."""
     nodes: list[dict[str, Any]] = page.context.new_cdp_session(page).send(
         "Accessibility.getFullAXTree"
     )["nodes"]
@@ -208,7 +208,7 @@ def accessible(page: Page) -> list[tuple[str, str]]:
 
 
 def test_roles_and_names_are_told(show: Show) -> None:
-    told = accessible(show())
+    announced = accessible(show())
     for expected in (
         ("heading", "Paraphrase"),
         ("complementary", "Findings"),
@@ -217,9 +217,9 @@ def test_roles_and_names_are_told(show: Show) -> None:
         ("navigation", "Passages"),
         ("button", "Next passage"),
     ):
-        assert expected in told, expected
-    assert any(role == "image" and "Cosine of each section" in name for role, name in told)
-    assert {"main", "status", "mark", "link", "list"} <= {role for role, _ in told}
+        assert expected in announced, expected
+    assert any(role == "image" and "Cosine of each section" in name for role, name in announced)
+    assert {"main", "status", "mark", "link", "list"} <= {role for role, _ in announced}
 
 
 @pytest.mark.serial

@@ -30,16 +30,16 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_files_are_compared(tiny_checkpoint: Path, files: tuple[Path, Path]) -> None:
-    told = run("compare", *files, "--checkpoint", tiny_checkpoint)
-    assert told.startswith("near-copy (score ")
-    assert "of the left text" in told
-    assert "Colony 0 sends 2 foragers" in told
+    printed = run("compare", *files, "--checkpoint", tiny_checkpoint)
+    assert printed.startswith("near-copy (score ")
+    assert "of the left text" in printed
+    assert "Colony 0 sends 2 foragers" in printed
 
 
 def test_json_and_a_page(tiny_checkpoint: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    told = run("compare", *files, "--checkpoint", tiny_checkpoint, "--json", "--html", page)
-    answer = json.loads(told)
+    printed = run("compare", *files, "--checkpoint", tiny_checkpoint, "--json", "--html", page)
+    answer = json.loads(printed)
     assert answer["relation"] == "near-copy"
     place = answer["passages"][0]["left"]
     assert TEXT[place["start"] : place["end"]] == place["text"]
