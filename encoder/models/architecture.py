@@ -4,6 +4,7 @@ An architecture is one module: a frozen configuration, a model and an `EncoderAr
 `RerankerArchitecture`) that names them. One line in `encoder/models/registry.py` makes it known.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,13 +62,13 @@ class EncoderConfig(BlockEncoderConfig, Protocol):
         ...
 
 
-class TrainableModel(nn.Module):
+class TrainableModel(nn.Module, ABC):
     """What the training loop needs of a model."""
 
     @property
+    @abstractmethod
     def token_encoder(self) -> TokenEncoder:
         """The part that reads tokens, which has a learning rate of its own."""
-        raise NotImplementedError
 
 
 class EncoderModel(TrainableModel):
