@@ -27,6 +27,7 @@ from encoder.errors import CheckpointError
 FORMAT = 1
 SEMANTIC = "semantic"
 ADAPTED = "adapted"  # semantic scores of vectors adapted to their corpus
+SEMANTIC_KINDS = (SEMANTIC, ADAPTED)
 HYBRID_KINDS = ("hybrid", f"{ADAPTED} hybrid")  # they also depend on the fusion
 VERSION_DIGITS = 12
 # Bounds of a rate: no sample of pairs supports more extreme ones.

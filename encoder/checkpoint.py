@@ -3,6 +3,7 @@
 config.json           what the encoder reads, and its sizes
 tokenizer.json        the WordPiece tokenizer
 manifest.json         SHA-256 of each file, and of the weights that the graphs were made from
+alignment.npz         optional: the space that blocks are aligned in, see encoder/alignment/space.py
 calibration.json      optional: maps from score to match probability, see encoder/calibration.py
 fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
 golden.npz            a golden batch with the vectors that the model gives for it
@@ -30,6 +31,7 @@ PRECISIONS = ("int8", "fp16", "fp32")
 BLOCK_GRAPH = "block_encoder.onnx"
 DOCUMENT_GRAPH = "document_encoder.onnx"
 PAIR_GRAPH = "cross_encoder.onnx"
+ALIGNMENT = "alignment.npz"
 CALIBRATION = "calibration.json"
 CONFIG = "config.json"
 FUSION = "fusion.json"
@@ -45,7 +47,10 @@ WEIGHTS = "weights.safetensors"
 
 # What a manifest names if it is there, of encoders and of rerankers. Some decide the fingerprint.
 _TERM_FILES = (TERMS, HASHED_TERMS)
-_FILES = (CONFIG, TOKENIZER, *_TERM_FILES, GOLDEN, PARITY, QUALITY, CALIBRATION, FUSION, RULE)
+_FILES = (
+    *(CONFIG, TOKENIZER, *_TERM_FILES, GOLDEN, PARITY, QUALITY),
+    *(ALIGNMENT, CALIBRATION, FUSION, RULE),
+)
 _GRAPHS = (BLOCK_GRAPH, DOCUMENT_GRAPH, PAIR_GRAPH)
 
 

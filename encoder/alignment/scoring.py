@@ -1,0 +1,95 @@
+"""The alignment score of two documents: every block is matched with the best of the other.
+
+    s(i, j) = b_i . c_j - (hubness(b_i) + hubness(c_j)) / 2
+    score   = (mean_i max(0, max_j s(i, j)) + mean_j max(0, max_i s(i, j))) / 2
+
+This is late interaction (Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.3) over sentence
+blocks instead of tokens, in both directions, with the similarity of CSLS (Conneau et al., ICLR
+2018, section 2.3). It is 0 where nothing matches better than chance, and below 1.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from encoder.alignment.space import AlignedBlocks
+from encoder.arrays import Float32, Int64
+
+_CANDIDATES_A_CALL = 200
+
+
+def similarities(left: AlignedBlocks, right: AlignedBlocks) -> Float32:
+    """Return s(i, j) of all blocks of two documents, [S, T]."""
+    return _products(left, [right])
+
+
+def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
+    """Return the alignment score [N] of one document with N others, each of at least one block.
+
+    A single matrix product covers all of them.
+    """
+    if not candidates:
+        return np.zeros(0, dtype=np.float32)
+    lengths: Int64 = np.array([len(one) for one in candidates], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    pairs = _products(query, candidates)
+    ours = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0).mean(axis=0)
+    theirs = np.add.reduceat(np.maximum(pairs.max(axis=0), 0.0), starts) / lengths
+    scores: Float32 = ((ours + theirs) / 2).astype(np.float32)
+    return scores
+
+
+def align_pairs(
+    blocks: Sequence[AlignedBlocks | None], pairs: Int64, advanced: Callable[[int], None]
+) -> Float32:
+    """Return the alignment score [P] of pairs of documents.
+
+    Args:
+        blocks: of N documents; None for those without.
+        pairs: Int64[P, 2], rows of documents.
+        advanced: is told how many more pairs are done.
+
+    Returns:
+        Float32[P], NaN where a document has no blocks.
+    """
+    scores = np.full(len(pairs), np.nan, dtype=np.float32)
+    order = np.argsort(pairs[:, 0], kind="stable")
+    for together in np.split(order, np.flatnonzero(np.diff(pairs[order, 0])) + 1):
+        if len(together):
+            scores[together] = _align_known(blocks, pairs[together])
+            advanced(len(together))
+    return scores
+
+
+def _align_known(blocks: Sequence[AlignedBlocks | None], pairs: Int64) -> Float32:
+    """Return the scores of pairs with the same left document."""
+    scores = np.full(len(pairs), np.nan, dtype=np.float32)
+    query = blocks[int(pairs[0, 0])]
+    if query is None:
+        return scores
+    others = [blocks[row] for row in pairs[:, 1].tolist()]
+    for start in range(0, len(others), _CANDIDATES_A_CALL):
+        some = range(start, min(start + _CANDIDATES_A_CALL, len(others)))
+        known = [(n, one) for n in some if (one := others[n]) is not None]
+        scores[[n for n, _ in known]] = align(query, [one for _, one in known])
+    return scores
+
+
+def _products(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
+    """Return s(i, j), [S, T] with the blocks of all candidates one after another.
+
+    Two more columns let the matrix product subtract the hubness of both blocks too.
+    """
+    width = query.codes.shape[1]
+    codes = np.concatenate([one.codes for one in candidates])
+    scales = np.concatenate([one.scales for one in candidates])
+    right = np.empty((len(codes), width + 2), dtype=np.float32)
+    np.multiply(codes, scales[:, None], out=right[:, :width])
+    right[:, width] = 1.0
+    right[:, width + 1] = np.concatenate([one.hubness for one in candidates])
+    left = np.empty((len(query), width + 2), dtype=np.float32)
+    np.multiply(query.codes, query.scales[:, None], out=left[:, :width])
+    left[:, width] = query.hubness * -0.5
+    left[:, width + 1] = -0.5
+    products: Float32 = left @ right.T
+    return products

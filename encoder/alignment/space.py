@@ -1,0 +1,279 @@
+"""The space that block vectors are aligned in, and the statistics of a corpus that make it.
+
+Block vectors of one corpus resemble each other: they share a mean, few directions hold most of the
+variance, and some blocks ("hubs": boilerplate, lists) are close to all others. A space removes
+all three: it subtracts the mean, whitens (divides by a power of the standard deviation along the
+principal axes), and knows a sample of the corpus, the background, against which the hubness of a
+block is measured.
+
+    x -> normalise((x - mean) projection)
+    hubness(x) = mean cosine of x to the `NEIGHBOURS` nearest blocks of the background
+
+The hubness is the mean similarity r of cross-domain similarity local scaling (CSLS; Conneau et al.,
+"Word translation without parallel data", ICLR 2018, section 2.3); common blocks count less for it,
+as frequent words do for their inverse document frequency.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.arrays import Float32, Float64, Int8, Int64
+
+DIMENSION = 128
+NEIGHBOURS = 10
+BACKGROUND = 4_000  # blocks
+MAX_BLOCKS = 96  # of a document; of longer ones, blocks at equal distances
+MIN_SAMPLE = 2_000  # blocks; fewer say too little about the principal axes
+MIN_DOCUMENTS = 100  # the statistics of fewer are those of their topics
+SAMPLE_DOCUMENTS = 2_000  # their block vectors are held in memory
+SAMPLE_BLOCKS = 20_000
+WHITENING_POWER = 0.5
+_ARRAYS = ("mean", "projection", "background", "background_scales")
+_INT8 = 127.0
+_SMALLEST = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlignedBlocks:
+    """The blocks of one document in a space.
+
+    Attributes:
+        codes: Int8[S, D], the vectors times 127 / their largest number.
+        scales: Float32[S], what codes are multiplied by; the vectors then have unit norm.
+        hubness: Float32[S].
+    """
+
+    codes: Int8
+    scales: Float32
+    hubness: Float32
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlignedCorpus(Sequence[AlignedBlocks]):
+    """The blocks of N documents in one space.
+
+    Attributes:
+        space: that they are in.
+        codes: Int8[B, D], of all documents one after another.
+        scales: Float32[B].
+        hubness: Float32[B].
+        ends: Int64[N], where each document ends.
+    """
+
+    space: "AlignmentSpace"
+    codes: Int8
+    scales: Float32
+    hubness: Float32
+    ends: Int64
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, row: int) -> AlignedBlocks: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[AlignedBlocks]: ...
+    def __getitem__(self, row: int | slice) -> AlignedBlocks | list[AlignedBlocks]:
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(len(self)))]
+        stop = int(self.ends[row])
+        start = int(self.ends[row - 1]) if row else 0
+        return AlignedBlocks(
+            self.codes[start:stop], self.scales[start:stop], self.hubness[start:stop]
+        )
+
+
+def join_aligned(space: "AlignmentSpace", documents: Sequence[AlignedBlocks]) -> AlignedCorpus:
+    """Make a corpus of one document or more."""
+    return AlignedCorpus(
+        space,
+        np.concatenate([one.codes for one in documents]),
+        np.concatenate([one.scales for one in documents]),
+        np.concatenate([one.hubness for one in documents]),
+        np.cumsum([len(one) for one in documents], dtype=np.int64),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class AlignmentSpace:
+    """A space to align block vectors in.
+
+    Attributes:
+        mean: Float32[H].
+        projection: Float32[H, D].
+        background: Int8[B, D], blocks of a corpus in this space, as codes; B may be 0.
+        background_scales: Float32[B].
+    """
+
+    mean: Float32
+    projection: Float32
+    background: Int8
+    background_scales: Float32
+
+    @property
+    def dimension(self) -> int:
+        """Width D of a vector in this space."""
+        return int(self.projection.shape[1])
+
+    def project(self, vectors: Float32) -> AlignedBlocks:
+        """Project block vectors [S, H], at most `MAX_BLOCKS` of them.
+
+        Raises:
+            ValueError: they have another width than the space.
+        """
+        if vectors.shape[1] != len(self.mean):
+            raise ValueError(
+                f"block vectors of {vectors.shape[1]} numbers in a space for {len(self.mean)}"
+            )
+        chosen = vectors[choose_blocks(len(vectors))]
+        codes, scales = quantise(_transform(chosen, self.mean, self.projection))
+        return AlignedBlocks(codes, scales, self._hubness(codes * scales[:, None]))
+
+    def _hubness(self, rows: Float32) -> Float32:
+        """Return the hubness [S] of vectors [S, D]; 0 without a background."""
+        if not len(self.background):
+            return np.zeros(len(rows), dtype=np.float32)
+        nearest = min(NEIGHBOURS, len(self.background))
+        cosines = rows @ self._background_rows.T
+        cosines.partition(len(self.background) - nearest, axis=1)
+        hubness: Float32 = cosines[:, -nearest:].mean(axis=1)
+        return hubness
+
+    @cached_property
+    def _background_rows(self) -> Float32:
+        return self.background * self.background_scales[:, None]
+
+
+def choose_blocks(count: int) -> Int64:
+    """Return which of `count` blocks are aligned: all, or `MAX_BLOCKS` at equal distances."""
+    return at_equal_distances(count, MAX_BLOCKS)
+
+
+def at_equal_distances(count: int, limit: int) -> Int64:
+    """Return all of `count` positions, or `limit` of them at equal distances."""
+    chosen = min(count, limit)
+    return np.arange(chosen, dtype=np.int64) * count // max(chosen, 1)
+
+
+def sample_documents(count: int) -> Int64:
+    """Return which of `count` documents a space is fitted to: all, or some at equal distances."""
+    return at_equal_distances(count, SAMPLE_DOCUMENTS)
+
+
+def sample_blocks(documents: Sequence[NDArray[np.floating]]) -> Float32:
+    """Return the block vectors that a space is fitted to.
+
+    Args:
+        documents: block vectors [S, H] of one document or more.
+    """
+    chosen = sample_documents(len(documents)).tolist()
+    each = max(1, SAMPLE_BLOCKS // len(chosen))
+    parts = [documents[row][at_equal_distances(len(documents[row]), each)] for row in chosen]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def fit_space(
+    sample: Float32, learned: Float32 | None = None, *, dimension: int = DIMENSION
+) -> AlignmentSpace:
+    """Fit a space to block vectors of a corpus.
+
+    Deterministic: the background are rows at equal distances.
+
+    Args:
+        sample: [N, H] block vectors of many documents, in any order.
+        learned: [H, D], a projection that comes before whitening; none if not given.
+        dimension: of the space; fewer where `learned` has fewer.
+
+    Raises:
+        ValueError: there are fewer than `MIN_SAMPLE` blocks, or one is not finite.
+    """
+    if len(sample) < MIN_SAMPLE:
+        raise ValueError(f"{len(sample)} blocks are fewer than {MIN_SAMPLE}")
+    if not np.isfinite(sample).all():
+        raise ValueError("a block vector is not finite")
+    mean: Float64 = sample.mean(axis=0, dtype=np.float64)
+    centred = sample - mean
+    before = np.eye(sample.shape[1]) if learned is None else learned.astype(np.float64)
+    covariance = before.T @ (centred.T @ centred / len(sample)) @ before
+    variances, axes = np.linalg.eigh(covariance)
+    largest = slice(None, -min(dimension, len(variances)) - 1, -1)
+    deviations = np.sqrt(np.maximum(variances[largest], variances[-1] * 1e-6 + _SMALLEST**2))
+    projection = before @ (axes[:, largest] * deviations**-WHITENING_POWER)
+    background = sample[at_equal_distances(len(sample), BACKGROUND)]
+    return _with_background(mean.astype(np.float32), projection.astype(np.float32), background)
+
+
+def _with_background(mean: Float32, projection: Float32, background: Float32) -> AlignmentSpace:
+    return AlignmentSpace(mean, projection, *quantise(_transform(background, mean, projection)))
+
+
+def neutral_space(width: int) -> AlignmentSpace:
+    """Return the space of cosines of the block vectors [., width] themselves."""
+    mean, projection = np.zeros(width, dtype=np.float32), np.eye(width, dtype=np.float32)
+    codes, scales = quantise(projection[:0])
+    return AlignmentSpace(mean, projection, codes, scales)
+
+
+def quantise(rows: Float32) -> tuple[Int8, Float32]:
+    """Return codes Int8[N, D] and scales Float32[N] of vectors [N, D]; products have unit norm."""
+    largest = np.abs(rows).max(axis=1, initial=_SMALLEST, keepdims=True)
+    codes = np.rint(rows * (_INT8 / largest)).astype(np.int8)
+    norms = np.linalg.norm(codes.astype(np.float32), axis=1)
+    return codes, np.reciprocal(np.maximum(norms, 1.0), dtype=np.float32)
+
+
+def _transform(vectors: Float32, mean: Float32, projection: Float32) -> Float32:
+    rows = (vectors - mean) @ projection
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Float32 = rows / np.maximum(norms, np.float32(_SMALLEST))
+    return unit
+
+
+def write_space(space: AlignmentSpace) -> bytes:
+    """Serialise a space as an .npz file."""
+    file = io.BytesIO()
+    np.savez(file, **{name: getattr(space, name) for name in _ARRAYS})
+    return file.getvalue()
+
+
+def read_space(data: bytes) -> AlignmentSpace:
+    """Read what `write_space` wrote.
+
+    Raises:
+        ValueError: it is something else, or damaged.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            space = AlignmentSpace(*(arrays[name] for name in _ARRAYS))
+    except (EOFError, KeyError, OSError, TypeError, BadZipFile) as error:
+        raise ValueError(f"not an alignment space: {error}") from error
+    _check(space)
+    return space
+
+
+def _check(space: AlignmentSpace) -> None:
+    if space.projection.ndim != 2:
+        raise ValueError(f"the projection has shape {space.projection.shape}")
+    width, dimension = space.projection.shape
+    expected = {
+        "mean": ((width,), np.float32),
+        "projection": ((width, dimension), np.float32),
+        "background": ((len(space.background), dimension), np.int8),
+        "background_scales": ((len(space.background),), np.float32),
+    }
+    for name, (shape, kind) in expected.items():
+        array = getattr(space, name)
+        if array.shape != shape or array.dtype != kind:
+            raise ValueError(f"{name} has shape {array.shape} of {array.dtype}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} is not finite")
