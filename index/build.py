@@ -14,6 +14,7 @@ from encoder.blocks import SentenceBlocks
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from index.alignment.refresh import REFIT_DRIFT
 from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
@@ -81,6 +82,7 @@ def build_index(
     # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
     if data.store.changes_since_title_refresh() > MAX_DRIFT * len(data.store):
         data.store.refresh_titles(progress)
+    refit_alignment(data.store, progress)
     if data.store.finds_families and data.store.families.pending():  # put without it
         data.store.families.find(progress)
     publish(data.index, progress)
@@ -144,6 +146,15 @@ def encode_documents(
             readable, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )
     ]
+
+
+def refit_alignment(store: SQLiteDocumentStore, progress: Progress) -> None:
+    """Fit the alignment to a corpus that has changed enough, and align pending documents.
+
+    Raises:
+        StoreError: the store cannot be read or written, or block vectors are damaged.
+    """
+    store.alignment.refresh(progress, fit=store.alignment.drift() > REFIT_DRIFT)
 
 
 def publish(index: LiveIndex, progress: Progress) -> None:

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.adapter import VectorSpace
+from encoder.alignment.checkpoint_space import open_space
 from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import adapt_data_directory, read_corpus_adapter
-from index.build import encode_documents, publish, update_unchanged
+from index.build import encode_documents, publish, refit_alignment, update_unchanged
 from index.directory.content_swap import ARRIVING, swap_in
 from index.directory.data_directory import (
     ADAPTER_FILE,
@@ -152,7 +153,12 @@ def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
     """Bring the new directory to the documents of the old one; return how many there are."""
     encoder = job.encoder
     with closing(
-        open_data_directory(beside, fingerprint=encoder.fingerprint, dimension=encoder.dimension)
+        open_data_directory(
+            beside,
+            fingerprint=encoder.fingerprint,
+            dimension=encoder.dimension,
+            alignment=open_space(encoder.checkpoint),
+        )
     ) as new:
         job.progress.started("encoding", len(old))
         present: set[str] = set()
@@ -160,6 +166,7 @@ def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
             present.update(document.id for document in batch)
             _encode(batch, new, job)
         new.store.delete(sorted(_ids(new.store) - present))
+        refit_alignment(new.store, job.progress)
         publish(new.index, job.progress)
         return len(new.store)
 

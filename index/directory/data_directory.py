@@ -18,6 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from encoder.alignment.space import AlignmentSpace
 from index.directory.content_swap import finish_swap, swap_is_pending
 from index.directory.file_digest import DIGEST_FILE, remove_digest, verify_digest, write_digest
 from index.errors import DataDirectoryInUseError, StoreError
@@ -65,6 +66,7 @@ def open_data_directory(
     dimension: int,
     read_only: bool = False,
     find_families: bool = True,
+    alignment: AlignmentSpace | None = None,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -77,6 +79,8 @@ def open_data_directory(
         dimension: of these vectors.
         read_only: take no lock, create nothing, publish nothing.
         find_families: look for near-duplicates of documents that are put.
+        alignment: the space that blocks are aligned in until one is fitted to the collection, for
+            a store that has none yet.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -102,6 +106,7 @@ def open_data_directory(
             dimension=dimension,
             read_only=read_only,
             find_families=find_families,
+            space=alignment,
         )
         open_files.callback(store.close)
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)

@@ -22,6 +22,7 @@ from index.directory.data_directory import (
     STORE_FILE,
 )
 from index.directory.file_digest import DIGEST_FILE, verify_digest
+from index.doctor.alignment_checks import examine_alignment
 from index.doctor.derived_checks import examine_families, examine_metadata, examine_words
 from index.doctor.findings import Finding, Remedy
 from index.doctor.store_checks import examine_database, examine_rows
@@ -124,6 +125,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from examine_words(path)
         yield from examine_families(path)
         yield from examine_metadata(path)
+        yield from examine_alignment(path)
     except DATABASE_ERRORS as error:
         yield Finding(STORE_FILE, f"the database is damaged: {error}", Remedy.RESTORE_BACKUP)
     except FingerprintMismatchError as error:

@@ -9,6 +9,7 @@ class Remedy(Enum):
 
     REBUILD_INDEX = "rebuild the index"
     REBUILD_LEXICAL_INDEX = "rebuild the lexical index"
+    ALIGN = "align the documents again"
     FIND_FAMILIES = "find the families again"
     REBUILD_METADATA_VALUES = "rebuild the metadata values"
     REINDEX_DATABASE = "rebuild the database's indexes"

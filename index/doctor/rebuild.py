@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from index.alignment.tables import ALIGNMENT_SCHEMA, ALIGNMENT_TABLES
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
 from index.lexical.terms import count_terms
@@ -30,6 +31,19 @@ def rebuild_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
             insert_metadata(connection, vector_id, dict(json.loads(metadata)))
         except (TypeError, ValueError) as error:
             raise StoreError(f"{path}: the metadata of a document is damaged") from error
+
+
+def rebuild_alignment_tables(connections: SQLiteConnections) -> None:
+    """Empty the alignment index, which is then filled from the block vectors.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with connections.writing() as connection:
+        for table in ALIGNMENT_TABLES:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in ALIGNMENT_SCHEMA:
+            connection.execute(statement)
 
 
 def rebuild_checksums(connections: SQLiteConnections) -> None:

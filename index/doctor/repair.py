@@ -11,15 +11,19 @@ from hashlib import sha256
 from pathlib import Path
 
 from encoder.adapter import vector_space
+from encoder.alignment.checkpoint_space import open_space
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
+from index.alignment.tables import remove_aligned_blocks
+from index.build import refit_alignment
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
 from index.doctor.findings import Finding, Remedy
 from index.doctor.rebuild import (
+    rebuild_alignment_tables,
     rebuild_checksums,
     rebuild_lexical_index,
     rebuild_metadata_values,
@@ -57,6 +61,7 @@ def replace_vectors(
     The index must be rebuilt afterwards: it holds the old ones under the same ids.
     """
     sequence = advance_sequence(connection)
+    remove_aligned_blocks(connection, blocks)
     for (vector_id, read), vector, rows in zip(
         blocks.items(), encoded.document_vectors, encoded.block_vectors, strict=True
     ):
@@ -100,11 +105,18 @@ def repair(
         return  # the store cannot be opened for writing, or must get no digest
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
     with closing(
-        open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
+        open_data_directory(
+            data,
+            fingerprint=space.fingerprint,
+            dimension=space.dimension,
+            alignment=open_space(checkpoint),
+        )
     ) as directory:
         if again or Remedy.REBUILD_INDEX in remedies:
             progress.started("building the index", None)
             directory.index.rebuild()
+        if directory.store.alignment.pending():
+            refit_alignment(directory.store, progress)
         if Remedy.FIND_FAMILIES in remedies:
             directory.store.families.find(progress)
 
@@ -124,6 +136,8 @@ def _repair_database(store: Path, remedies: set[Remedy]) -> None:
         if Remedy.REBUILD_METADATA_VALUES in remedies:
             with connections.writing() as connection:
                 rebuild_metadata_values(connection, store)
+        if Remedy.ALIGN in remedies:
+            rebuild_alignment_tables(connections)
         if Remedy.REBUILD_CHECKSUMS in remedies:
             rebuild_checksums(connections)
 

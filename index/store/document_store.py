@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 import index.store.statements as sql
+from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64, UInt32
+from index.alignment.alignment_index import AlignmentIndex
 from index.document import Document
 from index.errors import StoreError
 from index.id_set import IdSet
@@ -56,6 +58,7 @@ class SQLiteDocumentStore:
     Attributes:
         lexical: the lexical index, changed in the transactions that change the documents.
         pages: lists the documents in the order of their ids.
+        alignment: the aligned blocks of every document, changed in the same transactions.
         families: which documents are near-duplicates, changed in the same transactions.
         finds_families: whether near-duplicates of documents that are put are looked for.
         log: which vectors were removed, and since when that is known.
@@ -70,10 +73,12 @@ class SQLiteDocumentStore:
         dimension: int,
         read_only: bool = False,
         find_families: bool = True,
+        space: AlignmentSpace | None = None,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
-        Without `find_families` near-duplicates of documents that are put are not looked for.
+        Without `find_families` near-duplicates of documents that are put are not looked for. A
+        store that has no alignment space gets `space`, if it is given.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -86,6 +91,7 @@ class SQLiteDocumentStore:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.lexical = LexicalIndex(self._connections, path)
+        self.alignment = AlignmentIndex(self._connections, path)
         self.pages = DocumentPages(self._connections, path)
         self.families = Families(self._connections)
         self.finds_families = find_families
@@ -98,6 +104,8 @@ class SQLiteDocumentStore:
                 check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
                 self.families.drop_if_rule_changed()
+                if space is not None:
+                    self.alignment.start_with(space)
         except BaseException:
             self._connections.close()
             raise
@@ -116,6 +124,8 @@ class SQLiteDocumentStore:
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         signatures = self._signatures(entries)
+        vectors = {e.document.id: e.blocks.vectors for e in entries if e.blocks is not None}
+        projected = self.alignment.project(vectors)
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
@@ -133,6 +143,9 @@ class SQLiteDocumentStore:
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
+            if projected is not None:
+                names = (entry.document.id for entry in changed)
+                projected.insert(connection, dict(zip(names, added, strict=True)))
             write_checksums(connection, [*added, *(known[one.id][0] for one in described)])
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
