@@ -18,6 +18,15 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
+from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import (
+    MIN_DOCUMENTS,
+    MIN_SAMPLE,
+    AlignmentSpace,
+    fit_space,
+    join_aligned,
+    sample_blocks,
+)
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import write_atomically
 from encoder.block_archive import (
@@ -30,6 +39,7 @@ from encoder.block_archive import (
     read_key,
 )
 from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
@@ -245,22 +255,27 @@ def _write_texts(path: Path, texts: Sequence[_Text], *, append: bool = False) ->
         os.fsync(file.fileno())
 
 
-def embed_encoded_corpus(encoded: EncodedCorpus, encoder: OnnxEncoder) -> EmbeddedCorpus:
-    """Run the document level over the stored blocks of every document of a corpus.
+def embed_encoded_corpus(
+    encoded: EncodedCorpus, encoder: OnnxEncoder, space: AlignmentSpace | None = None
+) -> EmbeddedCorpus:
+    """Run the document level over the stored blocks of every document of a corpus, and align them.
 
     Block vectors are stored in half precision: the vectors differ from served ones by about 1e-4.
 
     Args:
         encoded: by the sentence level of the same checkpoint.
         encoder: reads at most `max_blocks` of the stored blocks of a document.
+        space: to align blocks in; fitted to the corpus, as a store does, when not given.
     """
     archive = encoded.archive
     limit = encoder.checkpoint.max_blocks
-    vectors, read = [], []
+    vectors, read, aligned = [], [], []
+    space = space or _fit_space(encoded, encoder.checkpoint)
     for row in encoded.rows.tolist():
         kept = archive.vectors(row)[:limit].astype(np.float32)
         blocks = archive.blocks(row)[:limit]
         vectors.append(encoder.encode_document(blocks, kept))
+        aligned.append(space.project(kept))
         read.append(sum(map(len, blocks)))
     return EmbeddedCorpus(
         ids=encoded.ids,
@@ -268,4 +283,14 @@ def embed_encoded_corpus(encoded: EncodedCorpus, encoder: OnnxEncoder) -> Embedd
         tokens=encoded.tokens,
         tokens_read=np.array(read, dtype=np.int64),
         skipped=encoded.skipped,
+        aligned=join_aligned(space, aligned),
     )
+
+
+def _fit_space(encoded: EncodedCorpus, checkpoint: Checkpoint) -> AlignmentSpace:
+    """Fit a space to a corpus; of one that is too small, use that of the checkpoint."""
+    archive = encoded.archive
+    rows = [archive.vectors(row) for row in encoded.rows.tolist()]
+    sample = sample_blocks(rows) if len(rows) >= MIN_DOCUMENTS else None
+    small = sample is None or len(sample) < MIN_SAMPLE
+    return open_space(checkpoint) if sample is None or small else fit_space(sample)

@@ -1,11 +1,14 @@
 """Vectors of a corpus without an index: `longmatch embed` and the input of evaluations."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
+from encoder.alignment.space import AlignedCorpus, read_space, write_space
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.onnx_encoder import OnnxEncoder
@@ -27,6 +30,7 @@ class EmbeddedCorpus:
         tokens: Int64[N], tokens of each document.
         tokens_read: Int64[N], those of them that were read.
         skipped: how many pieces of input were skipped.
+        aligned: the aligned blocks of the documents, if block vectors were kept.
     """
 
     ids: tuple[str, ...]
@@ -34,6 +38,7 @@ class EmbeddedCorpus:
     tokens: Int64
     tokens_read: Int64
     skipped: int
+    aligned: AlignedCorpus | None = None
 
 
 def embed_corpus(
@@ -64,7 +69,8 @@ def embed_corpus(
 
 
 def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
-    """Write `ids`, `vectors`, `tokens` and `tokens_read` to an .npz file, whole or not at all."""
+    """Write ids, vectors, tokens and aligned blocks to an .npz file, whole or not at all."""
+    aligned = {} if corpus.aligned is None else _aligned_arrays(corpus.aligned)
     temporary = path.with_name(path.name + ".partial")
     with temporary.open("wb") as file:
         np.savez(
@@ -73,6 +79,7 @@ def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
             vectors=corpus.vectors,
             tokens=corpus.tokens,
             tokens_read=corpus.tokens_read,
+            **aligned,
         )
     replace_durably(temporary, path)
 
@@ -92,6 +99,22 @@ def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
                 tokens=arrays["tokens"],
                 tokens_read=arrays["tokens_read"],
                 skipped=0,
+                aligned=_read_aligned(arrays),
             )
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise CorpusError(f"{path}: not written by `longmatch embed`: {error}") from error
+
+
+_SPACE, _BLOCKS = "alignment_space", ("codes", "scales", "hubness", "ends")
+
+
+def _aligned_arrays(aligned: AlignedCorpus) -> dict[str, Any]:
+    blocks = {name: getattr(aligned, name) for name in _BLOCKS}
+    return {_SPACE: np.frombuffer(write_space(aligned.space), dtype=np.uint8), **blocks}
+
+
+def _read_aligned(arrays: Mapping[str, Any]) -> AlignedCorpus | None:
+    if _SPACE not in arrays:
+        return None
+    space = read_space(arrays[_SPACE].tobytes())
+    return AlignedCorpus(space, *(arrays[name] for name in _BLOCKS))

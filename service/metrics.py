@@ -15,8 +15,8 @@ from prometheus_client import (
 )
 
 Stage = Literal[
-    "tokenize", "queue", "encode", "filter", "search", "lexical", "fetch", "rerank", "explain",
-    "store",
+    "tokenize", "queue", "encode", "filter", "search", "lexical", "align", "fetch", "rerank",
+    "explain", "store",
 ]  # fmt: skip
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.

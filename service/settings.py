@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from index.search.records import DEFAULT_ALIGNMENT
+
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 
@@ -154,6 +156,13 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Share of the vector searches that are repeated with exact search, in the "
         "background, to measure their recall.",
+    )
+    alignment_budget_ms: float = Field(
+        default=DEFAULT_ALIGNMENT.budget_seconds * 1000,
+        ge=0,
+        allow_inf_nan=False,
+        description="Milliseconds that aligning the candidates of one query may take; out of time, "
+        "matches keep the order of the stage before. 0: nothing is aligned.",
     )
     find_families: bool = Field(
         default=True,

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 
+from encoder.alignment.checkpoint_space import open_space
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
@@ -52,6 +53,7 @@ def open_engine(settings: Settings) -> Engine:
             fingerprint=encoder.fingerprint,
             dimension=encoder.dimension,
             find_families=settings.find_families,
+            alignment=open_space(checkpoint),
         )
         opened.callback(data.close)
         redis = _open_redis(settings, metrics, opened)

@@ -35,7 +35,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "encoder": (
         "arrays atomic_files blocks errors sentences",
         "checkpoint comparison",
-        "block_archive calibration golden onnx_session tokenizer",
+        "alignment block_archive calibration golden onnx_session tokenizer",
         "reranker terms",
         "adapter",
         "onnx_encoder",
@@ -46,7 +46,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "errors extras id_set",
         "document sqlite",
         "corpus progress",
-        "lexical",
+        "alignment lexical",
         "near_duplicates",
         "store",
         "vectors",
@@ -98,6 +98,7 @@ FACES: Mapping[str, str] = {
         "adapter arrays atomic_files block_archive blocks calibration checkpoint errors golden "
         "onnx_encoder onnx_session sentences tokenizer"
     ),
+    "encoder.alignment": "checkpoint_space scoring space",
     "encoder.comparison": "alignment compare result sections text words",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
@@ -111,6 +112,7 @@ FACES: Mapping[str, str] = {
     ),
     "evaluation.fitting": "calibration",
     "index": "adapt build document embed errors extras id_set progress reencode",
+    "index.alignment": "alignment_index refresh tables",
     "index.corpus": "demo files json_lines reader",
     "index.directory": "backup content_swap data_directory file_digest",
     "index.doctor": "examine findings repair",

@@ -41,12 +41,12 @@ class CorpusCalibration:
     Attributes:
         fingerprint: of the vectors that were measured.
         kinds: distributions by kind of score.
-        lexical_weight: of the fusion rule; None if no hybrid score was measured.
+        rule: how the scores that were measured are combined.
     """
 
     fingerprint: str
     kinds: Mapping[str, NullDistribution]
-    lexical_weight: float | None = None
+    rule: LinearFusion
 
     @property
     def version(self) -> str:
@@ -71,7 +71,9 @@ def measure_store(
         ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
     living, vectors = store.vectors(ids)
     words = store.lexical.term_rows(living, progress)
-    return measure_modes(Channels(vectors, words, rule), progress, seed=seed)
+    blocks = store.alignment.read(living.tolist())
+    aligned = None if blocks is None else [blocks.blocks.get(one) for one in living.tolist()]
+    return measure_modes(Channels(vectors, words, rule, aligned), progress, seed=seed)
 
 
 def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
@@ -106,10 +108,10 @@ def read_corpus_calibration(
             f"{path}: was made with checkpoint {calibration.fingerprint[:12]}, not with "
             f"{fingerprint[:12]}: calibrate again or delete it"
         )
-    if calibration.lexical_weight not in (None, rule.lexical_weight):
+    if calibration.rule != rule:
         raise StoreError(
-            f"{path}: was made with the lexical weight {calibration.lexical_weight}, "
-            f"not {rule.lexical_weight}: calibrate again or delete it"
+            f"{path}: was made with the fusion {calibration.rule}, not {rule}: calibrate again or "
+            "delete it"
         )
     return calibration
 
@@ -122,7 +124,7 @@ def _parse(data: bytes, path: Path) -> CorpusCalibration:
         calibration = CorpusCalibration(
             fingerprint=str(content["fingerprint"]),
             kinds={str(kind): _distribution(one) for kind, one in content["kinds"].items()},
-            lexical_weight=_weight(content.get("lexical_weight")),
+            rule=LinearFusion(**{name: float(one) for name, one in content["rule"].items()}),
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -135,21 +137,12 @@ def _parse(data: bytes, path: Path) -> CorpusCalibration:
 
 
 def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
-    weight = calibration.lexical_weight
     return {
         "format": FORMAT,
         "fingerprint": calibration.fingerprint,
-        **({} if weight is None else {"lexical_weight": weight}),
+        "rule": asdict(calibration.rule),
         "kinds": {kind: asdict(one) for kind, one in calibration.kinds.items()},
     }
-
-
-def _weight(value: object) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"the weight of the lexical score is {value!r}")
-    return LinearFusion(float(value)).lexical_weight
 
 
 def _distribution(content: Mapping[str, Any]) -> NullDistribution:

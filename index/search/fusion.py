@@ -1,50 +1,90 @@
-"""Linear fusion of the semantic and the lexical score into the score of hybrid mode.
+"""Linear fusion of the scores of vectors, alignment and words.
 
-The score of hybrid mode is the weighted mean of the cosines of document vectors and of words:
+    semantic_score = (1 - alignment_weight) * vector_score + alignment_weight * alignment_score
+    hybrid_score   = (1 - lexical_weight) * semantic_score + lexical_weight * lexical_score
 
-    score = (1 - lexical_weight) * semantic_score + lexical_weight * lexical_score
-
-Its one parameter is fitted on validation queries of several corpora together
-(`evaluation/fitting/fusion.py`), so that it is not specific to one. Unlike rank fusion or scores
-standardised within an answer, the score of a pair does not depend on other documents, so it can be
-bounded and calibrated.
-`fusion.json` in a checkpoint holds the weight for its vectors.
+Documents that were not aligned get the alignment score to expect of their vector score, a line
+fitted to the pairs of a first stage. All parameters are fitted on validation queries of several
+corpora together (`evaluation/fitting/fusion.py`), so that they are not specific to one. Unlike rank
+fusion or scores standardised within an answer, the score of a pair does not depend on other
+documents, so it can be bounded and calibrated.
+`fusion.json` in a checkpoint holds the parameters for its vectors.
 """
 
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
 
 from encoder.arrays import Float32
 from encoder.atomic_files import write_atomically
-from encoder.calibration import HYBRID_KINDS, Calibration, read_calibration, write_calibration
+from encoder.calibration import (
+    HYBRID_KINDS,
+    SEMANTIC_KINDS,
+    Calibration,
+    read_calibration,
+    write_calibration,
+)
 from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 
 FORMAT = 1
+_NUMBERS = ("lexical_weight", "alignment_weight", "expected_slope", "expected_intercept")
 
 
 @dataclass(frozen=True, slots=True)
 class LinearFusion:
-    """The weight of the lexical score, from 0 to 1; the semantic score has the rest.
+    """The weights of the scores, and the alignment score to expect of a vector score.
+
+    Attributes:
+        lexical_weight: from 0 to 1; the semantic score has the rest.
+        alignment_weight: from 0 to 1; the vector score has the rest.
+        expected_slope: of the line from vector score to alignment score.
+        expected_intercept: of that line.
 
     Raises:
-        ValueError: the weight is not from 0 to 1.
+        ValueError: a weight is not from 0 to 1, or the line is not finite or falls.
     """
 
     lexical_weight: float
+    alignment_weight: float = 0.0
+    expected_slope: float = 0.0
+    expected_intercept: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.lexical_weight <= 1.0:
-            raise ValueError(
-                f"the weight of the lexical score is {self.lexical_weight}, not from 0 to 1"
-            )
+        for name in ("lexical", "alignment"):
+            weight = getattr(self, f"{name}_weight")
+            if not 0.0 <= weight <= 1.0:
+                raise ValueError(f"the weight of the {name} score is {weight}, not from 0 to 1")
+        line = (self.expected_slope, self.expected_intercept)
+        if not (math.isfinite(sum(line)) and self.expected_slope >= 0):
+            raise ValueError(f"the expected alignment score has the line {line}")
 
 
-DEFAULT_RULE = LinearFusion(lexical_weight=0.925)  # fitted for the mean of block vectors
+# Fitted for the mean of block vectors.
+DEFAULT_RULE = LinearFusion(lexical_weight=0.925)
+
+
+def semantic_scores(
+    rule: LinearFusion, vector: Float32, alignment: Float32 | None = None
+) -> Float32:
+    """Return the semantic score [N] of N documents.
+
+    Args:
+        rule: the weights.
+        vector: Float32[N], cosines of the document vectors.
+        alignment: Float32[N], NaN for documents that were not aligned; None if none was.
+    """
+    line = rule.expected_slope * vector + rule.expected_intercept
+    expected = np.clip(line, 0.0, 1.0)
+    known = expected if alignment is None else np.where(np.isnan(alignment), expected, alignment)
+    weight = rule.alignment_weight
+    return ((1.0 - weight) * vector + weight * known).astype(np.float32)
 
 
 def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
-    """Return the score Float32[N] of N documents from their semantic and lexical scores."""
+    """Return the hybrid score [N] of N documents from their semantic and lexical scores."""
     fused: Float32 = (1.0 - rule.lexical_weight) * semantic + rule.lexical_weight * lexical
     return fused
 
@@ -64,7 +104,7 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
         content = json.loads(data)
         if content["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        rule = LinearFusion(float(content["lexical"]))
+        rule = LinearFusion(**{name: float(content[name]) for name in _NUMBERS})
         fingerprint = str(content["fingerprint"])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a fusion rule: {error!r}") from error
@@ -79,21 +119,25 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
 def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     """Write `fusion.json` into a checkpoint and update its manifest.
 
-    A changed rule changes hybrid scores, so their calibrations are removed.
+    A changed rule changes scores, so their calibrations are removed: those of hybrid scores, and
+    those of semantic scores unless only the lexical weight changed.
 
     Raises:
         CheckpointError: the previous rule or the calibration is damaged.
         OSError: a file cannot be written.
     """
-    calibration = None if read_fusion(checkpoint) == rule else read_calibration(checkpoint)
+    former = read_fusion(checkpoint)
+    calibration = None if former == rule else read_calibration(checkpoint)
     if calibration is not None:
-        kept = {kind: one for kind, one in calibration.kinds.items() if kind not in HYBRID_KINDS}
+        same = replace(former, lexical_weight=rule.lexical_weight) == rule
+        changed = HYBRID_KINDS if same else (*SEMANTIC_KINDS, *HYBRID_KINDS)
+        kept = {kind: one for kind, one in calibration.kinds.items() if kind not in changed}
         write_calibration(checkpoint, Calibration(checkpoint.fingerprint, kept))
     path = checkpoint.directory / FUSION
     content = {
         "format": FORMAT,
         "fingerprint": checkpoint.fingerprint,
-        "lexical": rule.lexical_weight,
+        **asdict(rule),
     }
     write_atomically(path, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)

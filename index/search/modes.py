@@ -12,8 +12,8 @@ from index.directory.data_directory import DataDirectory
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES, LexicalMatches
 from index.lexical.scoring import LexicalQuery
-from index.search.fusion import LinearFusion, fuse
-from index.search.records import EncodedQuery, Mode, SearchStage
+from index.search.fusion import LinearFusion, fuse, semantic_scores
+from index.search.records import AlignmentReceipt, EncodedQuery, Mode, SearchStage
 from index.vectors.vector_index import NO_VECTOR
 
 Seconds = dict[SearchStage, float]
@@ -26,17 +26,21 @@ class Ranking:
     Attributes:
         vector_ids: Int64[N].
         scores: Float32[N], which they are ranked by.
-        semantic: Float32[N], cosines of the document vectors.
+        vector: Float32[N], cosines of the document vectors.
+        semantic: Float32[N], semantic scores.
         lexical: Float32[N], cosines of the words; None in semantic mode.
         terms: the terms of the query; None in semantic mode.
         scored_as: the mode whose scores these are.
         exhausted: a wider search would find no more candidates.
         generation: of the index that was searched.
         sequence: of the store that the index held.
+        alignment: Float32[N], alignment scores, NaN where there is none.
+        receipt: what became of the alignment; None if none was tried.
     """
 
     vector_ids: Int64
     scores: Float32
+    vector: Float32
     semantic: Float32
     lexical: Float32 | None
     terms: LexicalQuery | None
@@ -44,6 +48,8 @@ class Ranking:
     exhausted: bool
     generation: int
     sequence: int
+    alignment: Float32 | None = None
+    receipt: AlignmentReceipt | None = None
 
 
 @contextmanager
@@ -70,7 +76,7 @@ def rank(
         query: what to search for.
         k: how many are needed.
         mode: what documents are ranked by.
-        fusion: how hybrid mode combines both scores.
+        fusion: how scores are combined.
         among: rank only these documents.
         seconds: the time of each stage is added to it.
 
@@ -79,23 +85,31 @@ def rank(
         ValueError: the vector has a wrong shape or is not finite.
     """
     if mode == "semantic":
-        return _rank_semantic(data, query, k, among, seconds)
+        return _rank_semantic(data, query, k, fusion, among, seconds)
     if mode == "lexical":
-        return _rank_lexical(data, query, k, among, seconds)
+        return _rank_lexical(data, query, k, fusion, among, seconds)
     return _rank_hybrid(data, query, k, fusion, among, seconds)
 
 
 def _rank_semantic(
-    data: DataDirectory, query: EncodedQuery, k: int, among: IdSet | None, seconds: Seconds
+    data: DataDirectory,
+    query: EncodedQuery,
+    k: int,
+    fusion: LinearFusion,
+    among: IdSet | None,
+    seconds: Seconds,
 ) -> Ranking:
-    """Rank by the cosine of the document vectors."""
+    """Rank by the cosine of the document vectors, which the semantic score rises with."""
     with timed(seconds, "search"):
-        nearest = data.index.search(query.vector[np.newaxis], k + 1, among=among)
+        vectors = query.vector[np.newaxis]
+        nearest = data.index.search(vectors, max(k + 1, CANDIDATES), among=among)
     found = nearest.ids[0] != NO_VECTOR
-    scores = _bounded(nearest.scores[0][found])
+    cosines = _bounded(nearest.scores[0][found])
+    scores = semantic_scores(fusion, cosines)
     return Ranking(
         vector_ids=nearest.ids[0][found],
         scores=scores,
+        vector=cosines,
         semantic=scores,
         lexical=None,
         terms=None,
@@ -107,7 +121,12 @@ def _rank_semantic(
 
 
 def _rank_lexical(
-    data: DataDirectory, query: EncodedQuery, k: int, among: IdSet | None, seconds: Seconds
+    data: DataDirectory,
+    query: EncodedQuery,
+    k: int,
+    fusion: LinearFusion,
+    among: IdSet | None,
+    seconds: Seconds,
 ) -> Ranking:
     """Rank by the cosine of the words; a document without a shared word is not found."""
     generation, sequence = data.index.generation, data.index.sequence
@@ -117,13 +136,14 @@ def _rank_lexical(
             # The rarest terms find too few of the selection: compare all of it.
             ids, lexical = _by_id(data.store.lexical.search_all(terms, k + 1, among))
     with timed(seconds, "search"):
-        living, semantic = _semantic_scores(data, query, ids)
+        living, cosines = _vector_scores(data, query, ids)
     lexical_scores = lexical[np.isin(ids, living)]
     order = np.lexsort((living, -lexical_scores))
     return Ranking(
         vector_ids=living[order],
         scores=lexical_scores[order],
-        semantic=semantic[order],
+        vector=cosines[order],
+        semantic=semantic_scores(fusion, cosines)[order],
         lexical=lexical_scores[order],
         terms=terms,
         scored_as="lexical",
@@ -151,19 +171,19 @@ def _rank_hybrid(
         vectors = query.vector[np.newaxis]
         nearest = data.index.search(vectors, max(k + 1, CANDIDATES), among=among)
         found = nearest.ids[0] != NO_VECTOR
-        living, semantic = _semantic_scores(
-            data, query, np.union1d(by_words, nearest.ids[0][found])
-        )
+        living, cosines = _vector_scores(data, query, np.union1d(by_words, nearest.ids[0][found]))
     with timed(seconds, "lexical"):
         scored = np.isin(living, by_words)
         lexical = np.zeros(len(living), dtype=np.float32)
         lexical[scored] = word_scores[np.isin(by_words, living)]
         lexical[~scored] = data.store.lexical.score(terms, living[~scored])
+    semantic = semantic_scores(fusion, cosines)
     scores = fuse(fusion, semantic, lexical) if terms.terms else semantic
     order = np.lexsort((living, -scores))
     return Ranking(
         vector_ids=living[order],
         scores=scores[order],
+        vector=cosines[order],
         semantic=semantic[order],
         lexical=lexical[order],
         terms=terms,
@@ -189,7 +209,7 @@ def _by_id(found: LexicalMatches) -> tuple[Int64, Float32]:
     return found.vector_ids[order], found.scores[order]
 
 
-def _semantic_scores(data: DataDirectory, query: EncodedQuery, ids: Int64) -> tuple[Int64, Float32]:
+def _vector_scores(data: DataDirectory, query: EncodedQuery, ids: Int64) -> tuple[Int64, Float32]:
     """Return those of these ids that are still stored, ascending, with their cosines."""
     living, vectors = data.store.vectors(ids)
     return living, _bounded(vectors @ query.vector)

@@ -11,7 +11,7 @@ from index.vectors.vector_index import NO_VECTOR
 
 Mode = Literal["semantic", "lexical", "hybrid"]
 DEFAULT_MODE: Mode = "hybrid"  # the best on validation queries of three corpora
-SearchStage = Literal["lexical", "search", "fetch"]
+SearchStage = Literal["lexical", "search", "align", "fetch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,14 @@ class EncodedQuery:
         text: the whole text, whose words are read.
         vector: Float32[dimension] of unit norm.
         title: of the text, if it has one.
+        blocks: Float32[S, H], its block vectors; not needed of a stored document.
         vector_id: of a stored document, which is left out of its own matches.
     """
 
     text: str
     vector: Float32
     title: str = ""
+    blocks: Float32 | None = None
     vector_id: int = NO_VECTOR
 
 
@@ -43,6 +45,33 @@ class Bounds:
 NO_BOUNDS = Bounds()
 
 
+@dataclass(frozen=True, slots=True)
+class AlignmentOptions:
+    """How many candidates are aligned with the query, and in how many seconds at most."""
+
+    candidates: int = 200
+    budget_seconds: float = 0.1
+
+
+DEFAULT_ALIGNMENT = AlignmentOptions()
+MAX_ALIGNED = 1_000  # candidates
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentReceipt:
+    """What became of the second stage.
+
+    Attributes:
+        aligned: whether hits are ranked by it; False if time was up, or there was nothing to align.
+        candidates: how many were to be aligned.
+        scored: how many of them were; the others have no block vectors.
+    """
+
+    aligned: bool
+    candidates: int
+    scored: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
     """What to search for.
@@ -54,6 +83,7 @@ class SearchOptions:
         where: a filter that the metadata of a hit must pass.
         exclude: ids of documents that are not returned.
         collapse: return only the best document of each family.
+        alignment: of the best candidates in semantic and hybrid mode; None for none.
     """
 
     top_k: int
@@ -62,6 +92,7 @@ class SearchOptions:
     where: Filter | None = None
     exclude: tuple[str, ...] = ()
     collapse: bool = False
+    alignment: AlignmentOptions | None = DEFAULT_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +104,10 @@ class Hit:
         score: what hits are ranked by.
         title: of the document.
         metadata: of the document.
-        semantic_score: cosine of the two document vectors.
+        semantic_score: weighted mean of the vector score and the alignment score, or of what the
+            vector score lets expect of it.
+        vector_score: cosine of the two document vectors.
+        alignment_score: of their sentence blocks, 0 to 1; None where they were not aligned.
         lexical_score: cosine of the words; None in semantic mode, which reads none.
         terms: that contribute most to the lexical score, each with its share of it.
         probability: that it is a match; None where the checkpoint has no calibration for it.
@@ -89,6 +123,8 @@ class Hit:
     title: str
     metadata: Mapping[str, Any]
     semantic_score: float
+    vector_score: float
+    alignment_score: float | None = None
     lexical_score: float | None = None
     terms: tuple[TermWeight, ...] = ()
     probability: float | None = None
@@ -110,6 +146,7 @@ class SearchAnswer:
         sequence: of the store that the index held: every change up to it is in the answer; what
             was deleted later is left out.
         seconds: time of each stage.
+        alignment: what became of the second stage; None if none was asked for.
     """
 
     hits: tuple[Hit, ...]
@@ -117,3 +154,4 @@ class SearchAnswer:
     generation: int
     sequence: int
     seconds: Mapping[SearchStage, float]
+    alignment: AlignmentReceipt | None = None

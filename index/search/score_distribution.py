@@ -5,16 +5,18 @@ estimates its false positive rate without any label.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from encoder.alignment.scoring import align_pairs
+from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Float64, Int64
 from index.errors import CorpusError
 from index.lexical.scoring import TermRows, term_cosines
 from index.progress import Progress
-from index.search.fusion import LinearFusion, fuse
+from index.search.fusion import LinearFusion, fuse, semantic_scores
 from index.search.records import Mode
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
@@ -249,12 +251,14 @@ class Channels:
     Attributes:
         vectors: Float32[N, dimension], unit norm.
         words: their terms; None to score by vectors alone.
-        rule: how the scores of both are fused.
+        rule: how scores are combined.
+        blocks: their aligned blocks, None for documents without; None to align nothing.
     """
 
     vectors: Float32
     words: TermRows | None
     rule: LinearFusion
+    blocks: Sequence[AlignedBlocks | None] | None = None
 
 
 def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mode, Float64]:
@@ -266,7 +270,7 @@ def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mo
     Raises:
         CorpusError: a score is not finite.
     """
-    semantic = pair_scores(channels.vectors, pairs)
+    semantic = _semantic_scores(channels, pairs, progress)
     if channels.words is None:
         return {"semantic": semantic}
     progress.started("scoring pairs by their words", len(pairs), unit="pairs")
@@ -277,6 +281,15 @@ def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mo
         "lexical": lexical.astype(np.float64),
         "hybrid": hybrid.astype(np.float64),
     }
+
+
+def _semantic_scores(channels: Channels, pairs: Int64, progress: Progress) -> Float64:
+    cosines = pair_scores(channels.vectors, pairs).astype(np.float32)
+    alignment = None
+    if channels.blocks is not None and channels.rule.alignment_weight:
+        progress.started("aligning pairs", len(pairs), unit="pairs")
+        alignment = align_pairs(channels.blocks, pairs, progress.advanced)
+    return semantic_scores(channels.rule, cosines, alignment).astype(np.float64)
 
 
 def measure_modes(

@@ -6,10 +6,13 @@ have been deleted or changed since it was ranked. Where too few are left, more a
 
 from dataclasses import dataclass, field, replace
 
-from encoder.arrays import Int64
+import numpy as np
+
+from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
+from index.search.alignment import align_candidates
 from index.search.calibrator import ScoreCalibrator, calibrate_scores, within
 from index.search.collapse import collapse_families, list_collapsed
 from index.search.fusion import LinearFusion
@@ -88,7 +91,7 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
     options, k = run.options, run.options.top_k
     while True:
-        ranking = rank(run.data, run.query, k, options.mode, run.fusion, among, run.seconds)
+        ranking = _rank(run, k, among)
         documents = _read(run, ranking)
         if len(documents) == options.top_k or ranking.exhausted:
             break
@@ -99,7 +102,18 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
         generation=ranking.generation,
         sequence=ranking.sequence,
         seconds=dict(run.seconds),
+        alignment=ranking.receipt,
     )
+
+
+def _rank(run: _Search, k: int, among: IdSet | None) -> Ranking:
+    """Rank at least k documents besides the query, and align the best of them."""
+    options = run.options
+    first = rank(run.data, run.query, k, options.mode, run.fusion, among, run.seconds)
+    if options.alignment is None or options.mode == "lexical":
+        return first
+    with timed(run.seconds, "align"):
+        return align_candidates(run.data.store, run.query, first, run.fusion, options.alignment)
 
 
 def _read(run: _Search, ranking: Ranking) -> dict[int, DocumentSummary]:
@@ -141,6 +155,8 @@ def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary])
             title=documents[row].title,
             metadata=documents[row].metadata,
             semantic_score=float(ranking.semantic[row]),
+            vector_score=float(ranking.vector[row]),
+            alignment_score=_known(ranking.alignment, row),
             lexical_score=None if ranking.lexical is None else float(ranking.lexical[row]),
             terms=terms.get(vector_id, ()),
             probability=worth.probability,
@@ -149,3 +165,8 @@ def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary])
         for row, vector_id, score, worth in zip(rows, ids, scores, calibrated, strict=True)
         if within(run.options.bounds, score, worth)
     )
+
+
+def _known(alignment: Float32 | None, row: int) -> float | None:
+    """Return the alignment score of a row; None where it was not aligned."""
+    return None if alignment is None or np.isnan(alignment[row]) else float(alignment[row])

@@ -81,10 +81,12 @@ ANSWER = {
     "matches": [
         {
             "id": "articles/bees",
-            "score": 0.69,
+            "score": 0.61,
             "title": "Bees",
             "metadata": {"year": 2021},
-            "semantic_score": 0.83,
+            "semantic_score": 0.67,
+            "vector_score": 0.83,
+            "alignment_score": 0.31,
             "lexical_score": 0.55,
             "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
             "probability": 0.97,
@@ -97,10 +99,11 @@ ANSWER = {
     ],
     "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
+    "alignment": {"aligned": True, "candidates": 200, "scored": 200},
     "rerank": None,
     "timings": {
         **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},
-        **{"lexical": 3.2, "search": 0.4, "fetch": 0.3, "explain": 8.9},
+        **{"lexical": 3.2, "search": 0.4, "align": 4.8, "fetch": 0.3, "explain": 8.9},
     },
     "checkpoint": "smith-minilm-l6",
     "generation": 3,
@@ -126,15 +129,16 @@ async def post_match(
 ) -> MatchResponse | MatchesResponse:
     """Match a text, a stored document, or several of them.
 
-    The score is the cosine of the two document vectors in semantic mode, that of the words in
-    lexical mode, and a weighted mean of both in hybrid mode, where every match names the terms that
-    the documents share. With `rerank`, the first candidates are read together with the document;
-    the score of each is then a mean of what it was found by and of how likely they match. With
-    `explain` the first matches, in their last order, say why they match: nothing is encoded for
-    it. The receipt says how much of the document was read by the encoder and what was left out;
-    its words are all read.
+    Semantic mode finds documents by the cosine of the document vectors, and ranks the best of them
+    by how well their sentence blocks match too, block by block. The score of lexical mode is the
+    cosine of the words, and that of hybrid mode a weighted mean of both, where every match names
+    the terms that the documents share. With `rerank`, the first candidates are read together with
+    the document; the score of each is then a mean of what it was found by and of how likely they
+    match. With `explain` the first matches, in their last order, say why they match: nothing is
+    encoded for it. The receipt says how much of the document was read by the encoder and what was
+    left out; its words are all read.
     """
-    options = request.to_options(engine.settings.default_top_k)
+    options = request.to_options(engine.settings)
     found = await match(engine, request.to_queries(), options)
     name, calibration = engine.checkpoint.name, engine.calibrator.version
     answers = [match_response(matches, name, calibration) for matches in found]

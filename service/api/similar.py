@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
 
-from index.search.records import Bounds, SearchOptions
+from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.api.deps import Admitted, EngineDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.http.openapi import json_example
@@ -23,10 +23,12 @@ ANSWER: dict[str, Any] = {
     "matches": [
         {
             "id": "articles/bees",
-            "score": 0.83,
+            "score": 0.67,
             "title": "Bees",
             "metadata": {"year": 2021},
-            "semantic_score": 0.83,
+            "semantic_score": 0.67,
+            "vector_score": 0.83,
+            "alignment_score": 0.31,
             "lexical_score": None,
             "terms": [],
             "probability": 0.97,
@@ -37,7 +39,7 @@ ANSWER: dict[str, Any] = {
             "collapsed": [],
         }
     ],
-    "timings": {"search": 0.4, "fetch": 0.3},
+    "timings": {"search": 0.4, "align": 4.8, "fetch": 0.3},
 }
 
 
@@ -68,7 +70,7 @@ async def get_similar(
         ),
     ] = -1.0,
 ) -> MatchResponse:
-    """Return the neighbours of the stored vector; nothing is encoded.
+    """Return the documents nearest to a stored one; nothing is encoded.
 
     The same as POST /match with this id in semantic mode.
     """
@@ -80,6 +82,7 @@ async def get_similar(
         top_k=top_k or engine.settings.default_top_k,
         mode="semantic",
         bounds=Bounds(min_score=min_score),
+        alignment=AlignmentOptions(budget_seconds=engine.settings.alignment_budget_ms / 1000),
     )
     query = StoredQuery(None, document_id)
     (found,) = await match(engine, [query], MatchOptions(search=search))

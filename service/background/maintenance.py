@@ -7,6 +7,7 @@ near-duplicates among texts that were stored while that was switched off, and fr
 import logging
 import threading
 
+from index.alignment.refresh import REFIT_DRIFT
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
 from index.progress import SilentProgress
@@ -42,6 +43,7 @@ class Maintenance:
         self._limits = DriftLimits()
         self._families_found = False  # of the documents at the start; later ones are found when put
         self._families_counted_at = -1  # number of changes of the store when they were counted
+        self._aligned_at = -1  # sequence of the store
         self._attempt = read_rejected_retraining(data.store.maintenance)
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
@@ -70,6 +72,7 @@ class Maintenance:
                 self._keep_snapshot,
                 self._keep_titles,
                 self._keep_families,
+                self._keep_alignment,
                 self._keep_space,
             ):
                 if self._stopping.is_set():
@@ -139,6 +142,15 @@ class Maintenance:
         store = self._data.store
         if store.changes_since_title_refresh() > TITLES_SHARE * len(store):
             store.refresh_titles(SilentProgress(), self._stopping.is_set)
+
+    def _keep_alignment(self) -> None:
+        alignment = self._data.store.alignment
+        changed = self._data.store.sequence != self._aligned_at
+        if changed and (alignment.drift() > REFIT_DRIFT or alignment.pending()):
+            fit = alignment.drift() > REFIT_DRIFT
+            alignment.refresh(SilentProgress(), fit=fit, stop=self._stopping.is_set)
+        if not self._stopping.is_set():
+            self._aligned_at = self._data.store.sequence
 
     def _keep_families(self) -> None:
         store = self._data.store

@@ -271,7 +271,7 @@ def calibrate(
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
         by_mode = measure_store(directory.store, rule, progress, seed=seed)
     kinds = {score_kind(mode, adapted=adapter is not None): one for mode, one in by_mode.items()}
-    write_corpus_calibration(data, CorpusCalibration(space.fingerprint, kinds, rule.lexical_weight))
+    write_corpus_calibration(data, CorpusCalibration(space.fingerprint, kinds, rule))
     kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)
     measured, threshold = kinds[kind], threshold_for(kinds[kind], false_positive_rate)
     if as_json:

@@ -1,5 +1,6 @@
 """Commands that read a corpus or a document: index, match, families, embed."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,14 @@ from index.directory.data_directory import ADAPTER_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
-from index.search.records import DEFAULT_MODE, EncodedQuery, Hit, Mode, SearchOptions
+from index.search.records import (
+    DEFAULT_MODE,
+    AlignmentOptions,
+    EncodedQuery,
+    Hit,
+    Mode,
+    SearchOptions,
+)
 from index.search.search import search, select_documents
 from index.store.schema import read_space
 from service.cli.checks import (
@@ -52,6 +60,8 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import printable, show_progress
+
+_ALIGNED = AlignmentOptions(budget_seconds=math.inf)  # nobody waits in a queue
 
 
 def families(
@@ -126,6 +136,9 @@ def match(
     collapse: Annotated[
         bool, typer.Option("--collapse", help="Only one match per family of copies and versions.")
     ] = False,
+    align: Annotated[
+        bool, typer.Option(help="Align the best candidates with the document, block by block.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
@@ -141,16 +154,22 @@ def match(
         where=None if where is None else parse_filter(where),
         exclude=tuple(exclude or ()),
         collapse=collapse,
+        alignment=_ALIGNED if align else None,
     )
     loaded = load(checkpoint, precision, provider, threads, data)
     calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
     with opened(data, loaded.encoder, read_only=True) as directory:
-        vector = loaded.encoder.encode([blocks]).document_vectors[0]
+        encoded = loaded.encoder.encode([blocks])
         answer = search(
             directory,
-            EncodedQuery(document.text, vector, document.title),
+            EncodedQuery(
+                document.text,
+                encoded.document_vectors[0],
+                document.title,
+                encoded.block_vectors[0],
+            ),
             options,
             fusion=read_fusion(loaded.checkpoint),
             calibrator=calibrator,

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from encoder.adapter import VectorSpace
+from encoder.alignment.checkpoint_space import open_space
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
@@ -130,8 +131,15 @@ def opened(
     data: Path, space: VectorSpace | OnnxEncoder, *, read_only: bool = False
 ) -> Iterator[DataDirectory]:
     """Open a data directory, and close it at the end of a block."""
+    alignment = None
+    if isinstance(space, OnnxEncoder) and not read_only:
+        alignment = open_space(space.checkpoint)
     directory = open_data_directory(
-        data, fingerprint=space.fingerprint, dimension=space.dimension, read_only=read_only
+        data,
+        fingerprint=space.fingerprint,
+        dimension=space.dimension,
+        read_only=read_only,
+        alignment=alignment,
     )
     try:
         yield directory

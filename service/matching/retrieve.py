@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from encoder.blocks import Receipt
 from index.id_set import IdSet
-from index.search.records import EncodedQuery, Hit, Mode, SearchOptions
+from index.search.records import AlignmentReceipt, EncodedQuery, Hit, Mode, SearchOptions
 from index.search.search import search, select_documents
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
@@ -29,6 +29,7 @@ class Matches:
         sequence: of the store that the index held: every change up to it is in the answer; what
             was deleted later is left out.
         scored_as: the mode whose scores the search returned.
+        alignment: what became of the alignment, if there was to be one.
         rerank: what the reranker read, if reranking was requested.
         explanations: why documents match, by document id, if that was requested.
     """
@@ -39,6 +40,7 @@ class Matches:
     generation: int
     sequence: int
     scored_as: Mode
+    alignment: AlignmentReceipt | None = None
     rerank: RerankReceipt | None = None
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
 
@@ -76,7 +78,13 @@ def _search(
     among: IdSet | None,
     selecting: Mapping[Stage, float],
 ) -> Matches:
-    query = EncodedQuery(text.text, text.vector, text.title, text.vector_id)
+    query = EncodedQuery(
+        text.text,
+        text.vector,
+        text.title,
+        None if text.blocks is None else text.blocks.vectors,
+        text.vector_id,
+    )
     answer = search(
         engine.data,
         query,
@@ -96,6 +104,7 @@ def _search(
         generation=answer.generation,
         sequence=answer.sequence,
         scored_as=answer.scored_as,
+        alignment=answer.alignment,
     )
 
 

@@ -6,7 +6,17 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
 
 from encoder.comparison.alignment import MAX_PASSAGES
-from index.search.records import DEFAULT_MODE, Bounds, Hit, Mode, SearchOptions
+from index.search.records import (
+    DEFAULT_ALIGNMENT,
+    DEFAULT_MODE,
+    MAX_ALIGNED,
+    AlignmentOptions,
+    AlignmentReceipt,
+    Bounds,
+    Hit,
+    Mode,
+    SearchOptions,
+)
 from service.api.schemas.common import (
     Answer,
     ReceiptBody,
@@ -34,6 +44,7 @@ from service.matching.match import MatchOptions
 from service.matching.queries import Query
 from service.matching.rerank import RerankOptions
 from service.matching.retrieve import Matches
+from service.settings import Settings
 from service.workers.rerank_pool import RerankReceipt
 
 
@@ -70,6 +81,24 @@ class ExplainBody(Body):
     )
 
 
+class AlignBody(Body):
+    """Aligning: the sentence blocks of the best candidates are matched with those of the query."""
+
+    candidates: Annotated[int, Field(ge=1, le=MAX_ALIGNED)] = Field(
+        default=DEFAULT_ALIGNMENT.candidates, description="How many of them."
+    )
+    budget_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional(
+        "Milliseconds that it may take for each query; `alignment_budget_ms` of the settings when "
+        "not given. Out of time, matches keep the order of the stage before, and "
+        "`alignment.aligned` is false."
+    )
+
+    def to_options(self, budget_seconds: float) -> AlignmentOptions:
+        """Return the options of the alignment, with a default for the budget."""
+        given = self.budget_ms
+        return AlignmentOptions(self.candidates, budget_seconds if given is None else given / 1000)
+
+
 class RerankBody(Body):
     """The second stage: the first candidates are read together with the query."""
 
@@ -101,14 +130,18 @@ def _switched(value: object) -> object:
     """Read true as the defaults, and false as none."""
     if isinstance(value, bool):
         return {} if value else None
-    if not isinstance(value, dict | ExplainBody):
+    if not isinstance(value, dict | AlignBody | ExplainBody):
         raise ValueError("must be true, false or an object")
     return value
 
 
-def _switch(schema: dict[str, Any]) -> None:
+def _switch(schema: dict[str, Any], *, on: bool = False) -> None:
     given, _ = schema.pop("anyOf")
-    schema.update(anyOf=[{"type": "boolean"}, given], default=False)
+    schema.update(anyOf=[{"type": "boolean"}, given], default=on)
+
+
+def _switch_on(schema: dict[str, Any]) -> None:
+    _switch(schema, on=True)
 
 
 class MatchRequest(Body):
@@ -148,6 +181,12 @@ class MatchRequest(Body):
         "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
         "where the data directory has not been calibrated (`longmatch calibrate`)."
     )
+    align: Annotated[AlignBody | None, BeforeValidator(_switched)] = Field(
+        default_factory=AlignBody,
+        description="Match the sentence blocks of the best candidates with those of the query, in "
+        "semantic and hybrid mode. Nothing is encoded for it.",
+        json_schema_extra=_switch_on,
+    )
     rerank: Annotated[RerankBody | None, BeforeValidator(_candidates_alone)] = Field(
         default=None,
         description="Read the first candidates together with the query and put the best first; a "
@@ -177,17 +216,19 @@ class MatchRequest(Body):
         title_of_text(self.text, self.title)
         return self
 
-    def to_options(self, default_top_k: int) -> MatchOptions:
+    def to_options(self, settings: Settings) -> MatchOptions:
         """Return the options of each query."""
+        budget = settings.alignment_budget_ms / 1000
         bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
             search=SearchOptions(
-                top_k=self.top_k or default_top_k,
+                top_k=self.top_k or settings.default_top_k,
                 mode=self.mode,
                 bounds=bounds,
                 where=None if self.filter is None else self.filter.to_filter(),
                 exclude=tuple(self.exclude or ()),
                 collapse=self.collapse,
+                alignment=None if self.align is None else self.align.to_options(budget),
             ),
             rerank=None if self.rerank is None else self.rerank.to_options(),
             explain=_to_explain(self.explain),
@@ -221,7 +262,15 @@ class MatchBody(BaseModel):
     )
     title: str
     metadata: dict[str, JsonValue]
-    semantic_score: float = Field(description="Cosine of the two document vectors.")
+    semantic_score: float = Field(
+        description="Weighted mean of `vector_score` and `alignment_score`; where the latter is "
+        "null, of what the former lets expect of it."
+    )
+    vector_score: float = Field(description="Cosine of the two document vectors.")
+    alignment_score: float | None = nullable(
+        "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
+        "were not aligned."
+    )
     lexical_score: float | None = nullable(
         "Cosine of the words of the two documents; null in semantic mode."
     )
@@ -252,6 +301,17 @@ class MatchBody(BaseModel):
     )
 
 
+class AlignedBody(BaseModel):
+    """What became of the alignment."""
+
+    aligned: bool = Field(
+        description="Whether the matches are in its order; false where time was up, or there was "
+        "nothing to align."
+    )
+    candidates: int = Field(description="How many were to be aligned.")
+    scored: int = Field(description="How many were; the others have no stored block vectors.")
+
+
 class RerankedBody(BaseModel):
     """What became of the second stage."""
 
@@ -270,6 +330,9 @@ class MatchResponse(Answer):
     receipt: ReceiptBody
     calibration: str | None = nullable(
         "Version of the calibration that made the probabilities; null for none."
+    )
+    alignment: AlignedBody | None = nullable(
+        "The alignment of the candidates; null in lexical mode, or where it was switched off."
     )
     rerank: RerankedBody | None = nullable("The second stage; null where none was asked for.")
     sequence: int = Field(
@@ -292,6 +355,7 @@ def match_response(matches: Matches, checkpoint: str, calibration: str | None) -
     return MatchResponse(
         matches=[_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
         receipt=receipt_body(matches.receipt),
+        alignment=None if matches.alignment is None else _aligned(matches.alignment),
         rerank=None if stage is None else _reranked(stage),
         calibration=calibration,
         timings=milliseconds(matches.seconds),
@@ -308,6 +372,10 @@ def _match(hit: Hit, explanation: Explanation | None) -> MatchBody:
         explanation=None if explanation is None else comparison_body(explanation),
         **fields,
     )
+
+
+def _aligned(receipt: AlignmentReceipt) -> AlignedBody:
+    return AlignedBody(**asdict(receipt))
 
 
 def _reranked(stage: RerankReceipt) -> RerankedBody:
