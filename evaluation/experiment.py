@@ -16,6 +16,7 @@ from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import LEXICAL_BASELINES, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
+from evaluation.mentions.left_out import JudgementsWithoutMentions
 from evaluation.metrics import MEASURES, NDCG, measure_index
 from evaluation.plots import plot_by_length, plot_by_tokens_read
 from evaluation.report import (
@@ -25,6 +26,7 @@ from evaluation.report import (
     curve_by_tokens,
     report_pairs,
     report_retrieval,
+    report_with_and_without_mentions,
 )
 from evaluation.reranking import PairScorer, reranked_system
 from evaluation.significance import Estimate
@@ -230,6 +232,8 @@ class Judgements:
         pairs: labelled pairs; empty if pair classification is not measured.
         valid: other pairs, to choose thresholds on; may be empty.
         reference: name of the system that the others are compared with.
+        without_mentions: what is left of the judgements of these queries without mentions, to
+            measure that as well.
     """
 
     qrels: Qrels
@@ -237,6 +241,7 @@ class Judgements:
     pairs: list[Pair]
     valid: list[Pair]
     reference: str
+    without_mentions: JudgementsWithoutMentions | None = None
 
 
 def retrieval_task(vectors: Vectors, qrels: Qrels, chosen: Container[str]) -> RetrievalTask:
@@ -279,7 +284,12 @@ def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Jud
     if judgements.qrels:
         chosen = judgements.query_ids
         task = retrieval_task(vectors, judgements.qrels, chosen)
-        found = report_retrieval(systems, task, judgements.reference)
+        reference, without = judgements.reference, judgements.without_mentions
+        if without is None:
+            found = report_retrieval(systems, task, reference)
+        else:
+            found, rest = report_with_and_without_mentions(systems, task, reference, without)
+            report["retrieval_without_mentions"] = rest
         of_semantic = found["systems"][SEMANTIC]
         index = measure_index(vectors.corpus.vectors, vectors.all_vectors[task.rows])
         missing = sum(query in judgements.qrels for query in chosen) - len(task.query_ids)

@@ -1,7 +1,7 @@
 """The report of an evaluation, as JSON: every system on the same queries and pairs."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from evaluation.block_baselines import CorpusBlocks, first_tokens_system
 from evaluation.judgements import PairRows, Qrels
+from evaluation.mentions.left_out import JudgementsWithoutMentions
 from evaluation.metrics import (
     MEASURES,
     QueryMeasures,
@@ -17,8 +18,9 @@ from evaluation.metrics import (
     evaluate_per_query,
 )
 from evaluation.significance import compare_paired, estimate_means
-from evaluation.systems import System, rank
+from evaluation.systems import DEPTH, Run, System, rank
 from index.errors import CorpusError
+from index.vectors.vector_index import NO_VECTOR
 
 Report = dict[str, Any]
 
@@ -92,18 +94,76 @@ def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: 
         CorpusError: no query has a judgement.
         MissingExtraError: a library that measures is not installed.
     """
+    runs = [rank(one, task.ids, task.query_ids, task.rows) for one in systems]
+    return _report_runs(systems, runs, task, reference)
+
+
+def report_with_and_without_mentions(
+    systems: Sequence[System],
+    task: RetrievalTask,
+    reference: str,
+    without: JudgementsWithoutMentions,
+) -> tuple[Report, Report]:
+    """Measure every system twice, with all judgements and without mentions; each ranks once.
+
+    Without mentions, documents that were left out of the judgements of a query are left out of its
+    ranking as well, and later ones move up.
+
+    Returns:
+        What `report_retrieval` returns of both.
+
+    Raises:
+        CorpusError: no query has a judgement, or has one left.
+        MissingExtraError: a library that measures is not installed.
+    """
+    most = max(map(len, without.left_out.values()), default=0)
+    deep = [rank(one, task.ids, task.query_ids, task.rows, DEPTH + most) for one in systems]
+    plain = [leave_out(run, task.ids, {}) for run in deep]
+    rest = [leave_out(run, task.ids, without.left_out) for run in deep]
+    kept = replace(task, qrels=without.qrels)
+    return (
+        _report_runs(systems, plain, task, reference),
+        _report_runs(systems, rest, kept, reference),
+    )
+
+
+def leave_out(run: Run, ids: Sequence[str], left_out: Mapping[str, Collection[str]]) -> Run:
+    """Leave documents out of the rankings of queries, and cut the rankings at `DEPTH`.
+
+    Args:
+        run: of more than `DEPTH` documents of each query.
+        ids: N ids of the documents.
+        left_out: by query.
+    """
+    row_of = {document: row for row, document in enumerate(ids)}
+    width = min(DEPTH, run.rows.shape[1])
+    rows = np.full((len(run.rows), width), NO_VECTOR, dtype=np.int64)
+    scores = np.full((len(run.rows), width), -np.inf, dtype=np.float32)
+    for number, query in enumerate(run.query_ids):
+        names = left_out.get(query, ())
+        some = [row_of[name] for name in names if name in row_of]
+        kept = np.flatnonzero(~np.isin(run.rows[number], some))[:width]
+        rows[number, : len(kept)] = run.rows[number, kept]
+        scores[number, : len(kept)] = run.scores[number, kept]
+    return Run(run.query_ids, rows, scores)
+
+
+def _report_runs(
+    systems: Sequence[System], runs: Sequence[Run], task: RetrievalTask, reference: str
+) -> Report:
     judged = {
-        system.name: evaluate_per_query(
-            rank(system, task.ids, task.query_ids, task.rows),
-            task.ids,
-            task.qrels,
-        )
-        for system in systems
+        system.name: evaluate_per_query(run, task.ids, task.qrels)
+        for system, run in zip(systems, runs, strict=True)
     }
     kept = next(iter(judged.values())).query_ids
     length_of = dict(zip(task.query_ids, task.tokens.tolist(), strict=True))
     buckets = length_buckets(np.array([length_of[query] for query in kept], dtype=np.int64))
-    report: Report = {"queries": len(kept), "reference": reference, "systems": {}}
+    report: Report = {
+        "queries": len(kept),
+        "judgements": sum(len(task.qrels[query]) for query in kept),
+        "reference": reference,
+        "systems": {},
+    }
     for system in systems:
         values = judged[system.name].values
         one: Report = {"settings": system.settings, **_means(values), "by_length": {}}

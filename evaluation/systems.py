@@ -74,7 +74,9 @@ def vector_system(
     return System(name, settings, score, score_pairs)
 
 
-def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Run:
+def rank(
+    system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64, depth: int = DEPTH
+) -> Run:
     """Rank a corpus for each query; a query that is in the corpus is not ranked for itself.
 
     Args:
@@ -82,9 +84,10 @@ def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int
         ids: N ids of the documents.
         query_ids: Q ids.
         rows: Int64[Q], the rows of the queries.
+        depth: K of the run; fewer if there are fewer documents.
     """
     row_of = {document_id: row for row, document_id in enumerate(ids)}
-    depth = min(DEPTH, len(ids))
+    depth = min(depth, len(ids))
     best = np.full((len(query_ids), depth), NO_VECTOR, dtype=np.int64)
     scores = np.full((len(query_ids), depth), -np.inf, dtype=np.float32)
     for start in range(0, len(query_ids), _QUERIES_PER_CALL):

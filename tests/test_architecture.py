@@ -56,7 +56,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "evaluation": (
         "calibration_error encoded_corpus judgements significance systems",
-        "block_baselines metrics plots reranking",
+        "block_baselines mentions metrics plots reranking",
         "baselines quality_gate report",
         "experiment",
         "fitting",
@@ -111,6 +111,7 @@ FACES: Mapping[str, str] = {
         "report systems"
     ),
     "evaluation.fitting": "calibration",
+    "evaluation.mentions": "left_out masking",
     "index": "adapt build document embed errors extras id_set progress reencode",
     "index.alignment": "alignment_index refresh tables",
     "index.corpus": "demo files json_lines reader",
@@ -128,6 +129,7 @@ FACES: Mapping[str, str] = {
     "service.api.http": "admission errors idempotency middleware negotiation openapi problems",
     "service.api.schemas": "common compare documents filter jobs match ops paging",
     "service.background": "maintenance recall_monitor",
+    "service.cli.evaluation": "command",
     "service.jobs": "idempotency job runner uploads",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": "compare match queries rerank retrieve",

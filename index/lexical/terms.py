@@ -50,7 +50,7 @@ def count_terms_and_titles(text: str, titles: TitleMatcher, own: str = "") -> Co
     """
     words = words_of(text)
     counted = Counter(words)
-    counted.update(dict.fromkeys(_named(words, titles), NAMED))
+    counted.update(dict.fromkeys(named_titles(words, titles), NAMED))
     if own_words := title_words(own):
         counted[title_term(own_words)] = OWN
     return counted
@@ -71,7 +71,8 @@ def count_corpus(
         yield count_terms_and_titles(text, known, title)
 
 
-def _named(words: Sequence[str], titles: TitleMatcher) -> Iterator[str]:
+def named_titles(words: Sequence[str], titles: TitleMatcher) -> Iterator[str]:
+    """Yield the term of each title that a text of these words names, once for each mention."""
     for length, starts, _ in titles.find(hash_words(words)):
         for start in starts.tolist():
             yield title_term(words[start : start + length])
@@ -90,6 +91,7 @@ def _hash_word(word: str) -> int:
 MAX_TERM_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a broken file
 
 _WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
+_ASCII_OR_ONE = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]")
 
 
 def words_of(text: str) -> list[str]:
@@ -99,11 +101,41 @@ def words_of(text: str) -> list[str]:
     out for being common: on validation stemming found less, and weights by document frequency
     did what a list of stop words does.
     """
-    lowered = text.lower()
-    if not lowered.isascii():
-        decomposed = unicodedata.normalize("NFKD", lowered)
-        lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return [w for w in _WORD.findall(lowered) if len(w) <= MAX_TERM_CHARACTERS]
+    plain = _without_diacritics(text.lower())
+    return [word for word in _WORD.findall(plain) if len(word) <= MAX_TERM_CHARACTERS]
+
+
+def word_spans(text: str) -> list[tuple[str, int, int]]:
+    """Return the words as `words_of` does, each with its place in the text.
+
+    Returns:
+        For each word: it, its first character, and the character after its last.
+    """
+    lowered = text.lower()  # as a whole: the form of a sigma depends on what follows
+    letters: list[str] = []
+    places: list[int] = []  # of each letter in the text
+    done = 0  # characters of the lowered text
+    for part in _ASCII_OR_ONE.finditer(text):
+        begin, end = part.span()
+        size = len(part[0].lower())  # two for "İ"
+        plain = _without_diacritics(lowered[done : done + size])
+        letters.append(plain)
+        places += range(begin, end) if part[0].isascii() else [begin] * len(plain)
+        done += size
+    places.append(len(text))
+    return [
+        # A diacritic behind the last letter belongs to the word.
+        (found[0], places[found.start()], max(places[found.end() - 1] + 1, places[found.end()]))
+        for found in _WORD.finditer("".join(letters))
+        if len(found[0]) <= MAX_TERM_CHARACTERS
+    ]
+
+
+def _without_diacritics(lowered: str) -> str:
+    if lowered.isascii():
+        return lowered
+    decomposed = unicodedata.normalize("NFKD", lowered)
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 def count_terms(text: str) -> Counter[str]:

@@ -13,11 +13,11 @@ from service.cli import (
     compare,
     corpora,
     data,
-    evaluation,
     serving,
     training,
 )
 from service.cli.checks import OptionError
+from service.cli.evaluation import command as evaluation
 from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.cli.progress import printable
 from service.errors import ServiceError

@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-_TASKS = ("retrieval", "pairs")
+_WITHOUT_MENTIONS = "retrieval_without_mentions"
+_TASKS = ("retrieval", _WITHOUT_MENTIONS, "pairs")
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -25,10 +26,11 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 
 def _heading(task: str, report: Mapping[str, Any]) -> str:
-    if task == "retrieval":
-        what = f"Retrieval, {report['queries']} queries"
-    else:
+    if task == "pairs":
         what = f"{report['pairs']} pairs, thresholds chosen on {report['threshold_chosen_on']}"
+    else:
+        which = " without mentions" if task == _WITHOUT_MENTIONS else ""
+        what = f"Retrieval{which}, {report['queries']} queries, {report['judgements']} judgements"
     return f"{what}; 95 % intervals in brackets, p against {report['reference']}"
 
 

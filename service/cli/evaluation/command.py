@@ -1,15 +1,17 @@
 """The command that measures quality: evaluate."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.baselines import BLOCK_BASELINES, parse_baselines
+from evaluation.baselines import parse_baselines
 from evaluation.block_baselines import CorpusBlocks, find_blocks
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
@@ -22,25 +24,22 @@ from evaluation.experiment import (
     plot_report,
     rerank_longmatch_system,
 )
-from evaluation.judgements import PARTS, Qrels, read_ids, read_pairs, read_qrels, read_splits
+from evaluation.judgements import Qrels, read_ids, read_pairs, read_qrels, read_splits
+from evaluation.mentions.left_out import leave_out_mentions
+from evaluation.mentions.masking import MaskedFiles, read_title_mask, write_masked_files
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
 from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
 from index.errors import CorpusError
-from index.extras import require_extra
 from index.search.records import DEFAULT_MODE, Mode
 from service.cli.checks import (
     OptionError,
-    check_corpus,
-    check_enough_to_adapt,
-    check_output_folder,
-    check_reranker,
-    check_vectors,
     open_checkpoint,
     read_option,
     renamed,
 )
-from service.cli.evaluation_table import print_report
+from service.cli.evaluation.options import EvaluationOptions, check_options
+from service.cli.evaluation.table import print_report
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,
@@ -57,33 +56,6 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import show_progress
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of the command that belong together; see `evaluate`."""
-
-    corpus: Path
-    qrels: Path | None
-    queries: Path | None
-    ids: Path | None
-    split: Path | None
-    part: str
-    pairs: Path | None
-    valid_pairs: Path | None
-    vectors: Path | None
-    mode: Mode
-    adapt: bool
-    rerank: int
-    reranker: Path | None
-    baselines: tuple[str, ...]
-    blocks: Path | None
-    plots: Path | None
-
-    @property
-    def files(self) -> list[Path]:
-        """The corpus, then the queries if they are no documents of it."""
-        return [self.corpus, self.queries] if self.queries else [self.corpus]
 
 
 def evaluate(
@@ -126,6 +98,20 @@ def evaluate(
     ] = "",
     former_baselines: Annotated[str | None, renamed("--anchors", "--baselines")] = None,
     blocks: BlocksOption = None,
+    without_mentions: Annotated[
+        bool,
+        typer.Option(
+            "--without-mentions",
+            help="Also measure without judged pairs of which one text names the other's title.",
+        ),
+    ] = False,
+    mask_mentions: Annotated[
+        bool,
+        typer.Option(
+            "--mask-mentions",
+            help="Mask the titles of other documents in all texts; encodes the corpus again.",
+        ),
+    ] = False,
     reference: Annotated[
         str | None,
         typer.Option(help="The system to compare the others with; by default tfidf, if measured."),
@@ -142,7 +128,7 @@ def evaluate(
         names = parse_baselines(baselines)
     except CorpusError as error:
         raise OptionError("--baselines", error) from error
-    options = _Options(
+    options = EvaluationOptions(
         corpus=corpus,
         qrels=qrels,
         queries=queries,
@@ -158,15 +144,20 @@ def evaluate(
         reranker=reranker,
         baselines=names,
         blocks=blocks,
+        without_mentions=without_mentions,
+        mask_mentions=mask_mentions,
         plots=plots,
     )
-    _check_combinations(options)
-    _check_extras(options)
-    _check_files(options)
+    check_options(options)
     judgements = _read_judgements(options, reference)
     read = _read_vectors(options, open_checkpoint(checkpoint, precision, provider))
-    loaded = load(checkpoint, precision, provider, threads)
-    report, complete = _evaluate(options, judgements, read, loaded)
+    judgements = _leave_out_mentions(options, judgements)
+    with _masked(options) as (readable, masked):
+        loaded = load(checkpoint, precision, provider, threads)
+        report, complete = _evaluate(readable, judgements, read, loaded)
+    if masked:
+        report["mentions_masked"] = {"mentions": masked.mentions, "documents": masked.documents}
+        complete = complete and not masked.skipped
     if as_json:
         print_json(report)
     else:
@@ -174,61 +165,7 @@ def evaluate(
     raise typer.Exit(OK if complete else INPUT_SKIPPED)
 
 
-def _check_combinations(options: _Options) -> None:
-    if not options.qrels and not options.pairs:
-        raise OptionError("QRELS", "give judgements, or --pairs, or both")
-    if options.queries and not options.qrels:
-        raise OptionError("--queries", "needs judgements of them")
-    if options.valid_pairs and not options.pairs:
-        raise OptionError("--valid-pairs", "needs --pairs, the pairs to measure")
-    if options.ids and options.split:
-        raise OptionError("--ids", "cannot be combined with --split")
-    if (options.ids or options.split) and not options.qrels:
-        raise OptionError("--ids" if options.ids else "--split", "needs judgements")
-    if options.part not in PARTS:
-        raise OptionError("--part", f"{options.part!r} is none of {', '.join(PARTS)}")
-    if options.rerank and not options.reranker:
-        raise OptionError("--rerank", "needs --reranker, a directory or the name of one that ships")
-    of_blocks = ",".join(name for name in options.baselines if name in BLOCK_BASELINES)
-    if of_blocks and not options.blocks:
-        raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")
-    if of_blocks and options.queries:
-        raise OptionError("--baselines", f"{of_blocks} cannot be combined with --queries")
-
-
-def _check_extras(options: _Options) -> None:
-    """Check that the libraries are installed which the measures, baselines and plots need."""
-    require_extra("evaluate", "evaluate", "scipy")
-    if options.qrels:
-        require_extra("evaluate", "evaluate QRELS", "ir_measures")
-    if options.pairs:
-        require_extra("evaluate", "--pairs", "sklearn")
-    if "bm25" in options.baselines:
-        require_extra("evaluate", "--baselines bm25", "bm25s")
-    for name in ("tfidf", "lsa"):
-        if name in options.baselines:
-            require_extra("evaluate", f"--baselines {name}", "sklearn")
-    if options.plots:
-        require_extra("evaluate", "--plots", "matplotlib")
-
-
-def _check_files(options: _Options) -> None:
-    check_corpus(options.corpus)
-    if options.queries:
-        check_corpus(options.queries, "--queries")
-    if options.vectors:
-        check_vectors(options.vectors, "--vectors")
-    if options.blocks:
-        check_output_folder(options.blocks, "--blocks")
-    if options.plots:
-        check_output_folder(options.plots, "--plots")
-    if options.rerank and options.reranker:
-        check_reranker(options.reranker)
-    if options.adapt:
-        check_enough_to_adapt(options.corpus)
-
-
-def _read_judgements(options: _Options, reference: str | None) -> Judgements:
+def _read_judgements(options: EvaluationOptions, reference: str | None) -> Judgements:
     systems = longmatch_system_names(options.mode, adapt=options.adapt)
     try:
         chosen = choose_reference([*systems, *options.baselines], reference)
@@ -245,7 +182,7 @@ def _read_judgements(options: _Options, reference: str | None) -> Judgements:
     )
 
 
-def _choose_queries(options: _Options, qrels: Qrels) -> Collection[str]:
+def _choose_queries(options: EvaluationOptions, qrels: Qrels) -> Collection[str]:
     if options.split:
         parts = read_option("--split", read_splits, options.split)
         chosen = {name for name, part in parts.items() if part == options.part}
@@ -260,7 +197,44 @@ def _choose_queries(options: _Options, qrels: Qrels) -> Collection[str]:
     return chosen
 
 
-def _read_vectors(options: _Options, checkpoint: Checkpoint) -> EmbeddedCorpus | None:
+def _leave_out_mentions(options: EvaluationOptions, judgements: Judgements) -> Judgements:
+    """Read the texts of the judged pairs, if --without-mentions is given."""
+    if not options.without_mentions:
+        return judgements
+    chosen = {name: some for name, some in judgements.qrels.items() if name in judgements.query_ids}
+    found = leave_out_mentions(chosen, options.corpus, options.queries)
+    if not found.titles:
+        raise OptionError("--without-mentions", f"{options.corpus}: no judged document has a title")
+    if not found.qrels:
+        raise OptionError(
+            "--without-mentions",
+            f"{options.qrels}: leaves no query a relevant document: all are mentions",
+        )
+    return replace(judgements, without_mentions=found)
+
+
+@contextmanager
+def _masked(options: EvaluationOptions) -> Iterator[tuple[EvaluationOptions, MaskedFiles | None]]:
+    """Give options that name masked texts, until the end of a block, if --mask-mentions is given.
+
+    Block vectors of masked texts are kept in a folder of their own.
+    """
+    if not options.mask_mentions:
+        yield options, None
+        return
+    mask = read_option("--mask-mentions", read_title_mask, options.corpus)
+    with TemporaryDirectory() as folder:
+        with show_progress(console) as progress:
+            masked = write_masked_files(options.files, mask, Path(folder), progress)
+        corpus, *queries = masked.files
+        blocks = options.blocks / "masked" if options.blocks else None
+        yield (
+            replace(options, corpus=corpus, queries=next(iter(queries), None), blocks=blocks),
+            masked,
+        )
+
+
+def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> EmbeddedCorpus | None:
     """Read the vectors of the corpus, if they are given."""
     if not options.vectors:
         return None
@@ -275,7 +249,7 @@ def _read_vectors(options: _Options, checkpoint: Checkpoint) -> EmbeddedCorpus |
 
 
 def _evaluate(
-    options: _Options, judgements: Judgements, read: EmbeddedCorpus | None, loaded: Loaded
+    options: EvaluationOptions, judgements: Judgements, read: EmbeddedCorpus | None, loaded: Loaded
 ) -> tuple[Report, bool]:
     """Encode what is missing and measure every system.
 
@@ -307,7 +281,10 @@ def _evaluate(
 
 
 def _make_systems(
-    options: _Options, vectors: Vectors, blocks: CorpusBlocks | None, checkpoint: Checkpoint
+    options: EvaluationOptions,
+    vectors: Vectors,
+    blocks: CorpusBlocks | None,
+    checkpoint: Checkpoint,
 ) -> list[System]:
     with show_progress(console) as progress:
         adapting = progress if options.adapt else None
