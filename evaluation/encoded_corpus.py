@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -285,6 +286,17 @@ def embed_encoded_corpus(
         skipped=encoded.skipped,
         aligned=join_aligned(space, aligned),
     )
+
+
+def embed_with_blocks(corpus: Path, encoder: OnnxEncoder, progress: Progress) -> EmbeddedCorpus:
+    """Encode a corpus and align its blocks, without keeping the block vectors.
+
+    Raises:
+        CorpusError: the corpus cannot be read or has no readable document.
+    """
+    with TemporaryDirectory() as folder:
+        encoded = keep_blocks(corpus, Path(folder), encoder, progress)
+        return embed_encoded_corpus(encoded, encoder)
 
 
 def _fit_space(encoded: EncodedCorpus, checkpoint: Checkpoint) -> AlignmentSpace:

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from encoder.adapter import adapter_vocabulary
+from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.terms.term_table import count_words
 from encoder.tokenizer import BlockTokenizer
+from evaluation.aligned_systems import hybrid_system, semantic_system
 from evaluation.baselines import LEXICAL_BASELINES, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
@@ -30,7 +32,7 @@ from evaluation.report import (
 )
 from evaluation.reranking import PairScorer, reranked_system
 from evaluation.significance import Estimate
-from evaluation.systems import HYBRID, System, hybrid_system, lexical_system, vector_system
+from evaluation.systems import HYBRID, LEXICAL, System, lexical_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
 from index.document import Document
@@ -92,12 +94,14 @@ def adapt_embedded_corpus(
     return replace(embedded, vectors=vectors)
 
 
-SEMANTIC, ADAPTED, ADAPTED_HYBRID = "semantic", "adapted", "adapted hybrid"
+VECTOR, SEMANTIC, UNALIGNED = "vector", "semantic", "unaligned hybrid"
+ADAPTED, ADAPTED_HYBRID = "adapted", "adapted hybrid"
 RERANKED = "reranked"
+# `VECTOR` and `UNALIGNED` are the first stages of semantic and hybrid mode.
 OWN: Mapping[Mode, tuple[str, ...]] = {
-    "semantic": (SEMANTIC,),
-    "lexical": (SEMANTIC, "lexical"),
-    "hybrid": (SEMANTIC, "lexical", "hybrid"),
+    "semantic": (VECTOR, SEMANTIC),
+    "lexical": (VECTOR, LEXICAL),
+    "hybrid": (VECTOR, SEMANTIC, LEXICAL, UNALIGNED, HYBRID),
 }
 
 
@@ -125,6 +129,14 @@ class Vectors:
             return self.corpus.vectors
         return np.concatenate([self.corpus.vectors, self.queries.vectors])
 
+    @property
+    def all_blocks(self) -> Sequence[AlignedBlocks] | None:
+        """Aligned blocks of all rows; None if block vectors were not kept."""
+        corpus, queries = self.corpus.aligned, self.queries.aligned
+        if corpus is None or queries is None:
+            return None
+        return corpus if queries is corpus else [*corpus, *queries]
+
 
 def longmatch_system_names(mode: Mode, *, adapt: bool) -> tuple[str, ...]:
     """Return the names of the systems that `longmatch_systems` makes."""
@@ -143,7 +155,7 @@ def longmatch_systems(
 
     Args:
         vectors: of the documents and queries.
-        checkpoint: that made the vectors; its fusion is used for hybrid mode.
+        checkpoint: that made the vectors; its fusion combines the scores.
         mode: the mode to measure, together with the channels it combines.
         files: the corpus, then the queries if they are no documents of it.
         progress: reports the fit of an adapter to the corpus; without it nothing is adapted.
@@ -155,11 +167,14 @@ def longmatch_systems(
     """
     settings = f"document vectors of {checkpoint.name}"
     number = len(vectors.corpus.ids)
-    semantic = vector_system(SEMANTIC, settings, vectors.all_vectors, number)
-    yield semantic
+    rule, blocks = read_fusion(checkpoint), vectors.all_blocks
+    vector = vector_system(VECTOR, settings, vectors.all_vectors, number)
+    yield vector
+    if mode != "lexical":
+        yield semantic_system(vector, blocks, rule, SEMANTIC)
     documents = _all_documents(vectors, files) if mode != SEMANTIC or progress else []
     texts = [document.text for document in documents]
-    bases = {"hybrid": semantic}
+    bases = {HYBRID: vector}
     if progress:
         adapted = adapt_vectors(vectors.all_vectors, documents, number, checkpoint, progress)
         bases[ADAPTED_HYBRID] = vector_system(
@@ -170,9 +185,9 @@ def longmatch_systems(
         lexical = lexical_system(texts, [document.title for document in documents], number)
         yield lexical
         if mode == "hybrid":
-            rule = read_fusion(checkpoint)
+            yield hybrid_system(vector, lexical, None, rule, UNALIGNED)
             for name, base in bases.items():
-                yield replace(hybrid_system(base, lexical, rule), name=name)
+                yield hybrid_system(base, lexical, blocks, rule, name)
 
 
 def rerank_longmatch_system(
@@ -290,13 +305,13 @@ def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Jud
         else:
             found, rest = report_with_and_without_mentions(systems, task, reference, without)
             report["retrieval_without_mentions"] = rest
-        of_semantic = found["systems"][SEMANTIC]
+        of_vector = found["systems"][VECTOR]
         index = measure_index(vectors.corpus.vectors, vectors.all_vectors[task.rows])
         missing = sum(query in judgements.qrels for query in chosen) - len(task.query_ids)
         report |= {
             "queries": len(task.query_ids),
             "queries_missing": missing,
-            **{measure: of_semantic[measure]["value"] for measure in MEASURES},
+            **{measure: of_vector[measure]["value"] for measure in MEASURES},
             "index_against_exact_search": asdict(index),
             "retrieval": found,
         }

@@ -9,7 +9,6 @@ from encoder.arrays import Float32, Int64
 from index.extras import require_extra
 from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
-from index.search.fusion import LinearFusion, fuse
 from index.vectors.vector_index import NO_VECTOR
 
 DEPTH = 100  # of a run: no measure reads further
@@ -158,19 +157,6 @@ def lexical_system(
         score,
         score_pairs,
     )
-
-
-def hybrid_system(semantic: System, lexical: System, rule: LinearFusion) -> System:
-    """Make the system of hybrid mode from the two channels."""
-
-    def score(rows: Int64) -> Float32:
-        return fuse(rule, semantic.score(rows), lexical.score(rows))
-
-    def score_pairs(sources: Int64, targets: Int64) -> Float32:
-        both = (system.score_pairs(sources, targets) for system in (semantic, lexical))
-        return fuse(rule, *both)
-
-    return System(HYBRID, f"{rule.lexical_weight:g} of the lexical score", score, score_pairs)
 
 
 def cache_scores(system: System) -> System:

@@ -105,6 +105,15 @@ def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
         raise CorpusError(f"{path}: not written by `longmatch embed`: {error}") from error
 
 
+def holds_aligned_blocks(path: Path) -> bool:
+    """Return whether a file of `write_embedded_corpus` holds aligned blocks too.
+
+    Raises:
+        CorpusError: the file is missing, damaged or of another kind.
+    """
+    return read_embedded_corpus(path).aligned is not None
+
+
 _SPACE, _BLOCKS = "alignment_space", ("codes", "scales", "hubness", "ends")
 
 

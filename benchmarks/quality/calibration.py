@@ -18,17 +18,17 @@ from encoder.arrays import Float64, Int64
 from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 from evaluation.calibration_error import (
     ReliabilityBin,
     equal_mass_bins,
     error_of_perfect,
     reliability,
 )
+from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import ScoredPairs, measure_error, score_labelled_pairs
 from evaluation.plots import plot_reliability
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.embed import EmbeddedCorpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.lexical.scoring import rows_of_texts, take_rows
 from index.progress import SilentProgress
@@ -61,7 +61,8 @@ class Stated:
 def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora, each with its test pairs.")],
     vectors: Annotated[
-        Path | None, typer.Option(help="A folder of <corpus>.npz, as `longmatch embed` wrote them.")
+        Path | None,
+        typer.Option(help="A folder of <corpus>.npz, as `embed --blocks` wrote them."),
     ] = None,
     checkpoint: Annotated[Path, typer.Option(help="One with a calibration.")] = DEFAULT_CHECKPOINT,
     plot: Annotated[bool, typer.Option(help="Also plot the reliability diagram.")] = True,
@@ -234,20 +235,22 @@ def _channels(
     embedded = _embed(folder, vectors, checkpoint)
     documents = read_documents(folder, embedded.ids)
     words = rows_of_texts([one.text for one in documents], [one.title for one in documents])
-    return embedded.ids, Channels(embedded.vectors, words, read_fusion(checkpoint))
+    return embedded.ids, Channels(
+        embedded.vectors, words, read_fusion(checkpoint), embedded.aligned
+    )
 
 
 def _some(channels: Channels, rows: Int64) -> Channels:
     """Return the channels of these rows; words weigh what they weigh in the whole corpus."""
     words = None if channels.words is None else take_rows(channels.words, rows)
-    return Channels(channels.vectors[rows], words, channels.rule)
+    blocks = None if channels.blocks is None else [channels.blocks[row] for row in rows.tolist()]
+    return Channels(channels.vectors[rows], words, channels.rule, blocks)
 
 
 def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:
     if vectors is not None:
         return read_embedded_corpus(vectors / f"{folder.name}.npz")
-    encoder = OnnxEncoder(checkpoint)
-    return embed_corpus(folder, BlockTokenizer(checkpoint), encoder, SilentProgress())
+    return embed_with_blocks(folder, OnnxEncoder(checkpoint), SilentProgress())
 
 
 if __name__ == "__main__":

@@ -1,82 +1,98 @@
-"""Fit the fusion of vector and word scores on validation queries of several corpora.
+"""Fit the fusion of vector, alignment and word scores on validation queries of several corpora.
 
-    python -m evaluation.fitting.fusion --data FOLDER [--vectors FOLDER]
+    python -m evaluation.fitting.fusion --data FOLDER [--blocks FOLDER]
 
-prints the fitted weight with its nDCG@10; `--write` stores it in the checkpoint.
+prints the fitted rule with its nDCG@10, and the nDCG@10 on each corpus of a rule that was fitted
+without it; `--write` stores the rule in the checkpoint.
 """
 
-import argparse
 import json
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
-from encoder.arrays import Float32, Int64
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.arrays import Float32, Float64
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from evaluation.aligned_systems import align_first
+from evaluation.encoded_corpus import embed_encoded_corpus, embed_with_blocks, keep_blocks
 from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.systems import (
-    HYBRID,
-    System,
-    cache_scores,
-    hybrid_system,
-    lexical_system,
-    rank,
-    vector_system,
-)
+from evaluation.systems import System, lexical_system, rank, vector_system
 from index.corpus.reader import read_documents
-from index.embed import embed_corpus, read_embedded_corpus
+from index.embed import EmbeddedCorpus
+from index.errors import CorpusError
 from index.progress import SilentProgress
-from index.search.fusion import LinearFusion, write_fusion
+from index.search.fusion import DEFAULT_RULE, LinearFusion, fuse, semantic_scores, write_fusion
 
-STEPS = 40
-RECIPROCAL_RANK = 60  # the constant of reciprocal rank fusion, the alternative that is shown
+STEPS = 20  # of each weight
+_ROUNDS = 2  # of choosing one weight after the other
+_WEIGHTS = ("alignment_weight", "lexical_weight")
 
 
 @dataclass(frozen=True, slots=True)
 class FusionCorpus:
-    """The scores of both channels for the validation queries of one corpus.
+    """The scores of the validation queries of one corpus.
 
     Attributes:
         task: Q queries and their judgements.
-        semantic: scores of the vectors.
-        lexical: scores of the words.
+        vector: Float32[Q, N], cosines of the document vectors.
+        lexical: Float32[Q, N], cosines of the words.
+        alignment: Float32[Q, N], NaN for documents that are not among the first candidates.
     """
 
     task: RetrievalTask
-    semantic: System
-    lexical: System
+    vector: Float32
+    lexical: Float32
+    alignment: Float32
 
 
-@dataclass(frozen=True, slots=True)
-class FusionFit:
-    """A fitted fusion and the values it was chosen from.
+def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System) -> FusionCorpus:
+    """Score the queries of a task by each channel.
 
-    Attributes:
-        rule: the fusion of the highest mean nDCG@10.
-        weights: weights of the lexical score that were tried, from 0 (semantic) to 1 (lexical).
-        ndcg: Float32[corpora, weights], nDCG@10 of each.
-        reciprocal_rank: Float32[corpora], nDCG@10 of reciprocal rank fusion.
+    Raises:
+        ValueError: the blocks of the corpus are not aligned.
     """
+    if embedded.aligned is None:
+        raise ValueError("the blocks of the corpus are not aligned")
+    cosines = vector_system("vector", "", embedded.vectors).score(task.rows)
+    words = lexical.score(task.rows)
+    first = fuse(DEFAULT_RULE, cosines, words)
+    return FusionCorpus(task, cosines, words, align_first(embedded.aligned, task.rows, first))
 
-    rule: LinearFusion
-    weights: tuple[float, ...]
-    ndcg: Float32
-    reciprocal_rank: Float32
+
+def mean_ndcg(corpus: FusionCorpus, scores: Float32) -> float:
+    """Return the nDCG@10 of scores Float32[Q, N]."""
+    task = corpus.task
+    row_of = {int(row): number for number, row in enumerate(task.rows)}
+    system = System(
+        "", "", lambda rows: scores[[row_of[row] for row in rows.tolist()]].copy(), _no_pairs
+    )
+    run = rank(system, task.ids, task.query_ids, task.rows)
+    return float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
 
 
-def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
-    """Choose the weight of the lexical score of the highest mean nDCG@10 over corpora.
+def _no_pairs(*_: object) -> Float32:
+    raise NotImplementedError("only whole rankings are scored")
 
-    Every corpus counts the same, however many queries it has. The curve is flat around its maximum,
-    so the mean over three neighbouring weights decides rather than a single one.
+
+def hybrid_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
+    """Return the scores of hybrid mode Float32[Q, N]."""
+    return fuse(rule, semantic_scores(rule, corpus.vector, corpus.alignment), corpus.lexical)
+
+
+def fit_fusion(corpora: Sequence[FusionCorpus]) -> LinearFusion:
+    """Choose the weights of the highest mean nDCG@10 of hybrid mode over corpora.
+
+    One weight is chosen after the other, each from `STEPS` steps. Every corpus counts the same,
+    however many queries it has. Curves are flat around their maximum, so the mean over three
+    neighbouring weights decides rather than a single one.
 
     Raises:
         CorpusError: no query has a judgement.
@@ -85,104 +101,106 @@ def fit_fusion(corpora: Sequence[FusionCorpus]) -> FusionFit:
     """
     if not corpora:
         raise ValueError("there is no corpus to fit the fusion on")
-    weights = tuple(step / STEPS for step in range(STEPS + 1))
-    ndcg = np.zeros((len(corpora), len(weights)), dtype=np.float32)
-    ranks = np.zeros(len(corpora), dtype=np.float32)
-    for row, corpus in enumerate(corpora):
-        semantic, lexical = cache_scores(corpus.semantic), cache_scores(corpus.lexical)
-        for column, weight in enumerate(weights):
-            fused = hybrid_system(semantic, lexical, LinearFusion(weight))
-            ndcg[row, column] = _mean_ndcg(fused, corpus.task)
-        ranks[row] = _mean_ndcg(_reciprocal_ranks(semantic, lexical), corpus.task)
-    smooth = np.convolve(np.pad(ndcg.mean(axis=0), 1, mode="edge"), np.ones(3) / 3, mode="valid")
-    return FusionFit(LinearFusion(weights[int(np.argmax(smooth))]), weights, ndcg, ranks)
+    slope, intercept = fit_expected(corpora)
+    rule = replace(DEFAULT_RULE, expected_slope=slope, expected_intercept=intercept)
+    for _ in range(_ROUNDS):
+        for name in _WEIGHTS:
+            weights = np.arange(STEPS + 1) / STEPS
+            means = [_mean(corpora, replace(rule, **{name: float(one)})) for one in weights]
+            smooth = np.convolve(np.pad(means, 1, mode="edge"), np.ones(3) / 3, mode="valid")
+            rule = replace(rule, **{name: float(weights[int(np.argmax(smooth))])})
+    return rule
 
 
-def _mean_ndcg(system: System, task: RetrievalTask) -> float:
-    run = rank(system, task.ids, task.query_ids, task.rows)
-    return float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
+def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
+    """Fit the line from vector score to alignment score by least squares, corpora counting alike.
+
+    Returns:
+        Slope, at least 0, and intercept.
+    """
+    sums: Float64 = np.zeros(5)
+    for corpus in corpora:
+        known = ~np.isnan(corpus.alignment)
+        x, y = corpus.vector[known].astype(np.float64), corpus.alignment[known].astype(np.float64)
+        sums += [1.0, x.mean(), y.mean(), (x * x).mean(), (x * y).mean()]
+    _, x, y, xx, xy = sums / sums[0]
+    slope = max(0.0, (xy - x * y) / max(xx - x * x, 1e-12))
+    return float(slope), float(y - slope * x)
 
 
-def _reciprocal_ranks(semantic: System, lexical: System) -> System:
-    def score(rows: Int64) -> Float32:
-        total: Float32 = _reciprocal(semantic.score(rows)) + _reciprocal(lexical.score(rows))
-        return total
-
-    return System(HYBRID, "reciprocal rank fusion", score, semantic.score_pairs)
+def _mean(corpora: Sequence[FusionCorpus], rule: LinearFusion) -> float:
+    return float(np.mean([mean_ndcg(one, hybrid_scores(one, rule)) for one in corpora]))
 
 
-def _reciprocal(scores: Float32) -> Float32:
-    ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
-    inverse: Float32 = (1.0 / (RECIPROCAL_RANK + 1 + ranks)).astype(np.float32)
-    return inverse
-
-
-def main() -> None:
-    """Fit the fusion and print it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--vectors", type=Path)
-    parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    checkpoint = load_checkpoint(given.checkpoint)
-    folders = sorted(path.parent for path in given.data.glob("*/qrels.tsv"))
-    if given.vectors:
-        folders = [one for one in folders if (given.vectors / f"{one.name}.npz").exists()]
-    if not folders:
-        sys.exit(f"{given.data}: there is no corpus with judgements (and vectors)")
-    corpora = [_read_corpus(folder, given.vectors, checkpoint) for folder in folders]
-    fitted = fit_fusion(corpora)
-    print(json.dumps(_describe([folder.name for folder in folders], fitted), indent=2))
-    if given.write:
-        write_fusion(checkpoint, fitted.rule)
-
-
-def _read_corpus(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> FusionCorpus:
-    """Read one corpus, its vectors (or encode it) and its validation queries."""
-    corpus = folder / "corpus.jsonl.gz"
-    if vectors:
-        embedded = read_embedded_corpus(vectors / f"{folder.name}.npz")
-    else:
-        encoder = OnnxEncoder(checkpoint)
-        embedded = embed_corpus(corpus, BlockTokenizer(checkpoint), encoder, SilentProgress())
-    documents = read_documents(corpus, embedded.ids)
-    parts = read_splits(folder / "splits.tsv")
-    valid = {name for name, part in parts.items() if part == "valid"}
-    return FusionCorpus(
-        task=retrieval_task(Vectors(embedded, embedded), read_qrels(folder / "qrels.tsv"), valid),
-        semantic=vector_system("semantic", checkpoint.name, embedded.vectors),
-        lexical=lexical_system([one.text for one in documents], [one.title for one in documents]),
-    )
-
-
-def _describe(names: Sequence[str], fitted: FusionFit) -> dict[str, object]:
-    """Return the fit as JSON."""
-    chosen = fitted.weights.index(fitted.rule.lexical_weight)
-    every = fitted.ndcg.mean(axis=0)
-
-    def row(values: np.ndarray, ranks: float) -> dict[str, float]:
-        return {
-            "semantic": round(float(values[0]), 4),
-            "lexical": round(float(values[-1]), 4),
-            "reciprocal rank fusion": round(float(ranks), 4),
-            "hybrid": round(float(values[chosen]), 4),
-            "hybrid at its own best weight": round(float(values.max()), 4),
-        }
-
-    ranks = fitted.reciprocal_rank
+def describe(corpora: Mapping[str, FusionCorpus], rule: LinearFusion) -> dict[str, object]:
+    """Return a fit as JSON: nDCG@10 of each channel and mode, also with each corpus left out."""
     return {
-        "lexical_weight": fitted.rule.lexical_weight,
-        "nDCG@10 of valid": {
-            **{one: row(fitted.ndcg[n], ranks[n]) for n, one in enumerate(names)},
-            "mean": row(every, float(ranks.mean())),
-        },
-        "mean by weight": {
-            str(weight): round(float(value), 4)
-            for weight, value in zip(fitted.weights, every, strict=True)
+        "rule": asdict(rule),
+        "nDCG@10": {name: _figures(one, rule) for name, one in corpora.items()},
+        "hybrid, fitted without it": {
+            name: round(mean_ndcg(one, hybrid_scores(one, _without(corpora, name))), 4)
+            for name, one in corpora.items()
+            if len(corpora) > 1
         },
     }
 
 
+def _without(corpora: Mapping[str, FusionCorpus], name: str) -> LinearFusion:
+    return fit_fusion([one for other, one in corpora.items() if other != name])
+
+
+def _figures(corpus: FusionCorpus, rule: LinearFusion) -> dict[str, float]:
+    unaligned = replace(corpus, alignment=np.full_like(corpus.alignment, np.nan))
+    systems: dict[str, Callable[[], Float32]] = {
+        "vector": lambda: corpus.vector,
+        "semantic": lambda: semantic_scores(rule, corpus.vector, corpus.alignment),
+        "lexical": lambda: corpus.lexical,
+        "hybrid, not aligned": lambda: hybrid_scores(unaligned, rule),
+        "hybrid": lambda: hybrid_scores(corpus, rule),
+    }
+    return {name: round(mean_ndcg(corpus, make()), 4) for name, make in systems.items()}
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="A folder of corpora with judgements.")],
+    blocks: Annotated[
+        Path | None, typer.Option(help="Folder that keeps block vectors for the next run.")
+    ] = None,
+    checkpoint: Annotated[Path, typer.Option(help="The checkpoint.")] = DEFAULT_CHECKPOINT,
+    part: Annotated[str, typer.Option(help="The queries to fit on.")] = "valid",
+    write: Annotated[bool, typer.Option("--write", help="Store the rule.")] = False,
+) -> None:
+    """Fit the fusion and print it."""
+    opened = load_checkpoint(checkpoint)
+    encoder = OnnxEncoder(opened)
+    folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
+    if not folders:
+        raise CorpusError(f"{data}: there is no corpus with judgements")
+    corpora = {one.name: _read_corpus(one, blocks, encoder, part) for one in folders}
+    rule = fit_fusion(list(corpora.values()))
+    typer.echo(json.dumps(describe(corpora, rule), indent=2))
+    if write:
+        write_fusion(opened, rule)
+
+
+def _read_corpus(
+    folder: Path, blocks: Path | None, encoder: OnnxEncoder, part: str
+) -> FusionCorpus:
+    """Read one corpus, its block vectors (or encode it) and its queries."""
+    corpus = folder / "corpus.jsonl.gz"
+    if blocks:
+        encoded = keep_blocks(corpus, blocks / folder.name, encoder, SilentProgress())
+        embedded = embed_encoded_corpus(encoded, encoder)
+    else:
+        embedded = embed_with_blocks(corpus, encoder, SilentProgress())
+    documents = read_documents(corpus, embedded.ids)
+    parts = read_splits(folder / "splits.tsv")
+    chosen = {name for name, one in parts.items() if one == part}
+    qrels = read_qrels(folder / "qrels.tsv")
+    task = retrieval_task(Vectors(embedded, embedded), qrels, chosen)
+    lexical = lexical_system([one.text for one in documents], [one.title for one in documents])
+    return score_corpus(embedded, task, lexical)
+
+
 if __name__ == "__main__":
-    main()
+    typer.run(main)

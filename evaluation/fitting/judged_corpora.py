@@ -8,11 +8,12 @@ import numpy as np
 
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker
+from evaluation.aligned_systems import hybrid_system, semantic_system
 from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.report import RetrievalTask
 from evaluation.reranking import PairScorer
-from evaluation.systems import System, cache_scores, hybrid_system, lexical_system, vector_system
+from evaluation.systems import System, cache_scores, lexical_system, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, read_embedded_corpus
 from index.search.fusion import read_fusion
@@ -56,9 +57,11 @@ def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> J
     documents = read_documents(folder / "corpus.jsonl.gz", embedded.ids)
     texts = [document.text for document in documents]
     titled = [document.titled_text for document in documents]
-    semantic = vector_system("semantic", checkpoint.name, embedded.vectors)
+    vector = vector_system("vector", checkpoint.name, embedded.vectors)
+    rule = read_fusion(checkpoint)
+    semantic = semantic_system(vector, embedded.aligned, rule, "semantic")
     lexical = cache_scores(lexical_system(texts, [one.title for one in documents]))
-    hybrid = hybrid_system(semantic, lexical, read_fusion(checkpoint))
+    hybrid = hybrid_system(vector, lexical, embedded.aligned, rule)
     systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
     return JudgedCorpus(folder, embedded, titled, read_qrels(folder / "qrels.tsv"), systems)
 

@@ -20,6 +20,7 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import Checkpoint
 from encoder.errors import CheckpointError
+from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import (
     MIN_OF_A_CLASS,
     ScoredPairs,
@@ -30,7 +31,7 @@ from evaluation.judgements import read_pairs
 from index.adapt import read_corpus_adapter
 from index.corpus.reader import read_documents
 from index.directory.data_directory import CALIBRATION_FILE
-from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.embed import EmbeddedCorpus, holds_aligned_blocks, read_embedded_corpus
 from index.errors import CorpusError
 from index.extras import require_extra
 from index.lexical.scoring import TermRows, rows_of_texts
@@ -124,10 +125,12 @@ def fit_calibration(
     check_output_folder(checkpoint, "CHECKPOINT")
     rule = read_fusion(opened)
     scored: list[dict[Mode, ScoredPairs]] = []
+    if rule.alignment_weight and set(modes.values()) != {"lexical"}:
+        _check_aligned(corpus)
     for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
         embedded = _vectors(corpus_path, opened, precision, provider, threads)
         words = _words(texts_path, embedded.ids) if needs_words else None
-        channels = Channels(embedded.vectors, words, rule)
+        channels = Channels(embedded.vectors, words, rule, embedded.aligned)
         with show_progress(console) as progress:
             scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, progress, seed))
     fitted = {
@@ -141,6 +144,16 @@ def fit_calibration(
         return
     _print_maps(fitted)
     console.print(f"{checkpoint}: calibration {calibration.version}")
+
+
+def _check_aligned(corpora: Sequence[Path]) -> None:
+    for path in corpora:
+        if _holds_vectors(path) and not holds_aligned_blocks(path):
+            raise OptionError(
+                "--corpus",
+                f"{path}: holds no block vectors, which semantic and hybrid scores depend on: "
+                "write it with `longmatch embed --blocks`",
+            )
 
 
 def _words(corpus: Path, ids: Sequence[str]) -> TermRows:
@@ -215,7 +228,7 @@ def _vectors(
         return read_embedded_corpus(path)
     loaded = load(checkpoint.directory, precision, provider, threads)
     with show_progress(console) as progress:
-        return embed_corpus(path, loaded.tokenizer, loaded.encoder, progress)
+        return embed_with_blocks(path, loaded.encoder, progress)
 
 
 def _other_kinds(checkpoint: Checkpoint) -> dict[str, KindCalibration]:

@@ -29,7 +29,7 @@ from evaluation.mentions.left_out import leave_out_mentions
 from evaluation.mentions.masking import MaskedFiles, read_title_mask, write_masked_files
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
-from index.embed import EmbeddedCorpus, embed_corpus, read_embedded_corpus
+from index.embed import EmbeddedCorpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.search.records import DEFAULT_MODE, Mode
 from service.cli.checks import (
@@ -256,28 +256,37 @@ def _evaluate(
     Returns:
         The report, and whether every document could be read.
     """
-    encoded = _keep_blocks(options.corpus, options.blocks, loaded) if options.blocks else None
-    if read is not None:
-        embedded = read
-    elif encoded is not None:
-        embedded = embed_encoded_corpus(encoded, loaded.encoder)
-    else:
-        embedded = _embed(options.corpus, loaded)
-    queries = _embed(options.queries, loaded) if options.queries else embedded
-    vectors = Vectors(embedded, queries)
-    blocks = find_blocks(encoded, embedded.ids) if encoded else None
-    systems = _make_systems(options, vectors, blocks, loaded.checkpoint)
-    report: Report = {
-        "documents": len(embedded.ids),
-        "tokens": int(embedded.tokens.sum()),
-        "tokens_read": int(embedded.tokens_read.sum()),
-        "checkpoint": loaded.checkpoint.name,
-        "precision": loaded.encoder.precision,
-    }
-    report |= measure_systems(systems, vectors, judgements)
-    if options.plots:
-        plot_report(options.plots, report, vectors, judgements, blocks)
+    with TemporaryDirectory() as folder:
+        embedded, blocks = _read_corpus(options, read, loaded, Path(folder, "corpus"))
+        queries = embedded
+        if options.queries:
+            encoded = _keep_blocks(options.queries, Path(folder, "queries"), loaded)
+            space = None if embedded.aligned is None else embedded.aligned.space
+            queries = embed_encoded_corpus(encoded, loaded.encoder, space)
+        vectors = Vectors(embedded, queries)
+        systems = _make_systems(options, vectors, blocks, loaded.checkpoint)
+        report: Report = {
+            "documents": len(embedded.ids),
+            "tokens": int(embedded.tokens.sum()),
+            "tokens_read": int(embedded.tokens_read.sum()),
+            "checkpoint": loaded.checkpoint.name,
+            "precision": loaded.encoder.precision,
+        }
+        report |= measure_systems(systems, vectors, judgements)
+        if options.plots:
+            plot_report(options.plots, report, vectors, judgements, blocks)
     return report, not (embedded.skipped or queries.skipped)
+
+
+def _read_corpus(
+    options: EvaluationOptions, read: EmbeddedCorpus | None, loaded: Loaded, folder: Path
+) -> tuple[EmbeddedCorpus, CorpusBlocks | None]:
+    """Return vectors and block vectors, encoded into --blocks or `folder` if they are not given."""
+    if read is not None and not options.blocks:
+        return read, None
+    encoded = _keep_blocks(options.corpus, options.blocks or folder, loaded)
+    embedded = read or embed_encoded_corpus(encoded, loaded.encoder)
+    return embedded, find_blocks(encoded, embedded.ids)
 
 
 def _make_systems(
@@ -295,11 +304,6 @@ def _make_systems(
             rerank_longmatch_system(own[-1], vectors, options.files, reranker, options.rerank)
         )
     return [*own, *baseline_systems(options.baselines, vectors, options.files, blocks)]
-
-
-def _embed(corpus: Path, loaded: Loaded) -> EmbeddedCorpus:
-    with show_progress(console) as progress:
-        return embed_corpus(corpus, loaded.tokenizer, loaded.encoder, progress)
 
 
 def _keep_blocks(corpus: Path, blocks: Path, loaded: Loaded) -> EncodedCorpus:
