@@ -18,7 +18,12 @@ from evaluation.fitting.reranking import (
     score_candidates,
 )
 from evaluation.metrics import evaluate_per_query
-from evaluation.reranking import PairScorer, first_candidates, read_logits, reranked_system
+from evaluation.second_stage.reranking import (
+    PairScorer,
+    first_candidates,
+    read_logits,
+    reranked_system,
+)
 from evaluation.systems import System, rank, vector_system
 from index.errors import CorpusError
 
