@@ -23,7 +23,7 @@ from benchmarks.colde.data import (
 )
 from benchmarks.colde.plan import BOTH, COLDE, MEAN, SMITH, Size, plan_lengths, plan_table
 from benchmarks.colde.rates import tune
-from benchmarks.colde.run import KEPT, quality
+from benchmarks.colde.run import KEPT, main, quality
 from benchmarks.colde.runs import (
     Bench,
     answers_of,
@@ -57,8 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(folder: Path, tiny_checkpoint: Path) -> Bench:
     encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
     folders = find_folders(folder, ())
-    data = read_corpora(folders, encoder, folder.parent / "kept", SilentProgress())
-    made = new_bench(data, read_truths(folders, data), folder.parent / "models", lambda _: None)
+    data = read_corpora(folders, encoder, folder.parent / "kept" / "blocks", SilentProgress())
+    kept = folder.parent / "kept" / "colde"
+    made = new_bench(data, read_truths(folders, data), kept, lambda _: None)
     train_all(made, [one for models in plan_table(0, TINY).values() for one in models])
     rates = {row: one.rate for row, one in tune(made, [plan_table(0, TINY)]).items()}
     lengths = plan_lengths(0, TINY, rates)
@@ -236,6 +237,42 @@ def test_a_record_prints_and_plots(bench: Bench, tmp_path: Path) -> None:
     plot(record, tmp_path / "figure.svg")
     for name in ("figure.svg", "figure-shuffled.svg"):
         assert "<svg" in (tmp_path / name).read_text()
+
+
+@pytest.mark.usefixtures("bench")
+@pytest.mark.parametrize("minutes", [None, 0.0])
+def test_a_run_records_the_rates(
+    folder: Path,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    minutes: float | None,
+) -> None:
+    """Everything that it trains is kept, or no time is left for the rest."""
+    monkeypatch.setattr("benchmarks.colde.run.Size", lambda: TINY)
+    monkeypatch.setattr("benchmarks.common.RESULTS", tmp_path)
+    work = folder.parent / "kept"
+    main(
+        folder,
+        minutes=minutes,
+        seeds=1 if minutes is None else 2,
+        checkpoint=tiny_checkpoint,
+        work=work,
+    )
+    (path,) = tmp_path.glob("*.json")
+    results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    rows = [row for row in plan_table(0, TINY) if row != MEAN]
+    assert list(results["rates"]) == rows
+    for row in rows:
+        chosen = results["rates"][row]
+        assert list(chosen["validation_auc"]) == ["0.0001", "0.01"]
+        (settings,) = results["quality"][row]["settings"]
+        assert settings["tuning"]["optimiser"]["document_rate"] == chosen["rate"]
+    assert {row: len(one) for row, one in results["lengths"].items()} == dict.fromkeys(
+        plan_lengths(0, TINY, dict.fromkeys(rows, 1.0)), 2
+    )
+    assert "AUC of the validation pairs by learning rate" in capsys.readouterr().out
 
 
 def test_what_is_kept_lies_beside_the_ablations() -> None:
