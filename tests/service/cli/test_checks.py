@@ -88,6 +88,14 @@ REFUSED = [
         f"{EVALUATE} --baselines mean --blocks kept --queries corpus.jsonl",
         "--baselines: mean cannot be combined with --queries",
     ),
+    (
+        "evaluate corpus.jsonl --pairs pairs.jsonl --without-mentions",
+        "--without-mentions: needs judgements",
+    ),
+    (
+        f"{EVALUATE} --mask-mentions --vectors vectors.npz",
+        "--mask-mentions: cannot be combined with --vectors",
+    ),
     (f"{EVALUATE} --anchors all", "--anchors: is now --baselines"),
     (f"{EVALUATE} --blocks corpus.jsonl", "--blocks: "),
     (f"{EVALUATE} --reference lsa", "--reference: there is no 'lsa'"),
