@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+import service.cli.checks
 from encoder.checkpoint import WEIGHTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.reranker.onnx_reranker import OnnxReranker
@@ -109,6 +110,10 @@ REFUSED = [
     ("fit-calibration served --pairs few.jsonl --corpus corpus.jsonl", "--pairs: few.jsonl: 0"),
     ("train missing --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
     ("train pairs.toml --corpus corpus.jsonl -o out --checkpoint served", "--checkpoint: served"),
+    (
+        "train pairs.toml --corpus corpus.jsonl -o out --checkpoint damaged",
+        "--checkpoint: damaged/weights.safetensors is not the file that manifest.json names",
+    ),
     (f"{TRAIN} --corpus missing -o out", "--corpus: missing"),
     (f"{TRAIN} --corpus corpus.jsonl --corpus corpus.jsonl -o out", "--corpus: a corpus is named"),
     (f"{TRAIN} --corpus corpus.jsonl -o out", "--corpus: the recipe learns from links"),
@@ -127,6 +132,10 @@ REFUSED = [
     ),
     ("train rerank.toml --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
     ("train-reranker rerank.toml --start missing --corpus beir -o out", "--start: missing"),
+    (
+        "train-reranker rerank.toml --start bare --corpus links -o out",
+        "--start: bare has no weights.safetensors",
+    ),
     ("train-reranker rerank.toml --start reranker --corpus missing -o out", "--corpus: missing"),
     (
         "train-reranker rerank.toml --start reranker --corpus corpus.jsonl -o out",
@@ -145,6 +154,7 @@ REFUSED = [
     ("create-reranker links.toml --bert bert -o text.txt/out", "--output: "),
     ("export missing --precision int8", "CHECKPOINT: missing"),
     ("export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
+    ("export damaged --precision int8", "CHECKPOINT: damaged/weights.safetensors is not the file"),
     ("export weights --precision fp8", "--precision: 'fp8' is none of"),
     ("export weights --precision int8 --corpus missing", "--corpus: missing"),
     ("export weights --precision int8 --qrels qrels.tsv", "--qrels: needs --corpus"),
@@ -199,7 +209,7 @@ EXTRAS_NEEDED = [
 def folder(
     tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_reranker: Path
 ) -> Path:
-    """Files that a command line may name; `weights` can be trained, `served` cannot."""
+    """Files that a command line may name; `weights` can be trained, `served` and `damaged` cannot."""
     root = tmp_path_factory.mktemp("files")
     corpus = "".join(json.dumps({"id": name, "text": "A river."}) + "\n" for name in "ab")
     for name in ("folder", "data", "beir", "links"):
@@ -222,7 +232,12 @@ def folder(
     shutil.copytree(tiny_checkpoint, root / "weights")
     shutil.copytree(tiny_checkpoint, root / "served")
     (root / "served" / WEIGHTS).unlink()
+    shutil.copytree(tiny_checkpoint, root / "damaged")
+    with (root / "damaged" / WEIGHTS).open("r+b") as file:
+        file.truncate(100)
     shutil.copytree(tiny_reranker, root / "reranker")
+    shutil.copytree(tiny_reranker, root / "bare")
+    (root / "bare" / WEIGHTS).unlink()
     return root
 
 
@@ -289,14 +304,15 @@ def test_a_missing_extra_is_named_before_the_work(
 
 
 @pytest.mark.usefixtures("untouchable")
-def test_training_from_the_checkpoint_that_ships_is_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_weights_the_way_out_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
+    monkeypatch.setattr(service.cli.checks, "DEFAULT_CHECKPOINT", folder / "served")
     shipped = next(iter(sorted(RECIPES.glob("*.toml")))).stem
-    line = f"train {shipped} --corpus corpus.jsonl -o out"
-    found = error_of(line, monkeypatch, capsys)
+    found = error_of(f"train {shipped} --corpus corpus.jsonl -o out", monkeypatch, capsys)
     assert found.startswith("error: --checkpoint: ")
-    assert WEIGHTS in found
+    for named in (WEIGHTS, "the repository", "the Docker image", "`longmatch create-checkpoint`"):
+        assert named in found
 
 
 @pytest.mark.usefixtures("untouchable")
