@@ -171,9 +171,7 @@ def test_a_weight_that_half_precision_has_no_number_for_is_refused(
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "empty"])
-def test_damaged_weights_are_named(
-    tiny_weights: Checkpoint, tmp_path: Path, damage: str
-) -> None:
+def test_damaged_weights_are_named(tiny_weights: Checkpoint, tmp_path: Path, damage: str) -> None:
     copy = Path(shutil.copytree(tiny_weights.directory, tmp_path / "copy"))
     data = bytearray((copy / WEIGHTS).read_bytes())
     data[-1] ^= 1

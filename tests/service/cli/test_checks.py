@@ -32,6 +32,7 @@ kind = "{kind}"
 """
 PAIRS = [{"source": "a", "target": str(n), "label": n % 2} for n in range(40)]
 TRAIN = "train links.toml --checkpoint weights"
+RERANKER = "train-reranker rerank.toml --start reranker"
 EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
 FIT = "fit-calibration served --pairs pairs.jsonl --corpus vectors.npz"
 
@@ -131,6 +132,14 @@ REFUSED = [
         "--corpus: the recipe learns from pairs",
     ),
     ("train rerank.toml --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
+    (
+        "train pairs.toml --corpus shared -o out --checkpoint weights",
+        "--corpus: a leak: documents are in the pairs of two parts: 'a' is at shared/pairs.train",
+    ),
+    (
+        "train pairs.toml --corpus crossing -o out --checkpoint weights --allow-shared-documents",
+        "--corpus: a leak: pairs cross the splits: crossing/pairs.jsonl:1",
+    ),
     ("train-reranker rerank.toml --start missing --corpus beir -o out", "--start: missing"),
     (
         "train-reranker rerank.toml --start bare --corpus links -o out",
@@ -140,6 +149,21 @@ REFUSED = [
     (
         "train-reranker rerank.toml --start reranker --corpus corpus.jsonl -o out",
         "--corpus: corpus.jsonl: a reranker learns from links",
+    ),
+    (f"{RERANKER} --corpus corpus.jsonl --qrels missing -o out", "--qrels: missing"),
+    (f"{RERANKER} --corpus corpus.jsonl --pairs missing -o out", "--pairs: missing"),
+    (f"{RERANKER} --corpus corpus.jsonl --splits missing -o out", "--splits: missing"),
+    (
+        f"{RERANKER} --corpus corpus.jsonl --pairs few.jsonl -o out",
+        "--corpus: corpus.jsonl: there are no links, and no pair for training has the label 1",
+    ),
+    (
+        f"{RERANKER} --corpus corpus.jsonl --pairs shared/pairs.train.jsonl -o out",
+        "--corpus: corpus.jsonl: validation takes links, or pairs of both labels",
+    ),
+    (
+        f"{RERANKER} --corpus shared -o out",
+        "--corpus: a leak: documents are in the pairs of two parts",
     ),
     ("train-reranker rerank.toml --start reranker --corpus beir -o folder", "--output: folder"),
     (
@@ -209,13 +233,17 @@ EXTRAS_NEEDED = [
 def folder(
     tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_reranker: Path
 ) -> Path:
-    """Files that a command line may name; `weights` can be trained, `served` and `damaged` cannot."""
+    """Files that a command line may name; `weights` can be trained, `served` cannot."""
     root = tmp_path_factory.mktemp("files")
     corpus = "".join(json.dumps({"id": name, "text": "A river."}) + "\n" for name in "ab")
-    for name in ("folder", "data", "beir", "links"):
+    for name in ("folder", "data", "beir", "links", "shared", "crossing"):
         (root / name).mkdir()
-    for name in ("corpus.jsonl", "beir/corpus.jsonl", "links/corpus.jsonl"):
-        (root / name).write_text(corpus)
+    for name in ("", "beir", "links", "shared", "crossing"):
+        (root / name / "corpus.jsonl").write_text(corpus)
+    both = "".join(json.dumps(one) + "\n" for one in PAIRS[:2])
+    for name in ("shared/pairs.train.jsonl", "shared/pairs.valid.jsonl", "crossing/pairs.jsonl"):
+        (root / name).write_text(both.replace('"target": "0"', '"target": "b"'))
+    (root / "crossing" / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
     (root / "data" / "store.sqlite3").write_bytes(b"not looked at")
     (root / "qrels.tsv").write_text("a\t0\tb\t1\n")
     (root / "links" / "qrels.tsv").write_text("a\t0\tb\t1\n")
@@ -317,7 +345,14 @@ def test_without_weights_the_way_out_is_named(
 
 @pytest.mark.usefixtures("untouchable")
 @pytest.mark.parametrize(
-    "line", [EVALUATE, "embed corpus.jsonl -o o.npz", "compare text.txt text.txt"]
+    "line",
+    [
+        EVALUATE,
+        "embed corpus.jsonl -o o.npz",
+        "compare text.txt text.txt",
+        "train pairs.toml --corpus shared -o out --checkpoint weights --allow-shared-documents",
+        f"{RERANKER} --corpus shared -o out --allow-shared-documents",
+    ],
 )
 def test_without_a_mistake_the_work_begins(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     """So that the tests above prove something: what must not be touched is touched here."""
