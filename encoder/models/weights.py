@@ -44,7 +44,8 @@ def find_bert(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise CheckpointError(
-            f"{name} is neither a folder nor found on the hub: {error}"
+            f"{name} is neither a folder (with config.json, tokenizer.json and model.safetensors) "
+            f"nor found on the hub: {error}"
         ) from error
 
 
