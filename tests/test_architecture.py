@@ -139,7 +139,8 @@ FACES: Mapping[str, str] = {
     ),
     "training": "errors recipe",
     "training.data": (
-        "batch_specs corpus files labelled_pairs rerank_pairs samplers sampling sections splits"
+        "batch_specs corpus files labelled_pairs pair_files rerank_corpus rerank_pairs samplers "
+        "sampling sections splits"
     ),
     "training.jobs": "output train_encoder train_reranker",
 }

@@ -43,8 +43,42 @@ from training.data.files import (
     given_files,
     read_recipe,
 )
+from training.data.pair_files import check_pair_files
+from training.data.rerank_corpus import check_rerank_files
 from training.errors import TrainingRecipeError
 from training.recipe import RECIPES
+
+RecipeArgument = Annotated[
+    str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
+]
+CorporaOption = Annotated[
+    list[Path],
+    typer.Option(
+        help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
+    ),
+]
+QrelsOption = Annotated[Path | None, typer.Option(help="Links between documents, as judgements.")]
+PairsOption = Annotated[list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")]
+SplitsOption = Annotated[
+    Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
+]
+SharedOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-shared-documents",
+        help="Train even if documents of validation or test pairs, or texts equal to theirs, are "
+        "in training too: validation figures are then optimistic.",
+    ),
+]
+WorkOption = Annotated[
+    Path | None,
+    typer.Option(help="A folder for intermediate results; by default <output>.work."),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
+]
+OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
 
 
 def create_reranker(
@@ -65,25 +99,16 @@ def create_reranker(
 
 
 def train_reranker_command(
-    recipe: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
-    ],
+    recipe: RecipeArgument,
     start: Annotated[Path, typer.Option(help="The reranker to start from, with its weights.")],
-    corpus: Annotated[
-        list[Path],
-        typer.Option(
-            help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
-        ),
-    ],
+    corpus: CorporaOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
-    work: Annotated[
-        Path | None,
-        typer.Option(help="A folder for intermediate results; by default <output>.work."),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
-    ] = None,
+    qrels: QrelsOption = None,
+    pairs: PairsOption = None,
+    splits: SplitsOption = None,
+    allow_shared_documents: SharedOption = False,
+    work: WorkOption = None,
+    minutes: MinutesOption = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
 ) -> None:
     """Train a reranker on your documents; if stopped, run the same command again to resume."""
@@ -97,11 +122,12 @@ def train_reranker_command(
     job = RerankJob(
         recipe=recipe_file(recipe),
         start=opened,
-        files=_find_files(corpus, None, [], None),
+        files=_find_files(corpus, qrels, pairs or [], splits),
         output=output,
         work=work or output.with_name(output.name + ".work"),
         precisions=precision,
         seconds=None if minutes is None else 60 * minutes,
+        allow_shared=allow_shared_documents,
     )
     _check_job(job)
     try:
@@ -114,36 +140,18 @@ def train_reranker_command(
 
 
 def train(
-    recipe: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
-    ],
-    corpus: Annotated[
-        list[Path],
-        typer.Option(
-            help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
-        ),
-    ],
+    recipe: RecipeArgument,
+    corpus: CorporaOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")],
-    qrels: Annotated[
-        Path | None, typer.Option(help="Links between documents, as judgements.")
-    ] = None,
-    pairs: Annotated[
-        list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")
-    ] = None,
-    splits: Annotated[
-        Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
-    ] = None,
-    work: Annotated[
-        Path | None,
-        typer.Option(help="A folder for intermediate results; by default <output>.work."),
-    ] = None,
+    qrels: QrelsOption = None,
+    pairs: PairsOption = None,
+    splits: SplitsOption = None,
+    allow_shared_documents: SharedOption = False,
+    work: WorkOption = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Number of steps, instead of the recipe's.")
     ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
-    ] = None,
+    minutes: MinutesOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
     gate_documents: GateDocumentsOption = DOCUMENTS,
@@ -168,6 +176,7 @@ def train(
         precisions=precision,
         steps=steps,
         seconds=None if minutes is None else 60 * minutes,
+        allow_shared=allow_shared_documents,
     )
     _check_job(job)
     loaded = load(checkpoint, None, provider, threads)
@@ -192,7 +201,7 @@ def train(
     report = trained.report
     console.print(
         f"{output}: {report.figure}: {report.before:.4f} before, {report.best:.4f} after step "
-        f"{report.best_step} of {report.steps}"
+        f"{report.best_step} of {report.steps}{OPTIMISTIC if report.shared_documents else ''}"
     )
 
 
@@ -229,11 +238,13 @@ def _check_job(job: TrainingJob[Start]) -> None:
     except TrainingRecipeError as error:
         raise OptionError("RECIPE", error) from error
     kinds = {objective.kind for objective in recipe.objectives}
-    for files in job.files:
-        if "rerank" in kinds and not files.qrels:
-            raise OptionError(
-                "--corpus", f"{files.corpus}: a reranker learns from links, in a file qrels.tsv"
-            )
+    try:
+        if "rerank" in kinds:
+            check_rerank_files(job.files)
+        for files in job.files:
+            check_pair_files(files, allow_shared=job.allow_shared)
+    except CorpusError as error:
+        raise OptionError("--corpus", error) from error
     if "links" in kinds and not any(files.qrels for files in job.files):
         raise OptionError("--corpus", "the recipe learns from links, and no corpus has any")
     if "pairs" in kinds and not any(files.pairs for files in job.files):
