@@ -62,7 +62,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "fitting",
     ),
     "training": (
-        "batch errors progress",
+        "batch errors progress sources",
         "losses recipe run_files",
         "objectives",
         "optimiser",
@@ -143,6 +143,7 @@ FACES: Mapping[str, str] = {
         "sampling sections splits"
     ),
     "training.jobs": "output train_encoder train_reranker",
+    "training.sources": "make_corpus selection",
 }
 
 # The only places that may import these libraries.

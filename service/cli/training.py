@@ -1,4 +1,4 @@
-"""Commands that train on a user's documents: train, train-reranker, create-reranker."""
+"""Commands that train on a user's documents, and make-corpus, which makes corpora for them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +47,11 @@ from training.data.pair_files import check_pair_files
 from training.data.rerank_corpus import check_rerank_files
 from training.errors import TrainingRecipeError
 from training.recipe import RECIPES
+from training.sources.make_corpus import KINDS, check_sources
+from training.sources.make_corpus import make_corpus as make_corpus_of
+from training.sources.selection import CorpusOptions
+
+_DEFAULTS = CorpusOptions()
 
 RecipeArgument = Annotated[
     str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
@@ -202,6 +207,56 @@ def train(
     console.print(
         f"{output}: {report.figure}: {report.before:.4f} before, {report.best:.4f} after step "
         f"{report.best_step} of {report.steps}{OPTIMISTIC if report.shared_documents else ''}"
+    )
+
+
+def make_corpus(
+    kind: Annotated[str, typer.Argument(help="titles, manpages or html.")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(help="Corpora for titles; else .deb files, folders of them, or of pages."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    documents: Annotated[
+        int | None,
+        typer.Option(min=2, help="Keep so many: those with the most links among each other."),
+    ] = _DEFAULTS.documents,
+    min_words: Annotated[
+        int, typer.Option(min=1, help="Leave out documents with fewer words.")
+    ] = _DEFAULTS.min_words,
+    max_words: Annotated[
+        int | None, typer.Option(min=1, help="Cut texts after so many words.")
+    ] = _DEFAULTS.max_words,
+    max_named: Annotated[
+        int, typer.Option(min=1, help="A document that more others link to is no target.")
+    ] = _DEFAULTS.max_named,
+    mask_titles: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of links whose names are removed from texts.")
+    ] = _DEFAULTS.mask_titles,
+    held_out: Annotated[
+        float,
+        typer.Option(min=0, max=0.4, help="Share of validation documents; as many for testing."),
+    ] = _DEFAULTS.held_out,
+    seed: Annotated[int, typer.Option(help="Of splits and masks.")] = _DEFAULTS.seed,
+) -> None:
+    """Make a corpus with links, to train on, of documents that name or link to one another."""
+    known = next((one for one in KINDS if one == kind), None)
+    if known is None:
+        raise OptionError("KIND", f"{kind!r} is none of {', '.join(KINDS)}")
+    check_new_path(output)
+    if max_words is not None and max_words < min_words:
+        raise OptionError("--max-words", f"{max_words} is less than --min-words, {min_words}")
+    try:
+        check_sources(known, sources)
+    except CorpusError as error:
+        raise OptionError("SOURCES", error) from error
+    options = CorpusOptions(documents, min_words, max_words, max_named, mask_titles, held_out, seed)
+    with show_progress(console) as progress:
+        counts = make_corpus_of(known, sources, output, options, progress)
+    parts = ", ".join(f"{number} {part}" for part, number in counts["links of parts"].items())
+    console.print(
+        f"{output}: {counts['documents']} documents, {counts['words']} words, "
+        f"{counts['links']} links ({parts}); counts.json says what was left out"
     )
 
 
