@@ -12,7 +12,8 @@ terms.npz             the term table, if there is a term channel, see encoder/te
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/feature_hashing.py
 quality.json          optional: how int8 and fp16 compare with fp32, see encoder/export/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
-weights.safetensors   the weights, for training and export; serving does not need them
+weights.safetensors   the weights in half precision, for training and export; serving does not
+                      need them
 """
 
 import hashlib
@@ -180,6 +181,22 @@ def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes
     if hashlib.sha256(data).hexdigest() != files[name]:
         raise CheckpointError(f"{path} is not the file that {MANIFEST} names: it was changed")
     return data
+
+
+def read_weights(directory: Path) -> bytes:
+    """Read the weights of a checkpoint, of an encoder or a reranker.
+
+    Raises:
+        CheckpointError: they are missing, or not those that the graphs were made from.
+    """
+    if not (directory / WEIGHTS).exists():
+        raise CheckpointError(
+            f"{directory} has no {WEIGHTS}: it can only be served, not trained or exported. Those "
+            "of the checkpoint that ships are in the repository and the Python package, not in "
+            "the Docker image; `longmatch create-checkpoint` and `longmatch create-reranker` make "
+            "checkpoints with weights"
+        )
+    return read_verified(directory, {WEIGHTS: read_manifest(directory).weights}, WEIGHTS)
 
 
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:

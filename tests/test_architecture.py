@@ -62,7 +62,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "fitting",
     ),
     "training": (
-        "batch errors progress",
+        "batch errors progress sources",
         "losses recipe run_files",
         "objectives",
         "optimiser",
@@ -140,9 +140,11 @@ FACES: Mapping[str, str] = {
     ),
     "training": "errors recipe",
     "training.data": (
-        "batch_specs corpus files labelled_pairs rerank_pairs samplers sampling sections splits"
+        "batch_specs corpus files labelled_pairs pair_files rerank_corpus rerank_pairs samplers "
+        "sampling sections splits"
     ),
     "training.jobs": "output train_encoder train_reranker",
+    "training.sources": "make_corpus selection",
 }
 
 # The only places that may import these libraries.

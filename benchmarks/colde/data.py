@@ -12,7 +12,7 @@ from encoder.block_archive import archive_key
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import IDS, encode_corpus, read_encoded_corpus
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
-from evaluation.metrics import choose_threshold, evaluate_per_query, measure_pairs
+from evaluation.metrics import AUC, choose_threshold, evaluate_per_query, measure_pairs
 from evaluation.systems import rank, vector_system
 from index.progress import Progress
 from training.data.batch_specs import DocumentSlice, cut_blocks
@@ -181,6 +181,11 @@ def answer(truth: Truth, readings: Mapping[str, Float32]) -> Answers:
     run = rank(vector_system("vectors", "", readings[WHOLE]), truth.ids, queries, rows)
     judged = evaluate_per_query(run, truth.ids, truth.queries)
     return Answers(right, measures, judged.ndcg)
+
+
+def auc_of(vectors: Float32, pairs: PairRows) -> float:
+    """Return the AUC of pairs, of both labels, by the cosine of vectors Float32[N, dimension]."""
+    return measure_pairs(_cosines(vectors, pairs), pairs.labels, 0.0)[AUC]
 
 
 def _cosines(vectors: Float32, pairs: PairRows) -> Float32:

@@ -39,6 +39,11 @@ class Planned:
     tuning: Mapping[str, Any]
 
     @property
+    def rate(self) -> float:
+        """The learning rate; 0 of a model that is not trained."""
+        return float(self.tuning["optimiser"]["document_rate"])
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All that decides the outcome beside data and seed, JSON-serialisable."""
         return {"model": dict(self.model), "tuning": dict(self.tuning)}

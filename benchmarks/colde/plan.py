@@ -23,13 +23,6 @@ _COLDE_MEAN_ONLY = {"architecture": "colde", "aggregate": "mean"}
 _AS_MEAN = {"begin_as_mean": True}
 _SMITH_AS_MEAN = {"architecture": "smith", "combine": "attention", **_AS_MEAN}
 _COLDE_AS_MEAN = {"architecture": "colde", "aggregate": "lstm_and_mean", **_AS_MEAN}
-# A high rate harms what begins as the mean; the LSTM from random weights needs a higher one.
-_RATES = {
-    ("smith", False): 3e-4,
-    ("colde", False): 1e-3,
-    ("smith", True): 1e-4,
-    ("colde", True): 3e-4,
-}
 _TEMPERATURE = 0.1
 
 
@@ -42,37 +35,52 @@ class Size:
         documents: of a step.
         blocks: of a document that training reads, where the length is not what varies.
         lengths: in blocks, where it is.
+        rates: of learning, ascending; each model and loss gets the best one of them.
     """
 
     steps: int = 60
     documents: int = 32
     blocks: int = 32
     lengths: tuple[int, ...] = (4, 8, 16, 32)
+    rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3)
 
 
-def plan_table(seed: int, size: Size) -> list[Planned]:
-    """Plan the models of one seed; what is not trained comes with the first only."""
+def plan_table(seed: int, size: Size) -> dict[str, list[Planned]]:
+    """Plan the models of one seed: for each row, that is a model and a loss, one for each rate.
+
+    What is not trained has no rate, and comes with the first seed only.
+    """
     contrastive, sections = _contrastive(2), {"kind": "sections"}
-    rows = [
-        _planned(SMITH, seed, size, _SMITH, "pairs"),
-        _planned(COLDE, seed, size, _COLDE, contrastive),
-        _planned(SMITH_MEAN, seed, size, _SMITH_AS_MEAN, "pairs"),
-        _planned(COLDE_MEAN, seed, size, _COLDE_AS_MEAN, contrastive),
-        _planned(f"{SMITH_MEAN} and sections", seed, size, _SMITH_AS_MEAN, "pairs", sections),
-        _planned("SMITH begun as the mean, sections", seed, size, _SMITH_AS_MEAN, sections),
-        _planned("SMITH, contrastive", seed, size, _SMITH, contrastive),
-        _planned("CoLDE, pairs", seed, size, _COLDE, "pairs"),
-        _planned("CoLDE without sections", seed, size, _COLDE, _contrastive(1)),
-        _planned("CoLDE without LSTM", seed, size, _COLDE_MEAN_ONLY, contrastive),
-    ]
+    kinds: dict[str, tuple[dict[str, Any], list[Any]]] = {
+        SMITH: (_SMITH, ["pairs"]),
+        COLDE: (_COLDE, [contrastive]),
+        SMITH_MEAN: (_SMITH_AS_MEAN, ["pairs"]),
+        COLDE_MEAN: (_COLDE_AS_MEAN, [contrastive]),
+        f"{SMITH_MEAN} and sections": (_SMITH_AS_MEAN, ["pairs", sections]),
+        "SMITH begun as the mean, sections": (_SMITH_AS_MEAN, [sections]),
+        "SMITH, contrastive": (_SMITH, [contrastive]),
+        "CoLDE, pairs": (_COLDE, ["pairs"]),
+        "CoLDE without sections": (_COLDE, [_contrastive(1)]),
+        "CoLDE without LSTM": (_COLDE_MEAN_ONLY, [contrastive]),
+    }
+    rows = {
+        row: [_planned(row, seed, size, model, rate, objectives) for rate in size.rates]
+        for row, (model, objectives) in kinds.items()
+    }
     if seed:
         return rows
-    untrained = _planned(MEAN, 0, size, _SMITH_AS_MEAN, "pairs")
-    return [replace(untrained, tuning=dict(untrained.tuning) | {"steps": 0}), *rows]
+    untrained = _planned(MEAN, 0, replace(size, steps=0), _SMITH_AS_MEAN, 0.0, ["pairs"])
+    return {MEAN: [untrained], **rows}
 
 
-def plan_lengths(seed: int, size: Size) -> dict[str, list[Planned]]:
-    """Plan the models of figure 7: for each length, the two papers' and those begun as the mean."""
+def plan_lengths(seed: int, size: Size, rates: Mapping[str, float]) -> dict[str, list[Planned]]:
+    """Plan the models of figure 7: for each length, the two papers' and those begun as the mean.
+
+    Args:
+        seed: of all of them.
+        size: with the lengths.
+        rates: of learning, by row; rows that have none yet are left out.
+    """
     kinds: dict[str, tuple[dict[str, Any], Any]] = {
         SMITH: (_SMITH, "pairs"),
         COLDE: (_COLDE, _contrastive(2)),
@@ -81,23 +89,25 @@ def plan_lengths(seed: int, size: Size) -> dict[str, list[Planned]]:
     }
     return {
         row: [
-            _planned(row, seed, replace(size, blocks=blocks), model, objective)
+            _planned(row, seed, replace(size, blocks=blocks), model, rates[row], [objective])
             for blocks in size.lengths
         ]
         for row, (model, objective) in kinds.items()
+        if row in rates
     }
 
 
-def _planned(row: str, seed: int, size: Size, model: dict[str, Any], *objectives: Any) -> Planned:
+def _planned(
+    row: str, seed: int, size: Size, model: dict[str, Any], rate: float, objectives: list[Any]
+) -> Planned:
     """Plan a model; a batch of sections has as many rows as its documents have sections."""
     parts = max((one.get("parts", 2) for one in objectives if isinstance(one, dict)), default=1)
-    rate = _RATES[model["architecture"], "begin_as_mean" in model]
     tuning = {
         "steps": size.steps,
         "documents": size.documents * (1 if "pairs" in objectives else parts),
         "chunk": 512,
         "max_blocks": size.blocks,
-        "objectives": list(objectives),
+        "objectives": objectives,
         "optimiser": {"document_rate": rate, "warm_up": size.steps // 10},
     }
     return Planned(row, seed, model, tuning)

@@ -2,14 +2,15 @@
 
 Beside them SMITH with CoLDE's augmentation (sections of a document attract, of others repel), the
 paper's ablations (Table 2), its test with shuffled sections (figure 8) and its lengths (figure 7).
-The models train on the training pairs of each corpus, thresholds are chosen on validation pairs,
-results are on test pairs and test queries.
+The models train on the training pairs of each corpus. Learning rates, one for each model and loss,
+and thresholds are chosen on validation pairs. Results are on test pairs and test queries.
 
 Vectors of trained models are kept in a work directory: rerun the command to resume.
 """
 
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from benchmarks.ablation.training import tokens_read
 from benchmarks.colde.data import WHOLE, Answers, read_corpora, read_truths
 from benchmarks.colde.models import Planned
 from benchmarks.colde.plan import BOTH, REFERENCE, Size, plan_lengths, plan_table
+from benchmarks.colde.rates import Tuned, tune
 from benchmarks.colde.runs import Bench, answers_of, cpu_seconds, is_kept, new_bench, train_all
 from benchmarks.colde.table import plot, table
 from benchmarks.common import commit, make_record, write_record
@@ -51,10 +53,12 @@ def main(
     read = read_corpora(folders, encoder, work / "blocks", SilentProgress())
     truths, kept = read_truths(folders, read), work / "colde"
     bench = new_bench(read, truths, kept, lambda text: typer.echo(text, err=True))
-    lengths = plan_lengths(0, size)
-    plan = [one for seed in range(seeds) for one in plan_table(seed, size)]
-    plan[len(plan_table(0, size)) : 0] = [one for row in lengths.values() for one in row]
-    train_all(bench, plan, None if minutes is None else 60 * minutes)
+    end = np.inf if minutes is None else time.monotonic() + 60 * minutes
+    grids = [plan_table(seed, size) for seed in range(seeds)]
+    train_all(bench, [one for grid in grids for models in grid.values() for one in models], end)
+    tuned = tune(bench, grids)
+    lengths = plan_lengths(0, size, {row: one.rate for row, one in tuned.items()})
+    train_all(bench, [one for models in lengths.values() for one in models], end)
     record = make_record(
         "colde",
         source,
@@ -67,7 +71,8 @@ def main(
         },
         {
             "reference": REFERENCE,
-            "quality": quality(bench, seeds, size),
+            "rates": {row: one.record() for row, one in tuned.items() if one.validation},
+            "quality": quality(bench, tuned),
             "lengths": {
                 row: {
                     _length(one.tuning["max_blocks"]): {
@@ -85,16 +90,16 @@ def main(
     plot(record, path.with_suffix(".svg"))
 
 
-def quality(bench: Bench, seeds: int, size: Size) -> dict[str, Any]:
-    """Evaluate the models that are kept: means over seeds, rows against the reference."""
-    by_row: dict[str, list[tuple[Planned, ...]]] = {}
-    for seed in range(seeds):
-        plans = {one.row: one for one in plan_table(seed, size) if is_kept(bench, one)}
-        for row, one in plans.items():
-            by_row.setdefault(row, []).append((one,))
-        for row, names in BOTH.items():
-            if all(name in plans for name in names):
-                by_row.setdefault(row, []).append(tuple(plans[name] for name in names))
+def quality(bench: Bench, tuned: Mapping[str, Tuned]) -> dict[str, Any]:
+    """Evaluate the rows at their best rates: means over seeds, rows against the reference."""
+    by_row: dict[str, list[tuple[Planned, ...]]] = {
+        row: [(model,) for model in one.models] for row, one in tuned.items()
+    }
+    for row, names in BOTH.items():
+        if all(name in tuned for name in names):
+            first, second = ({one.seed: one for one in tuned[name].models} for name in names)
+            if seeds := sorted(first.keys() & second.keys()):
+                by_row[row] = [(first[seed], second[seed]) for seed in seeds]
     answers = {row: [answers_of(bench, *one) for one in some] for row, some in by_row.items()}
     return {
         row: {

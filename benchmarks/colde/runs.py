@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.ablation.data import AblationData
-from benchmarks.colde.data import READINGS, Answers, Truth, answer
+from benchmarks.colde.data import READINGS, WHOLE, Answers, Truth, answer, auc_of
 from benchmarks.colde.models import Planned, train_and_read
 from encoder.arrays import Float32
 from encoder.atomic_files import replace_durably
@@ -47,21 +47,41 @@ def new_bench(
     return Bench(data, truths, work, report, _fingerprint(data))
 
 
-def train_all(bench: Bench, plan: Sequence[Planned], seconds: float | None) -> None:
-    """Train the models that are not kept yet, in order; start none after the time limit."""
-    end = np.inf if seconds is None else time.monotonic() + seconds
+def train_all(bench: Bench, plan: Sequence[Planned], end: float = np.inf) -> None:
+    """Train the models that are not kept yet, in order.
+
+    Args:
+        bench: that keeps them.
+        plan: the models.
+        end: none is started after this time of the monotonic clock, in seconds.
+    """
     for planned in plan:
         path = _path(bench, planned)
         if path.exists():
             continue
         if time.monotonic() >= end:
-            bench.report(f"{planned.row}, seed {planned.seed}: left for the next call")
+            bench.report(f"{_name(planned)}: left for the next call")
             continue
         start = time.process_time()
         readings = train_and_read(planned, bench.data, bench.truths, path.with_suffix(""))
-        _keep(path, readings, time.process_time() - start)
+        keep(bench, planned, readings, time.process_time() - start)
         shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-        bench.report(f"{planned.row}, seed {planned.seed}: {time.process_time() - start:.0f} s")
+        bench.report(f"{_name(planned)}: {time.process_time() - start:.0f} s")
+
+
+def keep(bench: Bench, planned: Planned, readings: Readings, seconds: float) -> None:
+    """Keep the vectors of a trained model, and the CPU time that it took."""
+    path = _path(bench, planned)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    arrays = {
+        f"{reading} {number}": vectors.astype(np.float16)
+        for reading, corpora in readings.items()
+        for number, vectors in enumerate(corpora)
+    }
+    with partial.open("wb") as file:
+        np.savez_compressed(file, seconds=np.float64(seconds), **arrays)
+    replace_durably(partial, path)
 
 
 def is_kept(bench: Bench, planned: Planned) -> bool:
@@ -83,10 +103,27 @@ def answers_of(bench: Bench, *models: Planned) -> list[Answers]:
     return result
 
 
+def validation_auc(bench: Bench, planned: Planned) -> float:
+    """Return the AUC of the validation pairs, documents as written; corpora count alike."""
+    corpora = _read(_path(bench, planned))[WHOLE]
+    return float(
+        np.mean(
+            [
+                auc_of(vectors, truth.valid)
+                for vectors, truth in zip(corpora, bench.truths, strict=True)
+            ]
+        )
+    )
+
+
 def cpu_seconds(bench: Bench, planned: Planned) -> float:
     """Return what training a model and reading all documents took."""
     with np.load(_path(bench, planned), allow_pickle=False) as arrays:
         return float(arrays["seconds"])
+
+
+def _name(planned: Planned) -> str:
+    return f"{planned.row}, rate {planned.rate:g}, seed {planned.seed}"
 
 
 def _fingerprint(data: AblationData) -> str:
@@ -98,19 +135,6 @@ def _path(bench: Bench, planned: Planned) -> Path:
         [_RUN_FORMAT, bench.fingerprint, planned.seed, planned.settings], sort_keys=True
     )
     return bench.work / f"{hashlib.sha256(decides.encode()).hexdigest()[:24]}.npz"
-
-
-def _keep(path: Path, readings: Readings, seconds: float) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    arrays = {
-        f"{reading} {number}": vectors.astype(np.float16)
-        for reading, corpora in readings.items()
-        for number, vectors in enumerate(corpora)
-    }
-    with partial.open("wb") as file:
-        np.savez_compressed(file, seconds=np.float64(seconds), **arrays)
-    replace_durably(partial, path)
 
 
 def _read(path: Path) -> dict[str, list[Float32]]:

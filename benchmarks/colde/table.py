@@ -1,6 +1,6 @@
 """The CoLDE benchmark as tables and a picture; needs no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ _MEASURE = "accuracy, test pairs"
 
 
 def table(record: dict[str, Any]) -> str:
-    """Format the record as Markdown: quality, shuffled sections (figure 8), lengths (figure 7)."""
+    """Format the record as Markdown: rates, quality, shuffled sections (figure 8), lengths (7)."""
     results, corpora = record["results"], record["settings"]["corpora"]
     return "\n\n".join(
         [
+            *_rates(results.get("rates", {})),
             f"Test pairs and queries (p against {results['reference']})",
             _quality(results["quality"], corpora),
             "Accuracy on the test pairs when the sections of every document change places",
@@ -53,8 +54,20 @@ def plot(record: dict[str, Any], path: Path) -> None:
     plot_by_length(beside, groups, _MEASURE, "what changes places")
 
 
+def _rates(rows: Mapping[str, Any]) -> Iterator[str]:
+    """Format what the rates were chosen by; in older records somebody chose them."""
+    if rows:
+        rates = list(next(iter(rows.values()))["validation_auc"])
+        body = [
+            [row, *(f"{one['validation_auc'][rate]:.3f}" for rate in rates), f"{one['rate']:g}"]
+            for row, one in rows.items()
+        ]
+        yield "AUC of the validation pairs by learning rate; the best rate counts below"
+        yield markdown_table(["", *rates, "best"], body)
+
+
 def _quality(rows: Mapping[str, Any], corpora: list[str]) -> str:
-    header = ["", "seeds"]
+    header = ["", "rate", "seeds"]
     for corpus in corpora:
         header += [f"{measure} {corpus}" for measure in (*PAIR_MEASURES, NDCG)]
     header += ["mean accuracy", "of seeds", "p", "mean nDCG@10", "p", "CPU seconds"]
@@ -62,7 +75,9 @@ def _quality(rows: Mapping[str, Any], corpora: list[str]) -> str:
 
 
 def _quality_row(row: str, one: Mapping[str, Any], corpora: list[str]) -> list[object]:
-    cells: list[object] = [row, len(one["seeds"])]
+    tunings = [settings["tuning"] for settings in one["settings"]]
+    rates = [f"{each['optimiser']['document_rate']:g}" for each in tunings if each["steps"]]
+    cells: list[object] = [row, ", ".join(rates), len(one["seeds"])]
     for corpus in corpora:
         cells += [f"{one['corpora'][corpus][m]:.3f}" for m in (*PAIR_MEASURES, NDCG)]
     against = one["against"]

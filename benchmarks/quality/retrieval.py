@@ -1,8 +1,10 @@
 """How good are the matches, compared with freely available baselines?
 
 Every system answers the same queries of one part of each corpus and classifies the same pairs,
-with thresholds chosen on the validation pairs. A corpus is a folder of `--data` with
-`corpus.jsonl.gz`, `qrels.tsv` and `splits.tsv`, and `pairs.<part>.jsonl.gz` where there are pairs.
+with thresholds chosen on the validation pairs. Retrieval is measured twice: with all judgements,
+and without the pairs of which one text names the title of the other, which may be mere mentions.
+A corpus is a folder of `--data` with `corpus.jsonl.gz`, `qrels.tsv` and `splits.tsv`, and
+`pairs.<part>.jsonl.gz` where there are pairs.
 
 Encoding block vectors is slow, so they are kept in a folder for the next run.
 """
@@ -29,13 +31,26 @@ from evaluation.experiment import (
     retrieval_task,
 )
 from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
-from evaluation.report import choose_reference, report_pairs, report_retrieval
+from evaluation.mentions.left_out import leave_out_mentions
+from evaluation.report import (
+    choose_reference,
+    report_pairs,
+    report_retrieval,
+    report_with_and_without_mentions,
+)
 from evaluation.systems import System
 from index.errors import CorpusError
 from index.progress import SilentProgress
 
 KEPT_BLOCKS = Path(tempfile.gettempdir(), "longmatch-blocks")
 _RETRIEVAL, _PAIRS = ("nDCG@10", "MAP@100", "recall@10"), ("accuracy", "F1", "AUC")
+_QUESTIONS = {  # of a report: how they are called, and what is shown of them
+    "retrieval": ("retrieval", _RETRIEVAL),
+    "retrieval_without_mentions": ("retrieval without mentions", _RETRIEVAL),
+    "pairs": ("pairs", _PAIRS),
+}
+_BOTH_WAYS = ("retrieval", "retrieval_without_mentions")
+_NUMBERS = ("queries", "judgements")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +127,19 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
     query_ids = {name for name, part in splits.items() if part == corpus_part.part}
     qrels = read_qrels(corpus_part.folder / "qrels.tsv")
     task = retrieval_task(vectors, qrels, query_ids)
-    report = {
+    report: dict[str, Any] = {
         "documents": len(embedded.ids),
         "tokens": int(embedded.tokens.sum()),
         "tokens_read": int(embedded.tokens_read.sum()),
-        "retrieval": report_retrieval(systems, task, reference),
     }
+    judged = {query: qrels[query] for query in task.query_ids}
+    without = leave_out_mentions(judged, corpus_part.corpus)
+    if without.qrels:
+        report["retrieval"], report["retrieval_without_mentions"] = (
+            report_with_and_without_mentions(systems, task, reference, without)
+        )
+    else:
+        report["retrieval"] = report_retrieval(systems, task, reference)
     if corpus_part.pairs(corpus_part.part).exists():
         chosen_on = corpus_part.pairs("valid")
         use_valid = corpus_part.part != "valid" and chosen_on.exists()
@@ -134,12 +156,25 @@ def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown: a table for each measure, systems by corpora."""
     results: dict[str, Any] = record["results"]
     part = record["settings"]["split"]
-    return "\n\n".join(
-        f"{measure}, {part} {question} (95 % interval; p against {reference})\n\n{laid_out}"
-        for question, measures in (("retrieval", _RETRIEVAL), ("pairs", _PAIRS))
+    measured = [
+        f"{measure}, {part} {heading} (95 % interval; p against {reference})\n\n{laid_out}"
+        for question, (heading, measures) in _QUESTIONS.items()
         for measure in measures
         for reference, laid_out in _tables(results, question, measure)
-    )
+    ]
+    return "\n\n".join([*_numbers_left(results, part), *measured])
+
+
+def _numbers_left(results: dict[str, Any], part: str) -> Iterator[str]:
+    """Format how many queries and judgements are left without mentions, if that was measured."""
+    rows = [
+        [name, *(one[question][what] for what in _NUMBERS for question in _BOTH_WAYS)]
+        for name, one in results.items()
+        if all(question in one for question in _BOTH_WAYS)
+    ]
+    header = [f"{what}{which}" for what in _NUMBERS for which in ("", " without mentions")]
+    if rows:
+        yield f"Numbers, {part} retrieval\n\n{markdown_table(['', *header], rows)}"
 
 
 def _tables(results: dict[str, Any], question: str, measure: str) -> Iterator[tuple[str, str]]:

@@ -243,6 +243,19 @@ def export_graph(
             external_data=False,
             verbose=False,
         )
+    _clear_metadata(path)
+
+
+def _clear_metadata(path: Path) -> None:
+    """Remove the lines of source, with the folders of this machine, that each node came from.
+
+    The digest of a graph then depends on what it computes alone; archives of block vectors are
+    known by it (`encoder/block_archive.py`).
+    """
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.ClearField("metadata_props")
+    onnx.save(model, path)
 
 
 def _halve(source: Path, target: Path) -> None:

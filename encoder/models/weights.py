@@ -1,4 +1,4 @@
-"""The weights file of a checkpoint."""
+"""The weights file of a checkpoint, and the weights of a BERT that a new one begins with."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save
 from torch import Tensor, nn
 
-from encoder.checkpoint import WEIGHTS
+from encoder.checkpoint import WEIGHTS, read_weights
 from encoder.errors import CheckpointError
 from encoder.models.layers import BlockEncoder
 
@@ -44,7 +44,8 @@ def find_bert(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise CheckpointError(
-            f"{name} is neither a folder nor found on the hub: {error}"
+            f"{name} is neither a folder (with config.json, tokenizer.json and model.safetensors) "
+            f"nor found on the hub: {error}"
         ) from error
 
 
@@ -147,25 +148,38 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def load_weights(make: Callable[[], M], directory: Path) -> M:
-    """Make a model with the weights of a directory, in evaluation mode.
+    """Make a model with the weights of a directory, in single precision and evaluation mode.
 
     Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
+        CheckpointError: the weights are missing, changed or do not fit the configuration.
     """
-    path = directory / WEIGHTS
+    data = read_weights(directory)
     try:
         model = make()
-        model.load_state_dict(load_file(path))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path} is missing: this checkpoint can only be served") from error
-    except (OSError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
+        model.load_state_dict({name: tensor.float() for name, tensor in load(data).items()})
+    except (RuntimeError, SafetensorError, TypeError, ValueError) as error:
+        path = directory / WEIGHTS
         raise CheckpointError(f"{path} does not fit the configuration: {error}") from error
     return model.eval()
 
 
 def save_weights(model: nn.Module, directory: Path) -> None:
-    """Write the weights of a model, on any device, into a directory."""
-    weights = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
-    }
-    save_file(weights, directory / WEIGHTS)
+    """Write the weights of a model, on any device, into a directory, in half precision.
+
+    What is exported is loaded from there, so that graphs are of the weights that are kept.
+
+    Raises:
+        CheckpointError: a weight is beyond the range of half precision; nothing is written.
+    """
+    weights = {name: _halve(name, tensor) for name, tensor in model.state_dict().items()}
+    (directory / WEIGHTS).write_bytes(save(weights))
+
+
+def _halve(name: str, tensor: Tensor) -> Tensor:
+    half = tensor.detach().cpu().contiguous().half()
+    if not half.isfinite().all():
+        raise CheckpointError(
+            f"{name}: a weight of {tensor.abs().max().item():g} is beyond the range of half "
+            f"precision, {torch.finfo(torch.half).max:g}"
+        )
+    return half

@@ -8,7 +8,8 @@ parity.json           how far each graph is from the model on the golden pairs
 rule.json             optional: how its logits and the scores of the first stage become one score,
                       and what that score is worth; see encoder/reranker/score_fusion.py
 <precision>/          cross_encoder.onnx, one graph for every length up to `length`
-weights.safetensors   the weights, for training and export; serving does not need them
+weights.safetensors   the weights in half precision, for training and export; serving does not
+                      need them
 """
 
 from collections.abc import Mapping

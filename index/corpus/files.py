@@ -41,19 +41,28 @@ def parse_html(markup: str) -> tuple[str, str]:
     Scripts, styles, templates and comments are left out. Block elements are separated by an empty
     line, list items and table rows by a line break.
     """
+    soup = parse_markup(markup)
+    return soup.title.get_text() if soup.title else "", element_text(soup)
+
+
+def parse_markup(markup: str) -> BeautifulSoup:
+    """Return the elements of a page."""
     with warnings.catch_warnings():
         # Beautiful Soup warns of markup that looks like XML, a path or a URL, but reads it.
         warnings.simplefilter("ignore")
-        soup = BeautifulSoup(markup, "html.parser")
-    title = soup.title.get_text() if soup.title else ""
-    lines = (" ".join(line.split()) for line in "".join(_pieces(soup)).split("\n"))
-    return title, _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+        return BeautifulSoup(markup, "html.parser")
 
 
-def _pieces(soup: BeautifulSoup) -> Iterator[str]:
+def element_text(element: Tag) -> str:
+    """Return the text of an element, as `parse_html` that of a page."""
+    lines = (" ".join(line.split()) for line in "".join(_pieces(element)).split("\n"))
+    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+
+
+def _pieces(element: Tag) -> Iterator[str]:
     # A stack, not recursion: pages nest elements deeper than Python can recurse. A plain string on
     # it is yielded as it is.
-    stack: list[PageElement | str] = [soup]
+    stack: list[PageElement | str] = [element]
     while stack:
         node = stack.pop()
         if isinstance(node, Tag):
@@ -229,12 +238,16 @@ def _read_rst(path: Path) -> FileText:
 
 
 def _read_html(path: Path) -> FileText:
-    title, text = parse_html(_decode_html(_read_bytes(path)))
+    title, text = parse_html(decode_html(_read_bytes(path)))
     return FileText(title if title.strip() else first_line(text), text)
 
 
-def _decode_html(data: bytes) -> str:
-    """Decode as any text, or else in the encoding that the page declares."""
+def decode_html(data: bytes) -> str:
+    """Decode as any text, or else in the encoding that the page declares.
+
+    Raises:
+        CorpusError: it is in neither.
+    """
     try:
         return decode_text(data)
     except CorpusError:

@@ -17,9 +17,9 @@ import typer
 from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
     PRECISIONS,
-    WEIGHTS,
     Checkpoint,
     load_checkpoint,
+    read_weights,
 )
 from encoder.errors import CheckpointError, ProviderError
 from encoder.onnx_session import usable_providers
@@ -202,13 +202,8 @@ def check_reranker(name: Path) -> None:
 
 
 def check_weights(directory: Path, option: str) -> None:
-    """Check that a checkpoint has its weights, which training and export need."""
-    if not (directory / WEIGHTS).is_file():
-        raise OptionError(
-            option,
-            f"{directory} has no {WEIGHTS}: this checkpoint can be served, "
-            "but not trained or exported",
-        )
+    """Check that a checkpoint has its weights, unchanged, which training and export need."""
+    read_option(option, read_weights, directory)
 
 
 def _check_folder(folder: Path, option: str) -> None:

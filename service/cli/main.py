@@ -40,6 +40,7 @@ for command in (
     calibration.calibrate,
     calibration.fit_calibration,
     training.train,
+    training.make_corpus,
     checkpoints.create_checkpoint,
     checkpoints.export,
     training.create_reranker,

@@ -1,4 +1,4 @@
-"""Commands that train on a user's documents: train, train-reranker, create-reranker."""
+"""Commands that train on a user's documents, and make-corpus, which makes corpora for them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -43,8 +43,47 @@ from training.data.files import (
     given_files,
     read_recipe,
 )
+from training.data.pair_files import check_pair_files
+from training.data.rerank_corpus import check_rerank_files
 from training.errors import TrainingRecipeError
 from training.recipe import RECIPES
+from training.sources.make_corpus import KINDS, check_sources
+from training.sources.make_corpus import make_corpus as make_corpus_of
+from training.sources.selection import CorpusOptions
+
+_DEFAULTS = CorpusOptions()
+
+RecipeArgument = Annotated[
+    str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
+]
+CorporaOption = Annotated[
+    list[Path],
+    typer.Option(
+        help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
+    ),
+]
+QrelsOption = Annotated[Path | None, typer.Option(help="Links between documents, as judgements.")]
+PairsOption = Annotated[list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")]
+SplitsOption = Annotated[
+    Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
+]
+SharedOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-shared-documents",
+        help="Train even if documents of validation or test pairs, or texts equal to theirs, are "
+        "in training too: validation figures are then optimistic.",
+    ),
+]
+WorkOption = Annotated[
+    Path | None,
+    typer.Option(help="A folder for intermediate results; by default <output>.work."),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
+]
+OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
 
 
 def create_reranker(
@@ -65,25 +104,16 @@ def create_reranker(
 
 
 def train_reranker_command(
-    recipe: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
-    ],
+    recipe: RecipeArgument,
     start: Annotated[Path, typer.Option(help="The reranker to start from, with its weights.")],
-    corpus: Annotated[
-        list[Path],
-        typer.Option(
-            help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
-        ),
-    ],
+    corpus: CorporaOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
-    work: Annotated[
-        Path | None,
-        typer.Option(help="A folder for intermediate results; by default <output>.work."),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
-    ] = None,
+    qrels: QrelsOption = None,
+    pairs: PairsOption = None,
+    splits: SplitsOption = None,
+    allow_shared_documents: SharedOption = False,
+    work: WorkOption = None,
+    minutes: MinutesOption = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
 ) -> None:
     """Train a reranker on your documents; if stopped, run the same command again to resume."""
@@ -97,11 +127,12 @@ def train_reranker_command(
     job = RerankJob(
         recipe=recipe_file(recipe),
         start=opened,
-        files=_find_files(corpus, None, [], None),
+        files=_find_files(corpus, qrels, pairs or [], splits),
         output=output,
         work=work or output.with_name(output.name + ".work"),
         precisions=precision,
         seconds=None if minutes is None else 60 * minutes,
+        allow_shared=allow_shared_documents,
     )
     _check_job(job)
     try:
@@ -114,36 +145,18 @@ def train_reranker_command(
 
 
 def train(
-    recipe: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
-    ],
-    corpus: Annotated[
-        list[Path],
-        typer.Option(
-            help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
-        ),
-    ],
+    recipe: RecipeArgument,
+    corpus: CorporaOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")],
-    qrels: Annotated[
-        Path | None, typer.Option(help="Links between documents, as judgements.")
-    ] = None,
-    pairs: Annotated[
-        list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")
-    ] = None,
-    splits: Annotated[
-        Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
-    ] = None,
-    work: Annotated[
-        Path | None,
-        typer.Option(help="A folder for intermediate results; by default <output>.work."),
-    ] = None,
+    qrels: QrelsOption = None,
+    pairs: PairsOption = None,
+    splits: SplitsOption = None,
+    allow_shared_documents: SharedOption = False,
+    work: WorkOption = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Number of steps, instead of the recipe's.")
     ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
-    ] = None,
+    minutes: MinutesOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
     gate_documents: GateDocumentsOption = DOCUMENTS,
@@ -168,6 +181,7 @@ def train(
         precisions=precision,
         steps=steps,
         seconds=None if minutes is None else 60 * minutes,
+        allow_shared=allow_shared_documents,
     )
     _check_job(job)
     loaded = load(checkpoint, None, provider, threads)
@@ -192,7 +206,57 @@ def train(
     report = trained.report
     console.print(
         f"{output}: {report.figure}: {report.before:.4f} before, {report.best:.4f} after step "
-        f"{report.best_step} of {report.steps}"
+        f"{report.best_step} of {report.steps}{OPTIMISTIC if report.shared_documents else ''}"
+    )
+
+
+def make_corpus(
+    kind: Annotated[str, typer.Argument(help="titles, manpages or html.")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(help="Corpora for titles; else .deb files, folders of them, or of pages."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    documents: Annotated[
+        int | None,
+        typer.Option(min=2, help="Keep so many: those with the most links among each other."),
+    ] = _DEFAULTS.documents,
+    min_words: Annotated[
+        int, typer.Option(min=1, help="Leave out documents with fewer words.")
+    ] = _DEFAULTS.min_words,
+    max_words: Annotated[
+        int | None, typer.Option(min=1, help="Cut texts after so many words.")
+    ] = _DEFAULTS.max_words,
+    max_named: Annotated[
+        int, typer.Option(min=1, help="A document that more others link to is no target.")
+    ] = _DEFAULTS.max_named,
+    mask_titles: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of links whose names are removed from texts.")
+    ] = _DEFAULTS.mask_titles,
+    held_out: Annotated[
+        float,
+        typer.Option(min=0, max=0.4, help="Share of validation documents; as many for testing."),
+    ] = _DEFAULTS.held_out,
+    seed: Annotated[int, typer.Option(help="Of splits and masks.")] = _DEFAULTS.seed,
+) -> None:
+    """Make a corpus with links, to train on, of documents that name or link to one another."""
+    known = next((one for one in KINDS if one == kind), None)
+    if known is None:
+        raise OptionError("KIND", f"{kind!r} is none of {', '.join(KINDS)}")
+    check_new_path(output)
+    if max_words is not None and max_words < min_words:
+        raise OptionError("--max-words", f"{max_words} is less than --min-words, {min_words}")
+    try:
+        check_sources(known, sources)
+    except CorpusError as error:
+        raise OptionError("SOURCES", error) from error
+    options = CorpusOptions(documents, min_words, max_words, max_named, mask_titles, held_out, seed)
+    with show_progress(console) as progress:
+        counts = make_corpus_of(known, sources, output, options, progress)
+    parts = ", ".join(f"{number} {part}" for part, number in counts["links of parts"].items())
+    console.print(
+        f"{output}: {counts['documents']} documents, {counts['words']} words, "
+        f"{counts['links']} links ({parts}); counts.json says what was left out"
     )
 
 
@@ -229,11 +293,13 @@ def _check_job(job: TrainingJob[Start]) -> None:
     except TrainingRecipeError as error:
         raise OptionError("RECIPE", error) from error
     kinds = {objective.kind for objective in recipe.objectives}
-    for files in job.files:
-        if "rerank" in kinds and not files.qrels:
-            raise OptionError(
-                "--corpus", f"{files.corpus}: a reranker learns from links, in a file qrels.tsv"
-            )
+    try:
+        if "rerank" in kinds:
+            check_rerank_files(job.files)
+        for files in job.files:
+            check_pair_files(files, allow_shared=job.allow_shared)
+    except CorpusError as error:
+        raise OptionError("--corpus", error) from error
     if "links" in kinds and not any(files.qrels for files in job.files):
         raise OptionError("--corpus", "the recipe learns from links, and no corpus has any")
     if "pairs" in kinds and not any(files.pairs for files in job.files):

@@ -1,5 +1,6 @@
 """The CoLDE benchmark on a tiny corpus: real training, of a few steps."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,14 +15,25 @@ from benchmarks.colde.data import (
     Answers,
     Truth,
     answer,
+    auc_of,
     read_corpora,
     read_truths,
     rows_of,
     shuffled,
 )
 from benchmarks.colde.plan import BOTH, COLDE, MEAN, SMITH, Size, plan_lengths, plan_table
-from benchmarks.colde.run import KEPT, quality
-from benchmarks.colde.runs import Bench, answers_of, cpu_seconds, is_kept, new_bench, train_all
+from benchmarks.colde.rates import tune
+from benchmarks.colde.run import KEPT, main, quality
+from benchmarks.colde.runs import (
+    Bench,
+    answers_of,
+    cpu_seconds,
+    is_kept,
+    keep,
+    new_bench,
+    train_all,
+    validation_auc,
+)
 from benchmarks.colde.table import plot, table
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
@@ -30,7 +42,7 @@ from index.progress import SilentProgress
 from tests.tools.corpora import write_two_topics
 
 PARTS = ["train"] * 4 + ["valid"] * 2 + ["test"] * 3
-TINY = Size(steps=2, documents=6, blocks=4, lengths=(2, 4))
+TINY = Size(steps=2, documents=6, blocks=4, lengths=(2, 4), rates=(1e-4, 1e-2))
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +57,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(folder: Path, tiny_checkpoint: Path) -> Bench:
     encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
     folders = find_folders(folder, ())
-    data = read_corpora(folders, encoder, folder.parent / "kept", SilentProgress())
-    made = new_bench(data, read_truths(folders, data), folder.parent / "models", lambda _: None)
-    plan = [*plan_table(0, TINY), *(one for row in plan_lengths(0, TINY).values() for one in row)]
-    train_all(made, plan, None)
+    data = read_corpora(folders, encoder, folder.parent / "kept" / "blocks", SilentProgress())
+    kept = folder.parent / "kept" / "colde"
+    made = new_bench(data, read_truths(folders, data), kept, lambda _: None)
+    train_all(made, [one for models in plan_table(0, TINY).values() for one in models])
+    rates = {row: one.rate for row, one in tune(made, [plan_table(0, TINY)]).items()}
+    lengths = plan_lengths(0, TINY, rates)
+    train_all(made, [one for models in lengths.values() for one in models])
     return made
 
 
@@ -86,16 +101,17 @@ def test_thresholds_come_from_validation_pairs_as_written() -> None:
 
 
 def answers(bench: Bench, *rows: str) -> Answers:
-    plans = {one.row: one for one in plan_table(0, TINY)}
-    (found,) = answers_of(bench, *(plans[row] for row in rows))
+    plans = plan_table(0, TINY)
+    (found,) = answers_of(bench, *(plans[row][0] for row in rows))
     return found
 
 
 def test_every_model_answers_every_reading(bench: Bench) -> None:
-    for one in plan_table(0, TINY):
-        assert is_kept(bench, one)
-        assert cpu_seconds(bench, one) > 0
-        found = answers(bench, one.row)
+    for row, models in plan_table(0, TINY).items():
+        for one in models:
+            assert is_kept(bench, one)
+            assert cpu_seconds(bench, one) > 0
+        found = answers(bench, row)
         assert list(found.measures) == list(READINGS)
         assert len(found.right[WHOLE]) == 15
         assert len(found.ndcg) == 6
@@ -112,15 +128,89 @@ def test_both_is_the_mean_of_two_cosines(bench: Bench) -> None:
 def test_what_is_kept_is_not_trained_again(bench: Bench) -> None:
     said: list[str] = []
     again = new_bench(bench.data, bench.truths, bench.work, said.append)
-    train_all(again, plan_table(0, TINY), 0)
+    first, second = (
+        [one for models in plan_table(seed, TINY).values() for one in models] for seed in (0, 1)
+    )
+    train_all(again, first, end=0)
     assert not said
-    train_all(again, plan_table(1, TINY), 0)
-    assert len(said) == len(plan_table(1, TINY))
+    train_all(again, second, end=0)
+    assert len(said) == len(second)
     assert all(text.endswith("left for the next call") for text in said)
 
 
+def test_every_model_and_loss_has_the_same_rates_to_choose_from() -> None:
+    shipped = Size()
+    assert list(shipped.rates) == sorted(shipped.rates)
+    assert len(shipped.rates) >= 3
+    for seed in (0, 1):
+        table_of_seed = plan_table(seed, shipped)
+        assert (MEAN in table_of_seed) == (seed == 0)
+        for row, models in table_of_seed.items():
+            rates = [0.0] if row == MEAN else list(shipped.rates)
+            assert [one.rate for one in models] == rates
+            assert {one.row for one in models} == {row}
+            alike = [
+                {**one.settings["tuning"], "optimiser": {}, "model": one.model} for one in models
+            ]
+            assert all(one == alike[0] for one in alike)  # but for the rate
+
+
+def test_the_rate_is_the_best_on_validation_pairs(bench: Bench, tmp_path: Path) -> None:
+    """Planted vectors: one rate tells validation topics apart, the other one only test topics."""
+    (truth,) = bench.truths
+    topics = np.eye(2, dtype=np.float32)[[int(name.startswith("music")) for name in truth.ids]]
+    valid = np.unique([truth.valid.sources, truth.valid.targets])
+    mixed = topics.copy()
+    mixed[valid] = [1, 0]
+    good, bad = ({reading: [one] for reading in READINGS} for one in (topics, mixed))
+    planted = new_bench(bench.data, bench.truths, tmp_path, lambda _: None)
+    grids = [{SMITH: plan_table(seed, TINY)[SMITH]} for seed in (0, 1)]
+    for best, worst in (one[SMITH] for one in grids):
+        keep(planted, best, good, 1.0)
+        keep(planted, worst, bad, 1.0)
+    tuned = tune(planted, grids)[SMITH]
+    assert tuned.validation == {1e-4: 1.0, 1e-2: 0.5}
+    assert [(one.seed, one.rate) for one in tuned.models] == [(0, 1e-4), (1, 1e-4)]
+    keep(planted, grids[0][SMITH][0], bad, 1.0)
+    keep(planted, grids[0][SMITH][1], good, 1.0)
+    undecided = tune(planted, grids)[SMITH]
+    assert undecided.validation == {1e-4: 0.75, 1e-2: 0.75}
+    assert undecided.rate == 1e-4
+    assert tune(planted, grids[:1])[SMITH].rate == 1e-2
+
+
+def test_rows_are_tuned_one_by_one(bench: Bench) -> None:
+    grid = plan_table(0, TINY)
+    tuned = tune(bench, [grid])
+    assert list(tuned) == list(grid)
+    for row, one in tuned.items():
+        if row == MEAN:
+            assert (one.rate, one.validation) == (0.0, {})
+        else:
+            measured = {model.rate: validation_auc(bench, model) for model in grid[row]}
+            assert one.validation == pytest.approx(measured)
+
+
+def test_a_rate_is_not_chosen_before_all_are_trained(bench: Bench) -> None:
+    seeds = [plan_table(0, TINY), plan_table(1, TINY)]  # none of the second is trained
+    assert tune(bench, seeds) == tune(bench, seeds[:1])
+    assert tune(bench, seeds[1:]) == {}
+    assert plan_lengths(0, TINY, {SMITH: 1e-4}).keys() == {SMITH}
+    (shortest, longest) = plan_lengths(0, TINY, {SMITH: 1e-4})[SMITH]
+    assert (shortest.rate, longest.rate) == (1e-4, 1e-4)
+    assert is_kept(bench, longest)  # at full length it is the model of the table
+
+
+def test_validation_pairs_that_are_told_apart_have_an_auc_of_1() -> None:
+    pairs = PairRows(np.array([0, 0]), np.array([1, 2]), np.array([True, False]))
+    vectors = np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
+    assert auc_of(vectors, pairs) == 1.0
+    assert auc_of(vectors[[0, 2, 1]], pairs) == 0.0
+
+
 def test_a_record_prints_and_plots(bench: Bench, tmp_path: Path) -> None:
-    rows = quality(bench, 1, TINY)
+    tuned = tune(bench, [plan_table(0, TINY)])
+    rows = quality(bench, tuned)
     assert set(BOTH) <= set(rows)
     assert rows[SMITH]["against"] == {}
     assert 0 <= rows[COLDE]["against"]["accuracy"]["p"] <= 1
@@ -128,16 +218,61 @@ def test_a_record_prints_and_plots(bench: Bench, tmp_path: Path) -> None:
     lengths: Mapping[str, object] = {
         SMITH: {"2 blocks": {"accuracy": 0.5}, "4 blocks": {"accuracy": 0.75}}
     }
+    rates = {row: one.record() for row, one in tuned.items() if one.validation}
     record = {
         "settings": {"corpora": ["small"], "tokens_read": {"2 blocks": 28, "4 blocks": 56}},
-        "results": {"reference": SMITH, "quality": rows, "lengths": lengths},
+        "results": {"reference": SMITH, "rates": rates, "quality": rows, "lengths": lengths},
     }
+    json.dumps(record, allow_nan=False)
     text = table(record)
     assert "| 28 (2 blocks) |" in text
     assert text.count("0.750") >= 1
+    chosen, _, measured = text.partition("Test pairs and queries")
+    assert [line.split("|")[1].strip() for line in chosen.splitlines()[4:-1]] == list(rates)
+    for row in (SMITH, COLDE):
+        rate = f"{tuned[row].rate:g}"
+        for part, column in ((chosen, -2), (measured, 2)):
+            (line,) = [line for line in part.splitlines() if line.startswith(f"| {row} ")][:1]
+            assert line.split("|")[column].strip() == rate
     plot(record, tmp_path / "figure.svg")
     for name in ("figure.svg", "figure-shuffled.svg"):
         assert "<svg" in (tmp_path / name).read_text()
+
+
+@pytest.mark.usefixtures("bench")
+@pytest.mark.parametrize("minutes", [None, 0.0])
+def test_a_run_records_the_rates(
+    folder: Path,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    minutes: float | None,
+) -> None:
+    """Everything that it trains is kept, or no time is left for the rest."""
+    monkeypatch.setattr("benchmarks.colde.run.Size", lambda: TINY)
+    monkeypatch.setattr("benchmarks.common.RESULTS", tmp_path)
+    work = folder.parent / "kept"
+    main(
+        folder,
+        minutes=minutes,
+        seeds=1 if minutes is None else 2,
+        checkpoint=tiny_checkpoint,
+        work=work,
+    )
+    (path,) = tmp_path.glob("*.json")
+    results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    rows = [row for row in plan_table(0, TINY) if row != MEAN]
+    assert list(results["rates"]) == rows
+    for row in rows:
+        chosen = results["rates"][row]
+        assert list(chosen["validation_auc"]) == ["0.0001", "0.01"]
+        (settings,) = results["quality"][row]["settings"]
+        assert settings["tuning"]["optimiser"]["document_rate"] == chosen["rate"]
+    assert {row: len(one) for row, one in results["lengths"].items()} == dict.fromkeys(
+        plan_lengths(0, TINY, dict.fromkeys(rows, 1.0)), 2
+    )
+    assert "AUC of the validation pairs by learning rate" in capsys.readouterr().out
 
 
 def test_what_is_kept_lies_beside_the_ablations() -> None:

@@ -3,11 +3,13 @@
 # Does nothing for those that are there.
 set -euo pipefail
 
-declare -A package=([redis-server]=redis-server [chromium]=chromium [promtool]=prometheus)
+declare -A package=([redis-server]=redis-server [chromium]=chromium [promtool]=prometheus
+    [groff]=groff-base)
 declare -A purpose=(
     [redis-server]="tests of limits, caches and jobs run against a real Redis"
     [chromium]="tests of the comparison page read it in a real browser"
     [promtool]="tests of the alerts run them"
+    [groff]="tests of manual pages format them"
 )
 
 missing=()

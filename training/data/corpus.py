@@ -8,30 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from encoder.arrays import Bool, Int64
+from encoder.arrays import Int64
 from evaluation.encoded_corpus import EncodedCorpus
-from evaluation.judgements import (
-    PARTS,
-    Pair,
-    PairRows,
-    Qrels,
-    find_pairs,
-    read_pairs,
-    read_qrels,
-    read_splits,
-)
+from evaluation.judgements import PARTS, PairRows, Qrels, read_qrels
 from index.errors import CorpusError
-from training.data.files import CorpusFiles, part_in_name
-from training.data.splits import (
-    LEFT_OUT,
-    TRAIN,
-    VALID,
-    check_crossing_pairs,
-    check_equal_texts,
-    choose_parts,
-    given_parts,
-    parts_of_pairs,
-)
+from training.data.files import CorpusFiles
+from training.data.pair_files import LabelledPairs, count_seen, place_pairs, read_labelled_pairs
+from training.data.splits import LEFT_OUT, TRAIN, VALID, check_equal_texts, choose_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +31,7 @@ class Found:
         pairs: by part, (similar, not similar).
         pairs_unused: of documents in two parts or in none.
         splits_unknown: documents that the splits name and the corpus does not have.
+        texts_seen: held-out texts that training sees too; 0 unless shared documents are allowed.
     """
 
     corpus: str
@@ -59,6 +43,7 @@ class Found:
     pairs: Mapping[str, tuple[int, int]]
     pairs_unused: int
     splits_unknown: int
+    texts_seen: int
 
     def facts(self) -> dict[str, Any]:
         """Return the facts for a report, with the name of the corpus instead of its path."""
@@ -102,13 +87,18 @@ class TrainingCorpus:
 
 
 def read_training_data(
-    corpora: Sequence[tuple[CorpusFiles, EncodedCorpus]], seed: int = 0
+    corpora: Sequence[tuple[CorpusFiles, EncodedCorpus]],
+    seed: int = 0,
+    *,
+    allow_shared: bool = False,
 ) -> tuple[TrainingCorpus, ...]:
     """Read what is known of the documents of corpora, and check for data leakage.
 
     Args:
         corpora: at least one, encoded.
         seed: of the parts of documents to which no file gives one.
+        allow_shared: whether training may see documents of held-out pairs, and held-out texts;
+            they are counted.
 
     Raises:
         CorpusError: a file that cannot be read or does not fit its corpus; data leakage; or too
@@ -116,25 +106,36 @@ def read_training_data(
     """
     if not corpora:
         raise CorpusError("there is no corpus to train with")
-    read = [_read_files(files, encoded) for files, encoded in corpora]
+    read = [_read_files(files, encoded, seed, allow_shared) for files, encoded in corpora]
     known: dict[str, int] = {}
     for (_, encoded), one in zip(corpora, read, strict=True):
-        pairs = zip(encoded.hashes, one.parts.tolist(), strict=True)
+        pairs = zip(encoded.hashes, one.pairs.parts.tolist(), strict=True)
         known |= {h: part for h, part in pairs if part != LEFT_OUT}
-    data = []
+    parts = []
     for (files, encoded), one in zip(corpora, read, strict=True):
-        parts = one.parts
+        some = one.pairs.parts
         if files.splits is None:  # splits leave documents out on purpose
-            parts = choose_parts(parts, encoded.hashes, known, seed)
-        data.append(_training_corpus(files, encoded, one, parts))
-    check_equal_texts(
-        (f"{name!r} of {one.files.corpus}", h, part)
-        for one in data
-        for name, h, part in zip(one.encoded.ids, one.encoded.hashes, one.parts, strict=True)
+            some = choose_parts(some, encoded.hashes, known, seed)
+        parts.append(some)
+    trained = {
+        text_hash
+        for (_, encoded), some in zip(corpora, parts, strict=True)
+        for text_hash, part in zip(encoded.hashes, some.tolist(), strict=True)
+        if part == TRAIN
+    }
+    data = tuple(
+        _training_corpus(files, encoded, one, some, trained)
+        for (files, encoded), one, some in zip(corpora, read, parts, strict=True)
     )
+    if not allow_shared:
+        check_equal_texts(
+            (f"{name!r} of {one.files.corpus}", h, part)
+            for one in data
+            for name, h, part in zip(one.encoded.ids, one.encoded.hashes, one.parts, strict=True)
+        )
     if sum(one.found.documents["train"] for one in data) < 2:
         raise CorpusError("training takes at least two documents in the training part")
-    return tuple(data)
+    return data
 
 
 def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
@@ -170,43 +171,30 @@ def describe(found: Found) -> str:
         )
     if found.splits_unknown:
         said.append(f"the splits name {found.splits_unknown} documents that are not there")
+    if found.texts_seen:
+        said.append(f"training sees {found.texts_seen} held-out texts: validation is optimistic")
     return "; ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The content of the files of one corpus; parts are LEFT_OUT where not given."""
+    """The content of the files of one corpus."""
 
-    parts: Int64
-    pairs: tuple[tuple[str | None, list[Pair]], ...]  # with the part that the file's name says
+    pairs: LabelledPairs
     qrels: Qrels
-    splits_unknown: int
 
 
-def _read_files(files: CorpusFiles, encoded: EncodedCorpus) -> _Read:
+def _read_files(files: CorpusFiles, encoded: EncodedCorpus, seed: int, allow_shared: bool) -> _Read:
     if len(encoded.ids) < 2:
         raise CorpusError(f"{files.corpus}: holds one document: training needs others beside it")
-    pairs = tuple((part_in_name(path), read_pairs(path)) for path in files.pairs)
     qrels = read_qrels(files.qrels) if files.qrels else {}
-    splits = read_splits(files.splits) if files.splits else None
-    if splits is not None:
-        parts = given_parts(encoded.ids, splits)
-        if (parts == LEFT_OUT).all():
-            raise CorpusError(f"{files.splits}: names no document of {files.corpus}")
-    else:
-        by_part: dict[str, list[Pair]] = {}
-        for part, some in pairs:
-            if part is not None:
-                by_part.setdefault(part, []).extend(some)
-        parts = parts_of_pairs(encoded.ids, by_part)
-    return _Read(parts, pairs, qrels, len(set(splits or ()) - set(encoded.ids)))
+    return _Read(read_labelled_pairs(files, encoded.ids, seed, allow_shared=allow_shared), qrels)
 
 
 def _training_corpus(
-    files: CorpusFiles, encoded: EncodedCorpus, read: _Read, parts: Int64
+    files: CorpusFiles, encoded: EncodedCorpus, read: _Read, parts: Int64, trained: set[str]
 ) -> TrainingCorpus:
-    given = (read.parts != LEFT_OUT).any()
-    pairs, pairs_unused = _place_pairs(read, encoded, parts, refuse=bool(given))
+    pairs, pairs_unused = place_pairs(read.pairs, encoded.ids, parts)
     edges, judgements, links_unused = _place_links(files, read.qrels, encoded, parts)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
     ends = np.cumsum(np.bincount(edges[:, 0], minlength=len(parts)))
@@ -214,7 +202,7 @@ def _training_corpus(
     found = Found(
         corpus=str(files.corpus),
         documents={name: int((parts % len(names) == n).sum()) for n, name in enumerate(names)},
-        chosen=not given,
+        chosen=not read.pairs.given,
         links=len(edges) // 2,
         links_unused=links_unused,
         queries=len(judgements),
@@ -224,7 +212,8 @@ def _training_corpus(
             if len(rows.labels)
         },
         pairs_unused=pairs_unused,
-        splits_unknown=read.splits_unknown,
+        splits_unknown=read.pairs.splits_unknown,
+        texts_seen=count_seen(encoded.hashes, parts, pairs, trained),
     )
     _require_both_labels(files, pairs[TRAIN])
     return TrainingCorpus(
@@ -238,28 +227,6 @@ def _training_corpus(
         judgements=judgements,
         found=found,
     )
-
-
-def _place_pairs(
-    read: _Read, encoded: EncodedCorpus, parts: Int64, *, refuse: bool
-) -> tuple[dict[int, PairRows], int]:
-    """Return the pairs of each part, and how many are of none; check given parts for leakage."""
-    sources, targets, labels = [], [], []
-    for part, some in read.pairs:
-        rows = find_pairs(some, encoded.ids)
-        if refuse:
-            check_crossing_pairs(some, parts[rows.sources], parts[rows.targets], part)
-        sources.append(rows.sources)
-        targets.append(rows.targets)
-        labels.append(rows.labels)
-    empty = np.empty(0, dtype=np.int64)
-    a, b = np.concatenate([empty, *sources]), np.concatenate([empty, *targets])
-    similar = np.concatenate([empty.astype(np.bool_), *labels])
-    placed = {}
-    for number in range(len(PARTS)):
-        here: Bool = (parts[a] == number) & (parts[b] == number)
-        placed[number] = PairRows(a[here], b[here], similar[here])
-    return placed, len(a) - sum(len(rows.labels) for rows in placed.values())
 
 
 def _place_links(

@@ -54,6 +54,7 @@ class TrainingJob(Generic[Start]):
         precisions: of the graphs to export.
         steps: instead of those of the recipe.
         seconds: of training in this call, after which it stops and keeps the best weights.
+        allow_shared: whether training may see documents of held-out pairs, and held-out texts.
     """
 
     recipe: Path
@@ -64,6 +65,7 @@ class TrainingJob(Generic[Start]):
     precisions: Sequence[str]
     steps: int | None = None
     seconds: float | None = None
+    allow_shared: bool = False
 
 
 EncoderJob = TrainingJob[Checkpoint]

@@ -1,9 +1,9 @@
-"""The training pairs of a reranker: links, close documents without a link, and random pairs.
+"""The training pairs of a reranker: links and labelled pairs, close documents, and random pairs.
 
-A reranker only sees candidates that another system ranked first: it learns to distinguish the links
-of a document from its lexical neighbours within the training part. That alone is too hard for a
-short training to learn that texts should be compared at all; random pairs, which are easy, teach it
-that.
+A reranker only sees candidates that another system ranked first: it learns to distinguish what
+matches a document from its lexical neighbours within the training part. That alone is too hard for
+a short training to learn that texts should be compared at all; random pairs, which are easy, teach
+it that.
 """
 
 import hashlib
@@ -17,14 +17,11 @@ from encoder.arrays import Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer
 from encoder.reranker.sentence_ranking import SentenceGraphText
-from evaluation.judgements import Qrels, read_pairs, read_qrels, read_splits
+from evaluation.judgements import PairRows
 from evaluation.systems import lexical_system, rank
-from index.corpus.reader import read_corpus
-from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from index.vectors.vector_index import NO_VECTOR
-from training.data.files import CorpusFiles
 from training.data.labelled_pairs import (
     LabelledPair,
     LabelledPairDataset,
@@ -34,45 +31,27 @@ from training.data.labelled_pairs import (
     write_pair_table,
 )
 from training.data.neighbours import find_neighbours
-from training.data.splits import TRAIN, VALID, check_equal_texts, choose_parts, given_parts
+from training.data.rerank_corpus import RerankCorpus
+from training.data.sampling import PROBABLE_MATCH
+from training.data.splits import TEST, TRAIN, VALID
 
+QUERIES = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
+LABELLED = "AUC of the validation pairs, by the reranker alone"
 VALID_QUERIES = 32  # of a corpus that validation reranks, at most
+VALID_PAIRS = 1_000  # of a corpus that validation scores, at most
 PAIRS = 20_000  # of a corpus for training, at most
 MATCHES = 0.4  # share of matches among them, if there are enough
-OTHERS = 8  # pairs without a link for each with one, at most
+OTHERS = 8  # pairs that do not match for each that does, at most
 
 Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class RerankCorpus:
-    """One corpus of N documents.
-
-    Attributes:
-        files: where it came from.
-        ids: N document ids.
-        texts: N texts, by whose words neighbours are found.
-        readings: N texts with their titles, as they are read.
-        hashes: N SHA-256 of the texts, in hex.
-        parts: Int64[N], TRAIN, VALID, TEST or LEFT_OUT.
-        qrels: its links, as judgements whose queries are documents.
-    """
-
-    files: CorpusFiles
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
-    readings: tuple[str, ...]
-    hashes: tuple[str, ...]
-    parts: Int64
-    qrels: Qrels
-
-
-@dataclass(frozen=True, slots=True)
 class PairKinds:
-    """Which pairs without a link are sampled.
+    """Which pairs that do not match are sampled.
 
     Attributes:
-        candidates: number of lexical neighbours of each document with links, at most those that
+        candidates: number of lexical neighbours of each document with a match, at most those that
             `find_neighbours` returns. Validation reranks as many.
         random: share of random pairs, of documents sampled as often as they occur in links, so
             that no text by itself predicts a match.
@@ -93,72 +72,66 @@ class RowPair:
     score: float = 0.0
 
 
-def read_rerank_corpus(files: CorpusFiles, seed: int = 0) -> RerankCorpus:
-    """Read a corpus with its links and parts.
-
-    Raises:
-        CorpusError: there are no links, a file cannot be read or does not fit, or a text is both
-            for training and for validation or testing.
-    """
-    if files.qrels is None:
-        raise CorpusError(f"{files.corpus}: training a reranker takes links (qrels.tsv beside it)")
-    documents = [item for item in read_corpus(files.corpus) if isinstance(item, Document)]
-    ids = tuple(document.id for document in documents)
-    hashes = tuple(document.content_hash.hex() for document in documents)
-    splits = read_splits(files.splits) if files.splits else None
-    parts = given_parts(ids, splits)
-    if splits is None:
-        parts = choose_parts(parts, hashes, {}, seed)
-    check_equal_texts(
-        (f"{name!r} of {files.corpus}", h, part)
-        for name, h, part in zip(ids, hashes, parts.tolist(), strict=True)
-    )
-    texts = tuple(document.text for document in documents)
-    readings = tuple(document.titled_text for document in documents)
-    return RerankCorpus(files, ids, texts, readings, hashes, parts, read_qrels(files.qrels))
-
-
 def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> list[RowPair]:
     """Sample the pairs of the training part; neighbours are kept in a directory.
 
+    Links and pairs of label 1 match. Pairs of label 0 do not, nor do lexical neighbours and random
+    documents: where only labelled pairs are known, neighbours that probably match are left out.
+
     Raises:
-        CorpusError: there is no link within it, or an extra is not installed.
+        CorpusError: nothing within it matches, or an extra is not installed.
     """
     rows = np.flatnonzero(corpus.parts == TRAIN)
-    linked = _links(corpus, rows)
+    labelled = _by_label(corpus.pairs[TRAIN])
+    linked = _links(corpus, rows) | labelled[True]
     if not linked:
-        raise CorpusError(f"{corpus.files.corpus}: no link is within the training part")
-    nearest = find_neighbours(directory, [corpus.texts[row] for row in rows]).nearest
+        raise CorpusError(f"{corpus.files.corpus}: no link or match is within the training part")
+    different = labelled[False] - linked
+    # Their documents are in the training part where a job allows shared ones.
+    held_out = set().union(*(e for p in (VALID, TEST) for e in _by_label(corpus.pairs[p]).values()))
+    near = _near(corpus, rows, linked, kinds, directory) - linked - different - held_out
+    return _sample(linked, different, near, held_out, kinds.random)
+
+
+def _by_label(pairs: PairRows) -> dict[bool, set[Edge]]:
+    edges: dict[bool, set[Edge]] = {False: set(), True: set()}
+    for source, target, label in zip(pairs.sources, pairs.targets, pairs.labels, strict=True):
+        edges[bool(label)].add(_edge(int(source), int(target)))
+    return edges
+
+
+def _near(
+    corpus: RerankCorpus, rows: Int64, linked: set[Edge], kinds: PairKinds, directory: Path
+) -> set[Edge]:
+    """Pair the documents that have a match with their lexical neighbours in the training part."""
+    found = find_neighbours(directory, [corpus.texts[row] for row in rows])
+    likely = np.inf if corpus.qrels else PROBABLE_MATCH
+    near = np.where(found.similarities < likely, found.nearest, NO_VECTOR)
     asking = {row for edge in linked for row in edge}
-    near = {
+    return {
         _edge(row, other)
         for place, row in enumerate(rows.tolist())
         if row in asking
-        for other in _rows_of(rows, nearest[place][: kinds.candidates])
-    }
-    for (a, b), label in _labelled(corpus, rows).items():
-        (linked if label else near).add((a, b))
-    return _sample(linked, near - linked, kinds.random)
-
-
-def _labelled(corpus: RerankCorpus, rows: Int64) -> dict[Edge, bool]:
-    """Return the labelled pairs between these rows."""
-    row_of = {corpus.ids[row]: row for row in rows.tolist()}
-    return {
-        _edge(row_of[pair.source], row_of[pair.target]): pair.label > 0
-        for path in corpus.files.pairs
-        for pair in read_pairs(path)
-        if pair.source in row_of and pair.target in row_of
+        for other in _rows_of(rows, near[place][: kinds.candidates])
     }
 
 
-def _sample(linked: set[Edge], near: set[Edge], random: float) -> list[RowPair]:
-    """Sample at most PAIRS: matches, and of the others near ones and random ones by their share."""
+def _sample(
+    linked: set[Edge], different: set[Edge], near: set[Edge], held_out: set[Edge], random: float
+) -> list[RowPair]:
+    """Sample at most PAIRS: matches, and others, of which a share is random.
+
+    Of those that are not random, pairs that are known to be different come before near ones.
+    """
     chance = np.random.default_rng(0)
-    matches = _some(linked, max(round(MATCHES * PAIRS), PAIRS - len(near)), chance)
+    hard_ones = len(different) + len(near)
+    matches = _some(linked, max(round(MATCHES * PAIRS), PAIRS - hard_ones), chance)
     others = min(PAIRS - len(matches), OTHERS * len(matches))
-    hard = _some(near, round((1.0 - random) * others), chance)
-    easy = _random_pairs(sorted(linked), round(random * others), chance) - linked - near
+    most = round((1.0 - random) * others)
+    hard = _some(different, most, chance)
+    hard += _some(near, most - len(hard), chance)
+    easy = _random_pairs(sorted(linked), round(random * others), chance)
+    easy -= linked | different | near | held_out
     return [
         *(RowPair(a, b, 1.0) for a, b in matches),
         *(RowPair(a, b, 0.0) for a, b in [*hard, *sorted(easy)]),
@@ -197,18 +170,51 @@ def _edge(a: int, b: int) -> Edge:
     return (a, b) if a < b else (b, a)
 
 
-def validation_pairs(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
-    """Return the first lexical candidates of some queries of the validation part.
+def choose_figure(corpora: Sequence[RerankCorpus]) -> str:
+    """Return the best figure that validation allows: of queries with links, else of pairs.
 
     Raises:
-        CorpusError: none has a link.
+        CorpusError: it allows neither.
     """
-    rows = np.array(
-        [row for row in np.flatnonzero(corpus.parts == VALID) if corpus.ids[row] in corpus.qrels],
-        dtype=np.int64,
+    if any(len(corpus.valid_queries()) for corpus in corpora):
+        return QUERIES
+    if any(corpus.has_valid_pairs() for corpus in corpora):
+        return LABELLED
+    names = ", ".join(str(corpus.files.corpus) for corpus in corpora)
+    raise CorpusError(
+        f"{names}: no document of the validation part has links, and no labelled pairs of both "
+        "labels are in it: name such pairs in a file pairs.valid.jsonl, or keep a tenth of all "
+        "pairs with --allow-shared-documents"
     )
+
+
+def validation_pairs(corpus: RerankCorpus, figure: str, candidates: int) -> list[RowPair]:
+    """Return what a figure is measured on; nothing if the corpus does not have it.
+
+    That is the first lexical candidates of some queries of the validation part, or some labelled
+    pairs, as many of each label if there are enough.
+    """
+    if figure == QUERIES:
+        return _candidates(corpus, candidates)
+    pairs = corpus.pairs[VALID]
+    if not corpus.has_valid_pairs():
+        return []
+    chance = np.random.default_rng(0)
+    chosen = [
+        row
+        for label in (True, False)
+        for row in chance.permutation(np.flatnonzero(pairs.labels == label))[: VALID_PAIRS // 2]
+    ]
+    return [
+        RowPair(int(pairs.sources[row]), int(pairs.targets[row]), float(pairs.labels[row]))
+        for row in chosen
+    ]
+
+
+def _candidates(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
+    rows = corpus.valid_queries()
     if not len(rows):
-        raise CorpusError(f"{corpus.files.corpus}: no document of the validation part has links")
+        return []
     chosen = np.random.default_rng(0).permutation(rows)[:VALID_QUERIES]
     names = [corpus.ids[row] for row in chosen]
     run = rank(lexical_system(corpus.texts), corpus.ids, names, chosen)
@@ -231,15 +237,16 @@ def validation_pairs(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
 
 
 _PAIRS_A_STEP = 64
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RerankData:
-    """Pairs to train on, and candidates of validation queries; see `LabelledPairDataset`."""
+    """Pairs to train on, and pairs that a figure is measured on; see `LabelledPairDataset`."""
 
     training: LabelledPairDataset
     validation: LabelledPairDataset
+    figure: str
 
 
 def prepare_rerank_data(
@@ -259,17 +266,19 @@ def prepare_rerank_data(
         progress: is notified of pairs, counted as documents.
 
     Raises:
-        CorpusError: an extra is not installed, or a corpus has no link within a part.
+        CorpusError: an extra is not installed, nothing within the training part of a corpus
+            matches, or nothing is for validation.
     """
     work.mkdir(parents=True, exist_ok=True)
     reader = PairTokenizer(checkpoint)
+    figure = choose_figure(corpora)
     tables: list[tuple[LabelledPairDataset, LabelledPairDataset]] = []
     for number, corpus in enumerate(corpora):
-        key = _key(corpus, checkpoint, kinds)
+        key = _key(corpus, checkpoint, kinds, figure)
         paths = [work / f"{key}-{part}.npz" for part in ("train", "valid")]
         if not all(path.exists() for path in paths):
             pairs = training_pairs(corpus, kinds, work / f"{key}-neighbours")
-            judged = validation_pairs(corpus, kinds.candidates)
+            judged = validation_pairs(corpus, figure, kinds.candidates)
             for path, some in zip(paths, (pairs, judged), strict=True):
                 write_pair_table(path, _tokenise(some, corpus, reader, progress))
         train, valid = (read_pair_table(path) for path in paths)
@@ -277,13 +286,19 @@ def prepare_rerank_data(
         tables.append(
             (replace(train, groups=groups), replace(valid, groups=valid.groups + number * 100_000))
         )
-    training, validation = zip(*tables, strict=True)
-    return RerankData(join_tables(training), join_tables(validation))
+    training, validation = (join_tables(some) for some in zip(*tables, strict=True))
+    if not validation.labels.any():
+        raise CorpusError(
+            f"no link of a validation query is among its first {kinds.candidates} lexical "
+            "candidates: there is nothing to validate on"
+        )
+    return RerankData(training, validation, figure)
 
 
 def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerCheckpoint) -> str:
     """Return the fingerprint of the data and the checkpoint of a run."""
-    keys = [_key(corpus, checkpoint, PairKinds(0)) for corpus in corpora]
+    figure = choose_figure(corpora)
+    keys = [_key(corpus, checkpoint, PairKinds(0), figure) for corpus in corpora]
     return hashlib.sha256(" ".join([checkpoint.fingerprint, *keys]).encode()).hexdigest()
 
 
@@ -308,15 +323,17 @@ def _tokenise(
     return make_pair_table(made())
 
 
-def _key(corpus: RerankCorpus, checkpoint: RerankerCheckpoint, kinds: PairKinds) -> str:
+def _key(
+    corpus: RerankCorpus, checkpoint: RerankerCheckpoint, kinds: PairKinds, figure: str
+) -> str:
     """Return a digest of everything that the tables of a corpus depend on."""
     digest = hashlib.sha256()
     tokenizer = checkpoint.files["tokenizer.json"]
-    digest.update(f"{_FORMAT} {checkpoint.pair} {tokenizer} {kinds}".encode())
+    digest.update(f"{_FORMAT} {checkpoint.pair} {tokenizer} {kinds} {figure}".encode())
     digest.update(hashlib.sha256("\0".join(corpus.readings).encode()).digest())
     digest.update(" ".join([*corpus.ids, *corpus.hashes]).encode())
     digest.update(corpus.parts.tobytes())
     digest.update(repr(sorted((q, sorted(d.items())) for q, d in corpus.qrels.items())).encode())
-    for path in corpus.files.pairs:
-        digest.update(path.read_bytes())
+    for pairs in corpus.pairs.values():
+        digest.update(pairs.sources.tobytes() + pairs.targets.tobytes() + pairs.labels.tobytes())
     return digest.hexdigest()[:16]

@@ -11,8 +11,9 @@ from index.errors import CorpusError
 
 TRAIN, VALID, TEST = range(len(PARTS))
 LEFT_OUT = -1  # a document that the splits do not name
-_VALID_SHARE = 0.1  # of the documents that no file gives a part
+_VALID_SHARE = 0.1  # of the documents, or pairs, that no file gives a part
 _NAMED = 5  # leaks in a message
+_ALLOWED = "--allow-shared-documents trains nevertheless; validation is then optimistic"
 
 
 def given_parts(ids: Sequence[str], splits: Mapping[str, str] | None) -> Int64:
@@ -22,25 +23,30 @@ def given_parts(ids: Sequence[str], splits: Mapping[str, str] | None) -> Int64:
     return np.array(parts, dtype=np.int64)
 
 
-def parts_of_pairs(ids: Sequence[str], pairs: Mapping[str, Sequence[Pair]]) -> Int64:
+def parts_of_pairs(
+    ids: Sequence[str], pairs: Mapping[str, Sequence[Pair]], *, allow_shared: bool = False
+) -> Int64:
     """Return the part [N] of each document by the files of pairs that name it, else LEFT_OUT.
 
     Args:
         ids: N document ids.
         pairs: by part, as the names of the files say.
+        allow_shared: whether a document may be in the pairs of two parts; it is then of the first
+            of them in the order train, valid, test.
 
     Raises:
-        CorpusError: a leak: a document is in the pairs of two parts.
+        CorpusError: a leak: a document is in the pairs of two parts, and that is not allowed.
     """
     part_of: dict[str, tuple[str, str]] = {}
     leaks: list[str] = []
-    for part, some in pairs.items():
-        for pair in some:
+    for part in PARTS:
+        for pair in pairs.get(part, ()):
             for name in (pair.source, pair.target):
                 before, where = part_of.setdefault(name, (part, pair.where))
                 if before != part:
                     leaks.append(f"{name!r} is at {where} and at {pair.where}")
-    _refuse("documents are in the pairs of two parts", leaks)
+    if not allow_shared:
+        _refuse("documents are in the pairs of two parts", leaks, _ALLOWED)
     return given_parts(ids, {name: part for name, (part, _) in part_of.items()})
 
 
@@ -58,13 +64,17 @@ def choose_parts(parts: Int64, hashes: Sequence[str], known: Mapping[str, int], 
     """
     free = sorted({h for h, part in zip(hashes, parts, strict=True) if part == LEFT_OUT} - {*known})
     order = sorted(free, key=lambda h: hashlib.sha256(f"{seed} {h}".encode()).digest())
-    number = max(1, round(_VALID_SHARE * len(order))) if len(order) > 1 else 0
-    valid = set(order[:number])
+    valid = set(order[: valid_number(len(order))])
     chosen = [
         part if part != LEFT_OUT else known.get(h, VALID if h in valid else TRAIN)
         for h, part in zip(hashes, parts.tolist(), strict=True)
     ]
     return np.array(chosen, dtype=np.int64)
+
+
+def valid_number(count: int) -> int:
+    """Return how many of some documents or pairs are for validation."""
+    return max(1, round(_VALID_SHARE * count)) if count > 1 else 0
 
 
 def check_equal_texts(documents: Iterable[tuple[str, str, int]]) -> None:
@@ -88,7 +98,7 @@ def check_equal_texts(documents: Iterable[tuple[str, str, int]]) -> None:
         for h, (name, part) in held_out.items()
         if h in trained
     ]
-    _refuse("equal texts are in training and held out", leaks)
+    _refuse("equal texts are in training and held out", leaks, _ALLOWED)
 
 
 def check_crossing_pairs(
@@ -113,7 +123,8 @@ def check_crossing_pairs(
     _refuse("pairs cross the splits", leaks)
 
 
-def _refuse(what: str, leaks: Sequence[str]) -> None:
+def _refuse(what: str, leaks: Sequence[str], way_out: str = "") -> None:
     if leaks:
-        rest = f"; and {len(leaks) - _NAMED} more" if len(leaks) > _NAMED else ""
-        raise CorpusError(f"a leak: {what}: {'; '.join(leaks[:_NAMED])}{rest}")
+        rest = [f"and {len(leaks) - _NAMED} more"] if len(leaks) > _NAMED else []
+        said = [*leaks[:_NAMED], *rest, *([way_out] if way_out else [])]
+        raise CorpusError(f"a leak: {what}: {'; '.join(said)}")

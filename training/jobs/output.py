@@ -34,6 +34,8 @@ class TrainingReport:
         best_step: the step after which it was measured; the checkpoint has these weights.
         steps: completed.
         stopped: why it ended: "steps", "patience" or "time".
+        shared_documents: whether training could see documents of held-out pairs, and held-out
+            texts: the figure is then optimistic. How many it saw is with the corpora.
         corpora: facts about each.
     """
 
@@ -45,6 +47,7 @@ class TrainingReport:
     best_step: int
     steps: int
     stopped: str
+    shared_documents: bool
     corpora: tuple[Mapping[str, Any], ...]
 
 
@@ -96,6 +99,7 @@ def make_report(
         best_step=best_step,
         steps=steps,
         stopped="time" if out_of_time else ended,
+        shared_documents=job.allow_shared,
         corpora=tuple(corpora),
     )
 

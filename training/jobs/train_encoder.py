@@ -53,7 +53,7 @@ def prepare_data(
         (files, keep_blocks(files.corpus, _directory_of(job, files) / "blocks", encoder, progress))
         for files in job.files
     ]
-    return read_training_data(encoded, recipe.seed)
+    return read_training_data(encoded, recipe.seed, allow_shared=job.allow_shared)
 
 
 def prepare_sources(

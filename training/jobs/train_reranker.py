@@ -1,22 +1,23 @@
-"""The job of `longmatch train-reranker`: from corpora with links to a trained reranker."""
+"""The job of `longmatch train-reranker`: from links or labelled pairs to a trained reranker."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from evaluation.judgements import Qrels
-from evaluation.metrics import in_order, ndcg_at_10
+from evaluation.metrics import AUC, in_order, measure_pairs, ndcg_at_10
 from index.progress import Progress
 from training.data.files import RerankJob, TimeLimit, read_recipe
 from training.data.labelled_pairs import LabelledPairDataset
+from training.data.rerank_corpus import RerankCorpus, check_rerank_files, read_rerank_corpus
 from training.data.rerank_pairs import (
+    QUERIES,
     PairKinds,
-    RerankCorpus,
+    RerankData,
     prepare_rerank_data,
-    read_rerank_corpus,
     rerank_fingerprint,
 )
 from training.jobs.output import RUN, TrainingReport, make_report, output_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from encoder.models.architecture import RerankerModel
     from training.progress import TrainingProgress
 
-FIGURE = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
+_GROUPS = 100_000  # of validation pairs, of a corpus
 
 
 def train_reranker(
@@ -46,7 +47,10 @@ def train_reranker(
 
     recipe = read_recipe(job)
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
-    corpora = [read_rerank_corpus(files, recipe.seed) for files in job.files]
+    check_rerank_files(job.files)
+    corpora = [
+        read_rerank_corpus(files, recipe.seed, allow_shared=job.allow_shared) for files in job.files
+    ]
     kinds = PairKinds(objective.candidates, objective.random)
     data = prepare_rerank_data(corpora, job.start, kinds, job.work, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
@@ -54,41 +58,50 @@ def train_reranker(
     plan = TrainingPlan(
         recipe=recipe,
         objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
-        validate=lambda trained: validation_figure(
-            data.validation, score_pairs(trained, data.validation, job.start)
-        ),
+        validate=lambda trained: measure(data, score_pairs(trained, data.validation, job.start)),
         data_fingerprint=rerank_fingerprint(corpora, job.start),
         stop=out_of_time,
     )
     train(model, plan, job.work / RUN, training_progress)
     facts = _facts(corpora, data.training)
-    report = make_report(job, recipe, FIGURE, facts, out_of_time=out_of_time.over)
+    report = make_report(job, recipe, data.figure, facts, out_of_time=out_of_time.over)
     return _write(job, model.cpu(), report)
 
 
-def validation_figure(table: LabelledPairDataset, logits: Float32) -> float:
-    """Return nDCG@10 of the candidates of queries, in the order of the reranker alone.
+def measure(data: RerankData, logits: Float32) -> float:
+    """Return the figure of validation, the mean over corpora of equal weight.
 
-    The mean over corpora of equal weight. Fusion with the first stage would hide what a reranker
-    has learned early in training, when the first stage alone is much better. Relevant documents
-    that are not among the candidates are ignored.
+    It is of the reranker alone. Fusion with the first stage would hide what it has learned early in
+    training, when the first stage alone is much better. Relevant documents that are not among the
+    candidates of a query are ignored.
 
     Args:
-        table: candidates; the group of a pair is its query, and a hundred thousand groups a corpus.
-        logits: Float32[P] of the pairs.
+        data: whose validation is measured; the group of a pair is its query, and a hundred thousand
+            groups a corpus.
+        logits: Float32[P] of its pairs.
     """
+    measured = _ndcg_of_queries if data.figure == QUERIES else _auc
+    numbers = data.validation.groups // _GROUPS
+    rows = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+    values = [measured(data.validation, some, logits) for some in rows]
+    return float(np.mean([value for value in values if value is not None]))
+
+
+def _ndcg_of_queries(table: LabelledPairDataset, rows: Int64, logits: Float32) -> float | None:
+    """Return the mean over queries; None if no candidate of any is relevant."""
     qrels: Qrels = {}
     scores: dict[str, dict[str, float]] = {}
-    for group in np.unique(table.groups).tolist():
-        rows = np.flatnonzero(table.groups == group)
-        if table.labels[rows].any():
-            qrels[str(group)] = {str(row): int(table.labels[row]) for row in rows.tolist()}
-            best_first = rows[np.argsort(-logits[rows], kind="stable")]
+    for group in np.unique(table.groups[rows]).tolist():
+        own = rows[table.groups[rows] == group]
+        if table.labels[own].any():
+            qrels[str(group)] = {str(row): int(table.labels[row]) for row in own.tolist()}
+            best_first = own[np.argsort(-logits[own], kind="stable")]
             scores[str(group)] = in_order(map(str, best_first.tolist()))
-    by_corpus: dict[int, list[float]] = {}
-    for group_name, gain in zip(qrels, ndcg_at_10(scores, qrels).tolist(), strict=True):
-        by_corpus.setdefault(int(group_name) // 100_000, []).append(gain)
-    return float(np.mean([np.mean(values) for values in by_corpus.values()]))
+    return float(np.mean(ndcg_at_10(scores, qrels))) if qrels else None
+
+
+def _auc(table: LabelledPairDataset, rows: Int64, logits: Float32) -> float:
+    return measure_pairs(logits[rows], table.labels[rows] > 0, 0.0)[AUC]
 
 
 def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[Mapping[str, Any]]:
@@ -98,6 +111,7 @@ def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[
             "documents": len(corpus.ids),
             "pairs": int((table.groups == number).sum()),
             "matches": int(table.labels[table.groups == number].sum()),
+            "texts_seen": corpus.texts_seen,
         }
         for number, corpus in enumerate(corpora)
     ]

@@ -56,6 +56,49 @@ def test_measures_every_corpus_with_judgements(
         assert "| lsa" in text
 
 
+def test_retrieval_is_measured_with_and_without_mentions(
+    data: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    """River 3 is named by all other rivers, and music 2 by music 3 alone; both are queries."""
+    encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
+    path = data / "small" / "corpus.jsonl.gz"
+    with gzip.open(path, "rt") as file:
+        lines = {line["id"]: line for line in map(json.loads, file)}
+    lines["river3"]["title"], lines["music2"]["title"] = "The Rhône", "Waltz in C"
+    for name in ("river0", "river1", "river2"):
+        lines[name]["text"] += " Like the Rhone."
+    lines["music3"]["text"] += " After the waltz in C."
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines.values())
+    (corpus,) = find_corpora(data, "test")
+    result = measure(corpus, encoder, tmp_path / "kept")
+    plain, without = result["retrieval"], result["retrieval_without_mentions"]
+    assert (plain["queries"], plain["judgements"]) == (4, 12)
+    assert (without["queries"], without["judgements"]) == (3, 2 + 2 + 2)
+    assert list(without["systems"]) == list(plain["systems"])
+    text = table({"settings": {"split": "test"}, "results": {"small": result}})
+    (row,) = [line for line in text.splitlines() if line.startswith("| small")]
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["4", "3", "12", "6"]
+    for heading in ("test retrieval (", "test retrieval without mentions ("):
+        assert f"nDCG@10, {heading}95 % interval; p against tfidf)" in text
+
+
+def test_a_corpus_of_mentions_alone_is_measured_with_them(
+    data: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
+    path = data / "small" / "corpus.jsonl.gz"
+    with gzip.open(path, "rt") as file:
+        lines = [json.loads(line) | {"title": "Part"} for line in file]
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    (corpus,) = find_corpora(data, "test")
+    result = measure(corpus, encoder, tmp_path / "kept")
+    assert result["retrieval"]["queries"] == 4
+    text = table({"settings": {"split": "test"}, "results": {"small": result}})
+    assert "without mentions" not in text
+
+
 def test_a_corpus_without_pairs_has_an_empty_cell(
     data: Path, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

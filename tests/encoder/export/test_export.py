@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,16 @@ import pytest
 import torch
 
 import encoder.golden
-from encoder.checkpoint import PARITY, Checkpoint, load_checkpoint
+from encoder.checkpoint import (
+    DEFAULT_CHECKPOINT,
+    PARITY,
+    WEIGHTS,
+    Checkpoint,
+    load_checkpoint,
+)
 from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import Recipe, create_checkpoint, load_model, read_recipe
-from encoder.export.export import export_checkpoint
+from encoder.export.export import compute_golden_batch, export_checkpoint
 from encoder.golden import MINIMUM_COSINE, read_golden_batch
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
@@ -77,6 +84,34 @@ def test_parity_is_written_beside_the_graphs(tiny_checkpoint: Path) -> None:
     report = json.loads((tiny_checkpoint / PARITY).read_text())
     assert set(report) == {"fp32", "fp16", "int8"}
     assert report["fp32"]["block_difference"] <= 1e-4
+
+
+@pytest.mark.parametrize("made", ["tiny_checkpoint", "tiny_terms"])
+def test_the_kept_weights_give_the_graphs_that_are_beside_them(
+    request: pytest.FixtureRequest, tmp_path: Path, made: str
+) -> None:
+    """Bit for bit, in any folder: an archive of block vectors is known by the digest of a graph."""
+    before = load_checkpoint(request.getfixturevalue(made))
+    again = Path(shutil.copytree(before.directory, tmp_path / "elsewhere"))
+    graphs = [name for name in before.files if name.endswith(".onnx")]
+    assert len(graphs) == 6
+    for name in graphs:
+        (again / name).unlink()
+        assert b"smith.py" not in (before.directory / name).read_bytes()
+    export_checkpoint(load_checkpoint(again), ["fp32", "fp16", "int8"])
+    assert load_checkpoint(again).files == before.files
+
+
+@pytest.mark.skipif(
+    not (DEFAULT_CHECKPOINT / WEIGHTS).exists(), reason="its weights are not in this checkout"
+)
+def test_the_weights_that_ship_are_those_of_the_graphs_that_ship() -> None:
+    checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
+    golden = compute_golden_batch(checkpoint, load_model(checkpoint))
+    shipped = read_golden_batch(checkpoint)
+    assert golden.blocks == shipped.blocks
+    assert np.abs(golden.block_vectors - shipped.block_vectors).max() <= 1e-4
+    assert np.abs(golden.document_vectors - shipped.document_vectors).max() <= 1e-4
 
 
 def test_projections_stay_in_full_precision(tiny_checkpoint: Path) -> None:

@@ -9,10 +9,25 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
+from encoder.checkpoint import (
+    WEIGHTS,
+    Checkpoint,
+    load_checkpoint,
+    write_config,
+    write_manifest,
+)
 from encoder.errors import CheckpointError
+from encoder.export.create import load_model
 from encoder.models.smith import BlockEncoder, SmithConfig
-from encoder.models.weights import find_bert, load_bert_into, read_bert_config, sizes_of_bert
+from encoder.models.weights import (
+    find_bert,
+    load_bert_into,
+    read_bert_config,
+    save_weights,
+    sizes_of_bert,
+)
 
 IDS = [101, 2023, 2003, 1037, 3231, 102]
 erf = np.vectorize(math.erf)
@@ -121,3 +136,57 @@ def test_a_missing_or_broken_weight_file_is_named(tiny_bert: Path, tmp_path: Pat
     (tmp_path / "model.safetensors").write_bytes(b"no tensors here")
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         load_bert_into(encoder, tmp_path)
+
+
+def test_weights_are_kept_in_half_precision_and_computed_with_in_single(
+    tiny_bert: Path, tiny_weights: Checkpoint
+) -> None:
+    kept = load_file(tiny_weights.directory / WEIGHTS)
+    assert {tensor.dtype for tensor in kept.values()} == {torch.float16}
+    loaded = load_model(tiny_weights).state_dict()
+    assert {tensor.dtype for tensor in loaded.values()} == {torch.float32}
+    words = load_file(tiny_bert / "model.safetensors")["embeddings.word_embeddings.weight"]
+    expected = words.half().float()
+    assert not torch.equal(expected, words)
+    assert torch.equal(loaded["block_encoder.token_embedding.weight"], expected)
+
+
+def test_weights_that_are_written_again_are_the_same(
+    tiny_weights: Checkpoint, tmp_path: Path
+) -> None:
+    save_weights(load_model(tiny_weights), tmp_path)
+    assert (tmp_path / WEIGHTS).read_bytes() == (tiny_weights.directory / WEIGHTS).read_bytes()
+
+
+@pytest.mark.parametrize("wrong", [65_520.0, -70_000.0, math.nan])
+def test_a_weight_that_half_precision_has_no_number_for_is_refused(
+    tmp_path: Path, wrong: float
+) -> None:
+    layer = nn.Linear(2, 2)
+    with torch.no_grad():
+        layer.bias[1] = wrong
+    with pytest.raises(CheckpointError, match=f"bias: a weight of {abs(wrong):g} .* 65504"):
+        save_weights(layer, tmp_path)
+    assert not (tmp_path / WEIGHTS).exists()
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "empty"])
+def test_damaged_weights_are_named(tiny_weights: Checkpoint, tmp_path: Path, damage: str) -> None:
+    copy = Path(shutil.copytree(tiny_weights.directory, tmp_path / "copy"))
+    data = bytearray((copy / WEIGHTS).read_bytes())
+    data[-1] ^= 1
+    damaged = {"changed": data, "cut": data[:-100], "empty": b""}
+    (copy / WEIGHTS).write_bytes(damaged[damage])
+    with pytest.raises(CheckpointError, match=r"copy/weights\.safetensors is not the file that"):
+        load_model(load_checkpoint(copy))
+
+
+def test_weights_of_another_configuration_do_not_fit(
+    tiny_weights: Checkpoint, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(tiny_weights.directory, tmp_path / "copy"))
+    config = json.loads((copy / "config.json").read_text())
+    write_config(copy, config | {"model": config["model"] | {"attention_size": 4}})
+    write_manifest(copy)
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors does not fit the config"):
+        load_model(load_checkpoint(copy))

@@ -19,6 +19,7 @@ from index.lexical.terms import (
     count_terms_and_titles,
     known_titles,
     with_titles,
+    word_spans,
     words_of,
 )
 from index.progress import SilentProgress
@@ -52,6 +53,32 @@ def test_titles_are_found_as_runs_of_words_whatever_stands_between_them() -> Non
     assert count_terms_and_titles(text, titles)["ants"] == 2
     assert titles_in(count_terms_and_titles("Paulo São", titles)) == {}
     assert titles_in(count_terms_and_titles("", titles)) == {}
+
+
+@given(st.one_of(st.text(), st.text(st.sampled_from("aÉe\u0301ΣσςİıßﬁŒ½①ᴬ한 _-’\u0130\u0345"))))
+def test_words_with_places_are_the_words(text: str) -> None:
+    spans = word_spans(text)
+    assert [word for word, _, _ in spans] == words_of(text)
+    for word, begin, end in spans:
+        assert 0 <= begin < end <= len(text)
+        assert word in "".join(words_of(text[begin:end])) or "Σ" in text[begin:end]
+    begins = [begin for _, begin, _ in spans]
+    assert begins == sorted(begins)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("World War, II", ["World", "War", "II"]),
+        ("Sa\u0303o Paulo\u0301!", ["Sa\u0303o", "Paulo\u0301"]),
+        ("İzmir ΟΔΟΣ", ["İzmir", "ΟΔΟΣ"]),
+        ("ﬁn a_b", ["ﬁn", "a", "b"]),
+        ("½", ["½", "½"]),  # two words of one character
+        (f"a {'b' * 65} c", ["a", "c"]),
+    ],
+)
+def test_places_are_those_of_the_text_as_written(text: str, words: list[str]) -> None:
+    assert [text[begin:end] for _, begin, end in word_spans(text)] == words
 
 
 def test_the_own_title_counts_for_itself_whether_named_or_not() -> None:

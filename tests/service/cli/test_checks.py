@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+import service.cli.checks
 from encoder.checkpoint import WEIGHTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.reranker.onnx_reranker import OnnxReranker
@@ -31,6 +32,7 @@ kind = "{kind}"
 """
 PAIRS = [{"source": "a", "target": str(n), "label": n % 2} for n in range(40)]
 TRAIN = "train links.toml --checkpoint weights"
+RERANKER = "train-reranker rerank.toml --start reranker"
 EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
 FIT = "fit-calibration served --pairs pairs.jsonl --corpus vectors.npz"
 
@@ -88,6 +90,14 @@ REFUSED = [
         f"{EVALUATE} --baselines mean --blocks kept --queries corpus.jsonl",
         "--baselines: mean cannot be combined with --queries",
     ),
+    (
+        "evaluate corpus.jsonl --pairs pairs.jsonl --without-mentions",
+        "--without-mentions: needs judgements",
+    ),
+    (
+        f"{EVALUATE} --mask-mentions --vectors vectors.npz",
+        "--mask-mentions: cannot be combined with --vectors",
+    ),
     (f"{EVALUATE} --anchors all", "--anchors: is now --baselines"),
     (f"{EVALUATE} --blocks corpus.jsonl", "--blocks: "),
     (f"{EVALUATE} --reference lsa", "--reference: there is no 'lsa'"),
@@ -109,6 +119,10 @@ REFUSED = [
     ("fit-calibration served --pairs few.jsonl --corpus corpus.jsonl", "--pairs: few.jsonl: 0"),
     ("train missing --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
     ("train pairs.toml --corpus corpus.jsonl -o out --checkpoint served", "--checkpoint: served"),
+    (
+        "train pairs.toml --corpus corpus.jsonl -o out --checkpoint damaged",
+        "--checkpoint: damaged/weights.safetensors is not the file that manifest.json names",
+    ),
     (f"{TRAIN} --corpus missing -o out", "--corpus: missing"),
     (f"{TRAIN} --corpus corpus.jsonl --corpus corpus.jsonl -o out", "--corpus: a corpus is named"),
     (f"{TRAIN} --corpus corpus.jsonl -o out", "--corpus: the recipe learns from links"),
@@ -126,11 +140,38 @@ REFUSED = [
         "--corpus: the recipe learns from pairs",
     ),
     ("train rerank.toml --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
+    (
+        "train pairs.toml --corpus shared -o out --checkpoint weights",
+        "--corpus: a leak: documents are in the pairs of two parts: 'a' is at shared/pairs.train",
+    ),
+    (
+        "train pairs.toml --corpus crossing -o out --checkpoint weights --allow-shared-documents",
+        "--corpus: a leak: pairs cross the splits: crossing/pairs.jsonl:1",
+    ),
     ("train-reranker rerank.toml --start missing --corpus beir -o out", "--start: missing"),
+    (
+        "train-reranker rerank.toml --start bare --corpus links -o out",
+        "--start: bare has no weights.safetensors",
+    ),
     ("train-reranker rerank.toml --start reranker --corpus missing -o out", "--corpus: missing"),
     (
         "train-reranker rerank.toml --start reranker --corpus corpus.jsonl -o out",
         "--corpus: corpus.jsonl: a reranker learns from links",
+    ),
+    (f"{RERANKER} --corpus corpus.jsonl --qrels missing -o out", "--qrels: missing"),
+    (f"{RERANKER} --corpus corpus.jsonl --pairs missing -o out", "--pairs: missing"),
+    (f"{RERANKER} --corpus corpus.jsonl --splits missing -o out", "--splits: missing"),
+    (
+        f"{RERANKER} --corpus corpus.jsonl --pairs few.jsonl -o out",
+        "--corpus: corpus.jsonl: there are no links, and no pair for training has the label 1",
+    ),
+    (
+        f"{RERANKER} --corpus corpus.jsonl --pairs shared/pairs.train.jsonl -o out",
+        "--corpus: corpus.jsonl: validation takes links, or pairs of both labels",
+    ),
+    (
+        f"{RERANKER} --corpus shared -o out",
+        "--corpus: a leak: documents are in the pairs of two parts",
     ),
     ("train-reranker rerank.toml --start reranker --corpus beir -o folder", "--output: folder"),
     (
@@ -138,6 +179,17 @@ REFUSED = [
         "--precision: 'fp16' is none of int8, fp32",
     ),
     ("train-reranker links.toml --start reranker --corpus links -o out", "RECIPE: "),
+    ("make-corpus words corpus.jsonl -o out", "KIND: 'words' is none of titles, manpages, html"),
+    ("make-corpus titles missing -o out", "SOURCES: missing"),
+    ("make-corpus titles corpus.jsonl pairs.toml -o out", "SOURCES: pairs.toml"),
+    ("make-corpus manpages corpus.jsonl -o out", "SOURCES: corpus.jsonl: is neither a folder nor"),
+    ("make-corpus html missing -o out", "SOURCES: missing"),
+    ("make-corpus titles corpus.jsonl -o folder", "--output: folder: exists already"),
+    ("make-corpus titles corpus.jsonl -o missing/out", "--output: "),
+    (
+        "make-corpus titles corpus.jsonl -o out --max-words 200",
+        "--max-words: 200 is less than --min-words, 300",
+    ),
     ("create-checkpoint missing --bert bert -o out", "RECIPE: "),
     ("create-checkpoint links.toml --bert bert -o text.txt", "--output: "),
     ("create-checkpoint links.toml --bert bert -o out --precision fp8", "--precision: "),
@@ -145,6 +197,7 @@ REFUSED = [
     ("create-reranker links.toml --bert bert -o text.txt/out", "--output: "),
     ("export missing --precision int8", "CHECKPOINT: missing"),
     ("export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
+    ("export damaged --precision int8", "CHECKPOINT: damaged/weights.safetensors is not the file"),
     ("export weights --precision fp8", "--precision: 'fp8' is none of"),
     ("export weights --precision int8 --corpus missing", "--corpus: missing"),
     ("export weights --precision int8 --qrels qrels.tsv", "--qrels: needs --corpus"),
@@ -202,10 +255,14 @@ def folder(
     """Files that a command line may name; `weights` can be trained, `served` cannot."""
     root = tmp_path_factory.mktemp("files")
     corpus = "".join(json.dumps({"id": name, "text": "A river."}) + "\n" for name in "ab")
-    for name in ("folder", "data", "beir", "links"):
+    for name in ("folder", "data", "beir", "links", "shared", "crossing"):
         (root / name).mkdir()
-    for name in ("corpus.jsonl", "beir/corpus.jsonl", "links/corpus.jsonl"):
-        (root / name).write_text(corpus)
+    for name in ("", "beir", "links", "shared", "crossing"):
+        (root / name / "corpus.jsonl").write_text(corpus)
+    both = "".join(json.dumps(one) + "\n" for one in PAIRS[:2])
+    for name in ("shared/pairs.train.jsonl", "shared/pairs.valid.jsonl", "crossing/pairs.jsonl"):
+        (root / name).write_text(both.replace('"target": "0"', '"target": "b"'))
+    (root / "crossing" / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
     (root / "data" / "store.sqlite3").write_bytes(b"not looked at")
     (root / "qrels.tsv").write_text("a\t0\tb\t1\n")
     (root / "links" / "qrels.tsv").write_text("a\t0\tb\t1\n")
@@ -222,7 +279,12 @@ def folder(
     shutil.copytree(tiny_checkpoint, root / "weights")
     shutil.copytree(tiny_checkpoint, root / "served")
     (root / "served" / WEIGHTS).unlink()
+    shutil.copytree(tiny_checkpoint, root / "damaged")
+    with (root / "damaged" / WEIGHTS).open("r+b") as file:
+        file.truncate(100)
     shutil.copytree(tiny_reranker, root / "reranker")
+    shutil.copytree(tiny_reranker, root / "bare")
+    (root / "bare" / WEIGHTS).unlink()
     return root
 
 
@@ -289,19 +351,27 @@ def test_a_missing_extra_is_named_before_the_work(
 
 
 @pytest.mark.usefixtures("untouchable")
-def test_training_from_the_checkpoint_that_ships_is_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_weights_the_way_out_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
+    monkeypatch.setattr(service.cli.checks, "DEFAULT_CHECKPOINT", folder / "served")
     shipped = next(iter(sorted(RECIPES.glob("*.toml")))).stem
-    line = f"train {shipped} --corpus corpus.jsonl -o out"
-    found = error_of(line, monkeypatch, capsys)
+    found = error_of(f"train {shipped} --corpus corpus.jsonl -o out", monkeypatch, capsys)
     assert found.startswith("error: --checkpoint: ")
-    assert WEIGHTS in found
+    for named in (WEIGHTS, "the repository", "the Docker image", "`longmatch create-checkpoint`"):
+        assert named in found
 
 
 @pytest.mark.usefixtures("untouchable")
 @pytest.mark.parametrize(
-    "line", [EVALUATE, "embed corpus.jsonl -o o.npz", "compare text.txt text.txt"]
+    "line",
+    [
+        EVALUATE,
+        "embed corpus.jsonl -o o.npz",
+        "compare text.txt text.txt",
+        "train pairs.toml --corpus shared -o out --checkpoint weights --allow-shared-documents",
+        f"{RERANKER} --corpus shared -o out --allow-shared-documents",
+    ],
 )
 def test_without_a_mistake_the_work_begins(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     """So that the tests above prove something: what must not be touched is touched here."""

@@ -4,10 +4,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from encoder.onnx_encoder import OnnxEncoder
 from service.cli.main import main
 
 
@@ -150,6 +151,104 @@ def test_baselines_of_queries_that_are_no_documents(evaluate: Run, data: Path) -
     for name in ("bm25", "tfidf", "lsa"):
         assert report["retrieval"]["systems"][name]["recall@10"]["value"] == 1.0
     assert report["pairs"]["pairs"] == 2
+
+
+def name_titles(data: Path) -> None:
+    """Give river 0 a title, which three other rivers and music 3 name."""
+    lines = [json.loads(line) for line in (data / "corpus.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["id"] == "river0":
+            line["title"] = "The Upper Rhône"
+        elif line["id"].startswith("river") or line["id"] == "music3":
+            line["text"] = f"The upper Rhone. {line['text']}"
+    (data / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_figures_with_and_without_mentions(evaluate: Run, data: Path) -> None:
+    name_titles(data)
+    (data / "ids.txt").write_text("river0\nriver3\nmusic3\n")
+    arguments = ["qrels.tsv", "--ids", "ids.txt", "--baselines", "tfidf"]
+    alone = report_of(evaluate(*arguments, "--json"))
+    report = report_of(evaluate(*arguments, "--without-mentions", "--json"))
+    without = report.pop("retrieval_without_mentions")
+    assert report == alone
+    assert (report["retrieval"]["queries"], report["retrieval"]["judgements"]) == (3, 9)
+    # Of river 0 nothing is left; of river 3 all but river 0; music 3 names no judged document.
+    assert (without["queries"], without["judgements"]) == (2, 2 + 3)
+    assert list(without["systems"]) == list(alone["retrieval"]["systems"])
+    assert without["systems"]["tfidf"]["nDCG@10"]["value"] == pytest.approx(1.0)
+    status, out, _ = evaluate(*arguments, "--without-mentions")
+    assert status == 0
+    assert "Retrieval, 3 queries, 9 judgements; 95 %" in out
+    assert "Retrieval without mentions, 2 queries, 5 judgements; 95 %" in out
+
+
+def test_masked_texts_are_encoded_again_and_kept_apart(evaluate: Run, data: Path) -> None:
+    arguments = ["qrels.tsv", "--blocks", "kept", "--baselines", "tfidf,mean"]
+    arguments += ["--adapt", "--pairs", "pairs.jsonl"]
+    plain = report_of(evaluate(*arguments, "--json"))
+    name_titles(data)
+    named = report_of(evaluate(*arguments, "--json"))
+    kept = sorted((data / "kept").glob("*.*"))
+    before = {path: path.read_bytes() for path in kept}
+    masked = report_of(evaluate(*arguments, "--mask-mentions", "--json"))
+    assert masked.pop("mentions_masked") == {"mentions": 4, "documents": 4}
+    assert named["tokens"] > masked["tokens"] == plain["tokens"] + 2 * 4  # "_" and "."
+    assert {path: path.read_bytes() for path in sorted((data / "kept").glob("*.*"))} == before
+    assert len((data / "kept" / "masked" / "texts.jsonl").read_text().splitlines()) == 12
+    for system in ("lexical", "tfidf"):  # they compare words, as if nothing was named
+        thresholds = [
+            one["pairs"]["systems"][system]["threshold"] for one in (plain, masked, named)
+        ]
+        assert thresholds[0] == pytest.approx(thresholds[1])
+        assert thresholds[0] != pytest.approx(thresholds[2])
+    assert report_of(evaluate(*arguments, "--json")) == named
+    status, out, _ = evaluate(*arguments, "--mask-mentions", "--without-mentions")
+    assert status == 0
+    assert "mentions 4, documents 4" in out
+    assert "Retrieval without mentions, 11 queries, 30 judgements" in out
+
+
+def test_masked_queries_and_skipped_lines(evaluate: Run, data: Path) -> None:
+    name_titles(data)
+    with (data / "corpus.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    (data / "queries.jsonl").write_text('{"id": "river0", "text": "The upper Rhone."}\n')
+    (data / "q.tsv").write_text("river0\t0\tmusic0\t1\n")
+    arguments = ["q.tsv", "--queries", "queries.jsonl", "--mask-mentions", "--json"]
+    status, out, err = evaluate(*arguments)
+    assert status == 1
+    assert err.count("corpus.jsonl:13") == 1
+    assert json.loads(out)["mentions_masked"] == {"mentions": 5, "documents": 5}
+
+
+@pytest.mark.parametrize(
+    ("texts", "arguments", "message"),
+    [
+        ("", ["--without-mentions"], "--without-mentions: corpus.jsonl: no judged document has a"),
+        ("", ["--mask-mentions"], "--mask-mentions: corpus.jsonl: no document has a title of 1"),
+        ("Part", ["--without-mentions"], "--without-mentions: qrels.tsv: leaves no query"),
+    ],
+)
+def test_what_mentions_cannot_be_measured_of(
+    evaluate: Run,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    texts: str,
+    arguments: list[str],
+    message: str,
+) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the work has begun")
+
+    lines = [json.loads(line) for line in (data / "corpus.jsonl").read_text().splitlines()]
+    (data / "corpus.jsonl").write_text(
+        "".join(json.dumps(line | {"title": texts}) + "\n" for line in lines)
+    )
+    monkeypatch.setattr(OnnxEncoder, "__init__", fail)
+    status, _, err = evaluate("qrels.tsv", *arguments)
+    assert status == 2
+    assert err.startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,31 @@ def test_own_pairs_alone(
     assert report["steps"] == 2
 
 
+def test_pairs_whose_parts_share_documents(
+    longmatch: Run, corpus: Path, recipe: Callable[[str], Path], tmp_path: Path
+) -> None:
+    rows = [(a, b) for a in range(12) for b in range(a)]
+    for part, some in (("train", rows[::2]), ("valid", rows[1::2])):
+        pairs = ({"source": f"d{a}", "target": f"d{b}", "label": (a * b) % 2} for a, b in some)
+        (corpus / f"pairs.{part}.jsonl").write_text("".join(json.dumps(p) + "\n" for p in pairs))
+    run = ("train", recipe(PAIRS), "--corpus", corpus, "-o", tmp_path / "t", "--steps", 2)
+    run += ("--precision", "fp32")
+    refused = longmatch(*run)
+    assert refused.status == 2
+    assert "--allow-shared-documents trains nevertheless" in refused.err
+    assert not (tmp_path / "t.work").exists()
+    answer = longmatch(*run, "--allow-shared-documents")
+    assert answer.status == 0, answer.err
+    assert "training sees 12 held-out texts: validation is optimistic" in answer.err
+    assert "(optimistic: training may have seen the documents of validation)" in answer.err
+    report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
+    assert report["shared_documents"]
+    facts = report["corpora"][0]
+    assert facts["texts_seen"] == 12
+    assert sum(map(sum, facts["pairs"].values())) == len(rows)
+    assert facts["pairs_unused"] == 0
+
+
 def test_the_time_is_up(
     longmatch: Run,
     corpus: Path,

@@ -123,7 +123,26 @@ def test_equal_texts_in_training_and_test(encode_texts: EncodeTexts, tmp_path: P
     with pytest.raises(CorpusError, match=r"leak.*'a'.*\(train\) and 'b'.*\(test\)"):
         read(tmp_path / "corpus", twins)
     write_splits(tmp_path / "corpus", {"a": "train", "b": "train", "c": "train", "d": "test"})
-    read(tmp_path / "corpus", twins)
+    assert read(tmp_path / "corpus", twins).found.texts_seen == 0
+
+
+def test_shared_documents_and_texts_are_counted_where_they_are_allowed(
+    encode_texts: EncodeTexts, tmp_path: Path
+) -> None:
+    texts = TEXTS | {"d7": TEXTS["d0"]}
+    encoded = encode_texts(texts)
+    folder = tmp_path / "corpus"
+    write_pairs(folder / "pairs.train.jsonl", [("d0", "d1", 1), ("d1", "d2", 0)])
+    write_pairs(folder / "pairs.valid.jsonl", [("d1", "d6", 1), ("d7", "d8", 0), ("d2", "d0", 1)])
+    corpora = [(find_corpus_files(folder), encoded)]
+    one = read_training_data(corpora, allow_shared=True)[0]
+    assert one.pairs.sources.tolist() == [0, 1]
+    assert one.valid_pairs.sources.tolist() == [1, 7, 2]
+    assert one.found.texts_seen == 3  # d1, d2, and d0 twice: d7 has its text
+    assert "training sees 3 held-out texts: validation is optimistic" in describe(one.found)
+    assert not one.found.chosen
+    with pytest.raises(CorpusError, match="documents are in the pairs of two parts"):
+        read_training_data(corpora)
 
 
 def test_equal_texts_of_two_corpora(encode_texts: EncodeTexts, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training a reranker on a corpus with links: its pairs, and a run that learns and resumes."""
+"""Training a reranker on links, or on labelled pairs alone: its pairs, and a run that resumes."""
 
 import json
 from collections.abc import Mapping
@@ -14,14 +14,20 @@ from encoder.reranker.onnx_reranker import open_reranker
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from training.data.files import CorpusFiles, RerankJob, find_corpus_files
+from training.data.neighbours import find_neighbours
+from training.data.rerank_corpus import RerankCorpus, check_rerank_files, read_rerank_corpus
 from training.data.rerank_pairs import (
+    LABELLED,
+    QUERIES,
     PairKinds,
+    RowPair,
+    choose_figure,
     prepare_rerank_data,
-    read_rerank_corpus,
     training_pairs,
 )
+from training.data.sampling import PROBABLE_MATCH
 from training.data.splits import TRAIN, VALID
-from training.jobs.train_reranker import train_reranker, validation_figure
+from training.jobs.train_reranker import measure, train_reranker
 from training.progress import SilentTrainingProgress
 from training.run_files import read_curve
 
@@ -152,12 +158,15 @@ def test_what_is_read_has_the_title_above(corpus: CorpusFiles) -> None:
 def test_what_a_reranker_cannot_learn_from_is_refused(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
-    with pytest.raises(CorpusError, match="links"):
-        read_rerank_corpus(replace(corpus, qrels=None))
     read = read_rerank_corpus(corpus)
-    unlinked = replace(read, qrels={"river0": {"river9": 1}})
-    with pytest.raises(CorpusError, match="no link is within the training part"):
-        prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentProgress())
+    for qrels, message in (
+        ({"river0": {"river9": 1}, "river5": {"river7": 1}}, "no link or match is within the"),
+        ({"river0": {"river2": 1}}, "no document of the validation part has links"),
+        ({"river0": {"river2": 1}, "river5": {"music5": 0}}, "nothing to validate on"),
+    ):
+        unlinked = replace(read, qrels=qrels)
+        with pytest.raises(CorpusError, match=message):
+            prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentProgress())
 
 
 def test_training_learns_writes_and_goes_on_where_it_stopped(
@@ -199,10 +208,179 @@ def test_the_figure_of_validation_is_of_the_reranker_alone(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
-    table = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentProgress()).validation
+    data = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentProgress())
+    assert data.figure == QUERIES
+    table = data.validation
     perfect = np.where(table.labels > 0, 9.0, -9.0).astype(np.float32)
-    assert validation_figure(table, perfect) == pytest.approx(1.0)
+    assert measure(data, perfect) == pytest.approx(1.0)
     shuffled = np.random.default_rng(1).normal(size=len(table)).astype(np.float32)
-    figures = [validation_figure(table, sure * perfect + shuffled) for sure in (-1, 0, 1)]
+    figures = [measure(data, sure * perfect + shuffled) for sure in (-1, 0, 1)]
     assert figures == sorted(figures)
     assert figures[0] < figures[1] < 1.0
+
+
+# --- labelled pairs alone -------------------------------------------------------------------
+
+
+@pytest.fixture
+def paired(tmp_path: Path) -> CorpusFiles:
+    """The documents of 40 parts of four books, and pairs: those of one book match.
+
+    Words that all parts share make neighbours of parts of other books.
+    """
+    folder = tmp_path / "paired"
+    folder.mkdir()
+    random = np.random.default_rng(5)
+    words = [f"word{n}" for n in range(60)]
+    with (folder / "corpus.jsonl").open("w") as file:
+        for number in range(40):
+            text = f"Book {number % 4}. " + " ".join(random.choice(words, 25))
+            file.write(json.dumps({"id": f"p{number}", "text": text}) + "\n")
+    parts = {"train": range(24), "valid": range(24, 34), "test": range(34, 40)}
+    for part, numbers in parts.items():
+        write_pairs(folder, part, [(a, b) for a in numbers for b in numbers if a < b and b - a < 5])
+    return find_corpus_files(folder)
+
+
+def write_pairs(folder: Path, part: str, pairs: list[tuple[int, int]]) -> None:
+    lines = [
+        json.dumps({"source": f"p{a}", "target": f"p{b}", "label": int(a % 4 == b % 4)}) + "\n"
+        for a, b in pairs
+    ]
+    (folder / f"pairs.{part}.jsonl").write_text("".join(lines))
+
+
+def edges_of(read: RerankCorpus, part: int, *labels: bool) -> set[tuple[int, int]]:
+    rows = read.pairs[part]
+    known = zip(rows.sources.tolist(), rows.targets.tolist(), rows.labels.tolist(), strict=True)
+    return {(a, b) for a, b, label in known if label in labels}
+
+
+def ends(pairs: list[RowPair], label: float) -> set[tuple[int, int]]:
+    return {(pair.first, pair.second) for pair in pairs if pair.label == label}
+
+
+def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles, tmp_path: Path) -> None:
+    read = read_rerank_corpus(paired)
+    assert paired.qrels is None
+    assert (np.bincount(read.parts) == [24, 10, 6]).all()
+    pairs = training_pairs(read, PairKinds(6, 0.5), tmp_path / "n")
+    others = ends(pairs, 0.0)
+    assert ends(pairs, 1.0) == edges_of(read, TRAIN, True)
+    different = edges_of(read, TRAIN, False)
+    assert different <= others
+    rows = np.flatnonzero(read.parts == TRAIN)
+    found = find_neighbours(tmp_path / "n", [read.texts[row] for row in rows])
+    near = {
+        tuple(sorted((row, int(other))))
+        for row in rows
+        for other in found.nearest[row][:6].tolist()
+    }
+    sampled = others - different
+    assert sampled & near
+    assert sampled - near
+    assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in others)
+
+
+def test_neighbours_that_probably_match_are_no_negatives_of_pairs(
+    paired: CorpusFiles, tmp_path: Path
+) -> None:
+    """Nobody has said of them that they do not; a corpus with links says so of all others."""
+    file = paired.corpus / "corpus.jsonl"
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    records[9]["text"] = records[0]["text"] + " And more."  # p0 and p9 are in no pair together
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    read = read_rerank_corpus(paired)
+    found = find_neighbours(tmp_path / "n", [read.texts[row] for row in range(24)])
+    assert found.nearest[0][0] == 9
+    assert found.similarities[0][0] > PROBABLE_MATCH
+    kinds = PairKinds(6, 0.0)
+    assert (0, 9) not in ends(training_pairs(read, kinds, tmp_path / "n"), 0.0)
+    linked = replace(read, qrels={"p0": {"p4": 1}})
+    assert (0, 9) in ends(training_pairs(linked, kinds, tmp_path / "n"), 0.0)
+
+
+def test_held_out_pairs_of_shared_documents_are_not_trained_on(
+    paired: CorpusFiles, tmp_path: Path
+) -> None:
+    every = [(a, b) for a in range(20) for b in range(a + 1, 20)]
+    for number, part in enumerate(("train", "valid", "test")):
+        write_pairs(paired.corpus, part, every[number::3])
+    with pytest.raises(CorpusError, match="--allow-shared-documents"):
+        read_rerank_corpus(paired)
+    read = read_rerank_corpus(paired, allow_shared=True)
+    assert read.texts_seen >= 20
+    assert len(edges_of(read, VALID, True, False)) == len(every[1::3])
+    for random in (0.0, 0.9):
+        pairs = training_pairs(read, PairKinds(30, random), tmp_path / "n")
+        edges = ends(pairs, 0.0) | ends(pairs, 1.0)
+        assert len(edges) == len(pairs)
+        held_out = {edge for part in (1, 2) for edge in edges_of(read, part, True, False)}
+        assert not edges & held_out
+
+
+def test_a_reranker_is_trained_on_labelled_pairs_alone(
+    paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+) -> None:
+    read = read_rerank_corpus(paired)
+    data = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentProgress())
+    assert data.figure == LABELLED
+    assert len(data.validation) == len(edges_of(read, VALID, True, False))
+    labels = np.where(data.validation.labels > 0, 1.0, -1.0).astype(np.float32)
+    assert measure(data, labels) == 1.0
+    assert measure(data, -labels) == 0.0
+    assert measure(data, 0 * labels) == 0.5
+    job = job_of(paired, start, tmp_path, "t")
+    made = train_reranker(job, SilentProgress(), SilentTrainingProgress())
+    open_reranker(made.directory).warm_up()
+    report = json.loads((made.directory / "training" / "report.json").read_text())
+    assert report["figure"] == LABELLED
+    assert report["best"] >= report["before"]
+    assert not report["shared_documents"]
+    facts = report["corpora"][0]
+    assert (facts["matches"], facts["texts_seen"]) == (len(edges_of(read, TRAIN, True)), 0)
+
+
+def test_links_of_one_corpus_are_measured_before_pairs_of_another(
+    corpus: CorpusFiles, paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+) -> None:
+    both = [read_rerank_corpus(corpus), read_rerank_corpus(paired)]
+    assert choose_figure(both) == QUERIES
+    data = prepare_rerank_data(both, start, KINDS, tmp_path / "w", SilentProgress())
+    assert np.unique(data.training.groups).tolist() == [0, 1]
+    assert data.validation.groups.max() < 100_000
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ({}, "a reranker learns from links, in a file qrels.tsv, or from labelled pairs"),
+        ({"train": [(0, 1)], "valid": [(24, 28), (24, 25)]}, "no pair for training has the label"),
+        ({"train": [(0, 4)], "valid": [(24, 28)]}, "validation takes links, or pairs of both lab"),
+        ({"train": [(0, 4), (0, 1)]}, "validation takes links, or pairs of both labels"),
+    ],
+)
+def test_pairs_that_cannot_be_trained_on_are_refused_before_documents_are_read(
+    paired: CorpusFiles, written: dict[str, list[tuple[int, int]]], message: str
+) -> None:
+    for path in paired.pairs:
+        path.unlink()
+    for part, pairs in written.items():
+        write_pairs(paired.corpus, part, pairs)
+    (paired.corpus / "corpus.jsonl").write_bytes(b"")
+    with pytest.raises(CorpusError, match=message):
+        check_rerank_files([find_corpus_files(paired.corpus)])
+
+
+def test_chosen_parts_without_a_pair_for_validation_say_what_to_do(
+    paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+) -> None:
+    for path in paired.pairs:
+        path.unlink()
+    write_pairs(paired.corpus, "all", [(n, n + 2) for n in range(0, 36, 4)] + [(0, 4), (8, 12)])
+    files = replace(paired, pairs=(paired.corpus / "pairs.all.jsonl",))
+    check_rerank_files([files])
+    with pytest.raises(CorpusError, match=r"pairs\.valid\.jsonl, or .*--allow-shared-documents"):
+        choose_figure([read_rerank_corpus(files)])
+    shared = read_rerank_corpus(files, allow_shared=True)
+    assert choose_figure([shared]) == LABELLED

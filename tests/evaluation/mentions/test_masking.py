@@ -1,0 +1,120 @@
+"""A masked text names no title of another document, and keeps everything else."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.mentions.masking import (
+    MASK,
+    MaskedFiles,
+    TitleMask,
+    read_title_mask,
+    write_masked_files,
+)
+from index.document import Document, SkippedInput
+from index.errors import CorpusError
+from index.lexical.terms import known_titles, named_titles, title_term, title_words, words_of
+from index.progress import SilentProgress
+from tests.tools.corpora import documents
+
+WORDS = ["world", "war", "ii", "São", "½", "ﬁn", "İ"]
+
+
+def masked(text: str, titles: Sequence[str], own: str = "") -> str:
+    mask = TitleMask(known_titles(titles), {"d": title_term(title_words(own))} if own else {})
+    return mask(Document("d", text))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("After WORLD  war, ii… the end.", "After _… the end."),
+        ("World War I and Warsaw.", "World War I and Warsaw."),
+        ("To Sao Paulo, SÃO\nPAULO, Sa\u0303o Paulo.", "To _, _, _."),
+        ("Paulo São", "Paulo São"),
+        ("New York Times Square", "_"),  # mentions that overlap
+        ("(Ants)", "(_)"),
+        ("ants ants", "_ _"),
+        ("Naïve Ants\u0301 dig", "Naïve _ dig"),  # an accent behind the last letter
+    ],
+)
+def test_mentions_are_masked_and_nothing_else(text: str, expected: str) -> None:
+    titles = ["World War II", "São Paulo", "New York Times", "Times Square", "Ants", "?!", ""]
+    assert masked(text, titles) == expected
+
+
+def test_words_brought_together_by_a_mask_are_masked_too() -> None:
+    assert masked("The red cross army came.", ["Cross", "Red Army"]) == "The _ came."
+
+
+def test_the_own_title_stays_but_for_titles_in_it() -> None:
+    titles = ["World War II", "War", "Ants"]
+    text = "World War II was a war."
+    assert masked(text, titles[::2], own="World War II") == text
+    assert masked(text, titles, own="World War II") == "World _ II was a _."
+    assert masked(text, titles) == "_ was a _."
+
+
+def test_a_title_of_two_documents_is_masked_in_both(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    same = [
+        {"id": i, "title": t, "text": "ants and bees"} for i, t in (("a", "Ants"), ("b", "ANTS"))
+    ]
+    lone = [{"id": "c", "title": "Bees", "text": "ants and bees"}]
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in same + lone))
+    mask = read_title_mask(corpus)
+    assert [mask(one)[0] for one in documents(corpus)] == ["_ and _", "_ and _", "_ and bees"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), min_size=1, max_size=4),
+    st.lists(st.sampled_from([*WORDS, "a", ",", "e\u0301"]), min_size=1, max_size=20),
+)
+def test_a_masked_text_names_no_title_and_only_loses_words(
+    titles: list[list[str]], words: list[str]
+) -> None:
+    text, known = " ".join(words), known_titles(" ".join(title) for title in titles)
+    mask = TitleMask(known, {})
+    found, masks = mask(Document("d", text))
+    assert list(named_titles(words_of(found), known)) == []
+    assert (masks == 0) == (found == text)
+    left = iter(text)
+    assert all(one in left for one in found.replace(MASK, ""))  # in their order
+
+
+def test_files_are_masked_with_what_they_hold(tmp_path: Path) -> None:
+    corpus, queries, out = tmp_path / "c.jsonl", tmp_path / "q.jsonl", tmp_path / "out"
+    out.mkdir()
+    lines = [
+        '{"id": 1, "title": "Ants", "text": "Ants and bees — ü.", "year": 1990}',
+        "no JSON",
+        '{"id": "b", "title": "Bees", "text": "They fly."}',
+    ]
+    corpus.write_text("\n".join(lines) + "\n")
+    queries.write_text('{"id": 1, "title": "Ants", "text": "Ants?"}\n')
+    said: list[SkippedInput] = []
+
+    class Watching(SilentProgress):
+        def skipped(self, skipped: SkippedInput) -> None:
+            said.append(skipped)
+
+    found = write_masked_files([corpus, queries], read_title_mask(corpus), out, Watching())
+    assert found == MaskedFiles(found.files, documents=2, mentions=2, skipped=1)
+    assert [one.where for one in said] == ["c.jsonl:2"]
+    first, second = documents(found.files[0])
+    assert first == Document("1", "Ants and _ — ü.", "Ants", {"year": 1990})
+    assert second == documents(corpus)[1]
+    (query,) = documents(found.files[1])
+    assert query.text == "_?"  # a query is no document, whatever its id
+    assert query.content_hash != documents(queries)[0].content_hash
+
+
+def test_a_corpus_without_titles_cannot_be_masked(tmp_path: Path) -> None:
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text('{"id": "a", "text": "Ants."}\n{"id": "b", "title": "?!", "text": "Bees."}\n')
+    with pytest.raises(CorpusError, match=r"c.jsonl: no document has a title of 1 to 12 words"):
+        read_title_mask(corpus)

@@ -1,0 +1,128 @@
+"""Labelled pairs whose parts share documents, or do not."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluation.judgements import PARTS
+from index.errors import CorpusError
+from training.data.files import CorpusFiles, find_corpus_files
+from training.data.pair_files import (
+    LabelledPairs,
+    check_pair_files,
+    count_seen,
+    place_pairs,
+    read_labelled_pairs,
+)
+from training.data.splits import LEFT_OUT, TEST, TRAIN, VALID
+
+IDS = [f"d{n}" for n in range(12)]
+Triples = list[tuple[str, str, int]]
+TRIANGLE: Triples = [("d0", "d1", 1), ("d1", "d2", 0), ("d0", "d2", 1)]
+
+
+def write_pairs(path: Path, pairs: Triples) -> Path:
+    keys = ("source", "target", "label")
+    path.write_text("".join(json.dumps(dict(zip(keys, p, strict=True))) + "\n" for p in pairs))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "corpus.jsonl").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def shared(folder: Path) -> CorpusFiles:
+    """d1 is in the pairs of two parts, d2 of all three, d5 of the two that are held out."""
+    write_pairs(folder / "pairs.train.jsonl", TRIANGLE)
+    write_pairs(folder / "pairs.valid.jsonl", [("d2", "d1", 0), ("d4", "d5", 1)])
+    write_pairs(folder / "pairs.test.jsonl", [("d5", "d6", 1), ("d2", "d6", 0)])
+    return find_corpus_files(folder)
+
+
+def edges(labelled: LabelledPairs, parts: np.ndarray) -> dict[str, list[tuple[int, int, bool]]]:
+    placed, unused = place_pairs(labelled, IDS, parts)
+    assert unused == 0
+    return {
+        PARTS[part]: list(
+            zip(rows.sources.tolist(), rows.targets.tolist(), rows.labels.tolist(), strict=True)
+        )
+        for part, rows in placed.items()
+    }
+
+
+def test_shared_documents_are_refused_and_the_way_out_is_named(shared: CorpusFiles) -> None:
+    message = r"leak.*'d2' is at .*pairs\.train\.jsonl:2 and .*--allow-shared-documents trains"
+    with pytest.raises(CorpusError, match=message):
+        read_labelled_pairs(shared, IDS)
+    with pytest.raises(CorpusError, match=message):
+        check_pair_files(shared)
+    check_pair_files(shared, allow_shared=True)
+
+
+def test_the_file_of_a_pair_decides_where_documents_are_shared(shared: CorpusFiles) -> None:
+    labelled = read_labelled_pairs(shared, IDS, allow_shared=True)
+    expected = [TRAIN] * 3 + [LEFT_OUT, VALID, VALID, TEST] + [LEFT_OUT] * 5
+    assert labelled.parts.tolist() == expected
+    found = edges(labelled, labelled.parts)
+    assert found["train"] == [(0, 1, True), (1, 2, False), (0, 2, True)]
+    assert found["valid"] == [(2, 1, False), (4, 5, True)]
+    assert found["test"] == [(5, 6, True), (2, 6, False)]
+
+
+def test_texts_that_training_sees_are_counted_once(shared: CorpusFiles) -> None:
+    labelled = read_labelled_pairs(shared, IDS, allow_shared=True)
+    placed, _ = place_pairs(labelled, IDS, labelled.parts)
+    own = [f"text {name}" for name in IDS]
+    trained = set(own[:3])
+    assert count_seen(own, labelled.parts, placed, trained) == 2  # d1 and d2
+    twins = [*own[:4], own[0], *own[5:]]  # d4, of validation, has the text of d0
+    assert count_seen(twins, labelled.parts, placed, trained) == 3
+    assert count_seen(own, labelled.parts, placed, set()) == 0
+
+
+def test_a_tenth_of_the_pairs_of_each_label_is_for_validation(folder: Path) -> None:
+    pairs = [(f"d{a}", f"d{b}", int(a % 3 == 0)) for a in range(12) for b in range(a)]
+    files = CorpusFiles(folder, pairs=(write_pairs(folder / "mine.jsonl", pairs),))
+    labelled = read_labelled_pairs(files, IDS, allow_shared=True)
+    found = edges(labelled, labelled.parts)
+    labels = {part: [label for _, _, label in some] for part, some in found.items()}
+    matches = sum(label for _, _, label in pairs)
+    assert labels["valid"].count(True) == round(matches / 10)
+    assert labels["valid"].count(False) == round((len(pairs) - matches) / 10)
+    assert len(labels["train"]) == len(pairs) - len(labels["valid"])
+    assert labels["test"] == []
+    turned = [(b, a, label) for a, b, label in pairs]
+    again = CorpusFiles(folder, pairs=(write_pairs(folder / "turned.jsonl", turned),))
+    chosen = edges(read_labelled_pairs(again, IDS, allow_shared=True), labelled.parts)["valid"]
+    assert sorted(chosen) == sorted((b, a, label) for a, b, label in found["valid"])
+    other = edges(read_labelled_pairs(files, IDS, 1, allow_shared=True), labelled.parts)["valid"]
+    assert other != found["valid"]
+
+
+def test_two_pairs_are_enough_for_validation_and_one_is_not(folder: Path) -> None:
+    pairs = [("d0", "d1", 1), ("d2", "d3", 1), ("d4", "d5", 0)]
+    files = CorpusFiles(folder, pairs=(write_pairs(folder / "mine.jsonl", pairs),))
+    labelled = read_labelled_pairs(files, IDS, allow_shared=True)
+    found = edges(labelled, labelled.parts)
+    assert [label for _, _, label in found["valid"]] == [True]
+    assert sorted(label for _, _, label in found["train"]) == [False, True]
+
+
+def test_given_splits_are_kept_even_where_sharing_is_allowed(
+    folder: Path, shared: CorpusFiles
+) -> None:
+    parts = ["train"] * 3 + ["valid"] * 3 + ["test"] * 6
+    (folder / "splits.tsv").write_text(
+        "".join(f"{name}\t{part}\n" for name, part in zip(IDS, parts, strict=True))
+    )
+    files = find_corpus_files(folder)
+    with pytest.raises(CorpusError, match="pairs cross the splits"):
+        check_pair_files(files, allow_shared=True)
+    labelled = read_labelled_pairs(files, IDS, allow_shared=True)
+    with pytest.raises(CorpusError, match="pairs cross the splits"):
+        place_pairs(labelled, IDS, labelled.parts)

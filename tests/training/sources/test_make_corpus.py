@@ -1,0 +1,150 @@
+"""`longmatch make-corpus`: folders that `longmatch train` reads, of titles, man pages and HTML."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.judgements import read_qrels, read_splits
+from index.progress import SilentProgress
+from tests.tools.command import Run
+from tests.tools.debian import write_deb
+from training.data.files import find_corpus_files
+from training.sources.make_corpus import make_corpus
+from training.sources.selection import CorpusOptions
+
+WORDS = ["river", "stone", "cloud", "field", "lamp", "bread", "glass", "horse", "paper", "chair"]
+
+
+def sentences(seed: int, number: int = 20) -> str:
+    chosen = random.Random(seed)
+    return " ".join(f"The {' '.join(chosen.choices(WORDS, k=6))} is here." for _ in range(number))
+
+
+@pytest.fixture
+def articles(tmp_path: Path) -> list[Path]:
+    """Forty documents in two files; each names the three after it in a sentence of its own."""
+    titles = [f"Mount {chr(65 + n // 26)}{chr(97 + n % 26)}rim" for n in range(40)]
+    lines = []
+    for n, title in enumerate(titles):
+        named = " ".join(f"It is near {titles[(n + k) % 40]}." for k in (1, 2, 3))
+        text = f"{title} is high. {named} {sentences(n)}"
+        lines.append(json.dumps({"id": f"m{n}", "title": title, "text": text, "url": f"u/{n}"}))
+    for number in range(2):
+        path = tmp_path / f"part-{number}.jsonl"
+        path.write_text("\n".join(lines[20 * number : 20 * number + 20]), encoding="utf-8")
+    return [tmp_path / "part-0.jsonl", tmp_path / "part-1.jsonl"]
+
+
+def read_texts(folder: Path) -> dict[str, dict[str, Any]]:
+    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as stream:
+        return {record["id"]: record for record in map(json.loads, stream)}
+
+
+def test_titles_become_links(longmatch: Run, articles: list[Path], tmp_path: Path) -> None:
+    output = tmp_path / "corpus"
+    options = ("--min-words", 50, "--held-out", 0.2, "--mask-titles", 1)
+    answer = longmatch("make-corpus", "titles", *articles, "-o", output, *options)
+    assert answer.status == 0
+    files = find_corpus_files(output)
+    assert (files.qrels, files.splits) == (output / "qrels.tsv", output / "splits.tsv")
+    texts, qrels = read_texts(output), read_qrels(output / "qrels.tsv")
+    splits = read_splits(output / "splits.tsv")
+    counts = json.loads((output / "counts.json").read_text())
+    assert set(texts) == set(splits) == set(qrels)
+    assert counts["documents"] == len(texts)
+    assert counts["words"] == sum(len(one["text"].split()) for one in texts.values())
+    assert 2 * counts["links"] == sum(map(len, qrels.values()))
+    assert f"{counts['documents']} documents, {counts['words']} words" in answer.err
+    for query, judged in qrels.items():
+        for document in judged:
+            assert splits[query] == splits[document]
+            assert qrels[document][query] == 1
+            assert (int(query[1:]) - int(document[1:])) % 40 in (1, 2, 3, 37, 38, 39)
+            assert texts[document]["title"] not in texts[query]["text"]
+    kept = texts["m3"]
+    assert kept["text"].startswith("Mount Adrim is high.")
+    assert kept["metadata"] == {"url": "u/3"}
+
+
+def test_the_same_command_writes_the_same_bytes(articles: list[Path], tmp_path: Path) -> None:
+    options = CorpusOptions(min_words=20, held_out=0.1, documents=30)
+    for name in ("one", "two"):
+        make_corpus("titles", articles, tmp_path / name, options, SilentProgress())
+    for name in ("corpus.jsonl.gz", "qrels.tsv", "splits.tsv", "counts.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    another = CorpusOptions(min_words=20, held_out=0.1, documents=30, seed=1)
+    make_corpus("titles", articles, tmp_path / "three", another, SilentProgress())
+    assert (tmp_path / "three/splits.tsv").read_text() != (tmp_path / "one/splits.tsv").read_text()
+
+
+def test_masks_and_cuts(articles: list[Path], tmp_path: Path) -> None:
+    for name, share in (("none", 0.0), ("half", 0.5)):
+        options = CorpusOptions(min_words=20, max_words=25, held_out=0, mask_titles=share)
+        make_corpus("titles", articles, tmp_path / name, options, SilentProgress())
+    named = {
+        name: sum(one["text"].count("It is near") for one in read_texts(tmp_path / name).values())
+        for name in ("none", "half")
+    }
+    assert named["none"] == 120
+    assert 40 < named["half"] < 80
+    assert {len(one["text"].split()) for one in read_texts(tmp_path / "half").values()} == {25}
+
+
+def test_a_text_that_masks_make_too_short_is_left_out(articles: list[Path], tmp_path: Path) -> None:
+    short = {"id": "s", "title": "Short", "text": f"It is near Mount Aarim. {sentences(99, 4)}"}
+    extra = tmp_path / "extra.jsonl"
+    extra.write_text(json.dumps(short), encoding="utf-8")
+    options = CorpusOptions(min_words=38, held_out=0, mask_titles=1)
+    counts = make_corpus("titles", [*articles, extra], tmp_path / "out", options, SilentProgress())
+    assert "s" not in read_texts(tmp_path / "out")
+    assert counts["left out"]["documents too short without the masked names"] == 1
+
+
+def test_manual_pages_become_a_corpus(longmatch: Run, tmp_path: Path) -> None:
+    def page(name: str, see: str) -> str:
+        return (
+            f".TH {name} 1\n.SH NAME\n{name} \\- do\n.SH DESCRIPTION\nSee {see}(1).\n"
+            f"{sentences(len(name))}\n.SH SEE ALSO\n{see}(1)\n"
+        )
+
+    pages = {"man/man1/a.1": page("a", "bb"), "man/man1/bb.1": page("bb", "a")}
+    (tmp_path / "debs").mkdir()
+    write_deb(tmp_path / "debs/tools.deb", pages)
+    output = tmp_path / "corpus"
+    answer = longmatch(
+        *("make-corpus", "manpages", tmp_path / "debs", "-o", output),
+        *("--min-words", 20, "--held-out", 0, "--mask-titles", 1),
+    )
+    assert answer.status == 0
+    texts = read_texts(output)
+    assert read_qrels(output / "qrels.tsv") == {
+        "tools/a.1": {"tools/bb.1": 1},
+        "tools/bb.1": {"tools/a.1": 1},
+    }
+    assert texts["tools/a.1"]["text"].startswith("NAME\n\na - do\n\nDESCRIPTION\n\nSee .")
+    assert texts["tools/a.1"]["metadata"]["licence"] == ["Expat"]
+    assert json.loads((output / "counts.json").read_text())["licences"] == {"Expat": 2}
+
+
+def test_pages_become_a_corpus(longmatch: Run, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    for seed, (name, other) in enumerate((("a", "b"), ("b", "a"))):
+        text = f'<h1>{name}</h1><p>See <a href="{other}.html">it</a>. {sentences(seed)}</p>'
+        (tmp_path / f"site/{name}.html").write_text(text, encoding="utf-8")
+    options = ("--min-words", 20, "--held-out", 0, "--mask-titles", 0)
+    answer = longmatch("make-corpus", "html", tmp_path / "site", "-o", tmp_path / "c", *options)
+    assert answer.status == 0
+    assert read_texts(tmp_path / "c")["site/a.html"]["text"].startswith("a\n\nSee it. The")
+
+
+def test_a_source_without_links_is_refused(
+    longmatch: Run, articles: list[Path], tmp_path: Path
+) -> None:
+    answer = longmatch("make-corpus", "titles", *articles, "-o", tmp_path / "out")
+    assert answer.status == 2
+    assert "no document links to another one" in answer.err  # all are under 300 words
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,199 @@
+"""Which part each labelled pair of a corpus belongs to, and which part its documents belong to.
+
+What is held out is not seen in training. A document is therefore in the pairs of one part only,
+unless a job allows shared documents: then the file of a pair decides, and a document of a training
+pair counts as seen.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder.arrays import Int64
+from evaluation.judgements import PARTS, Pair, PairRows, find_pairs, read_pairs, read_splits
+from index.errors import CorpusError
+from training.data.files import CorpusFiles, part_in_name
+from training.data.splits import (
+    LEFT_OUT,
+    TRAIN,
+    VALID,
+    check_crossing_pairs,
+    given_parts,
+    parts_of_pairs,
+    valid_number,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PairFile:
+    """The labelled pairs of one file, or some of them.
+
+    Attributes:
+        part: of all of them, "train", "valid" or "test"; None where their documents decide.
+        pairs: as they are in the file.
+    """
+
+    part: str | None
+    pairs: Sequence[Pair]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPairs:
+    """What a corpus of N documents has of labelled pairs.
+
+    Attributes:
+        files: with their pairs.
+        parts: Int64[N], the part that splits or pairs give each document; else LEFT_OUT.
+        shared: whether the pairs of two parts may have documents in common.
+        splits_unknown: documents that the splits name and the corpus does not have.
+    """
+
+    files: Sequence[PairFile]
+    parts: Int64
+    shared: bool
+    splits_unknown: int
+
+    @property
+    def given(self) -> bool:
+        """Whether any document is given a part."""
+        return bool((self.parts != LEFT_OUT).any())
+
+
+def read_labelled_pairs(
+    files: CorpusFiles, ids: Sequence[str], seed: int = 0, *, allow_shared: bool = False
+) -> LabelledPairs:
+    """Read the pairs of a corpus, and the parts that its files give to documents.
+
+    Args:
+        files: of the corpus.
+        ids: its N document ids.
+        seed: of the tenth of the pairs that is for validation where documents are shared and the
+            name of a file does not say what it is for.
+        allow_shared: whether, without splits, the pairs of two parts may share documents.
+
+    Raises:
+        CorpusError: a file cannot be read, names no document of the corpus, or shares documents.
+    """
+    splits = read_splits(files.splits) if files.splits else None
+    shared = allow_shared and splits is None
+    found = _read_files(files)
+    if shared:
+        found = [part for file in found for part in _divide(file, seed)]
+    if splits is None:
+        parts = parts_of_pairs(ids, _by_part(found), allow_shared=shared)
+    else:
+        parts = given_parts(ids, splits)
+        if (parts == LEFT_OUT).all():
+            raise CorpusError(f"{files.splits}: names no document of {files.corpus}")
+    return LabelledPairs(found, parts, shared, len(set(splits or ()) - set(ids)))
+
+
+def place_pairs(
+    labelled: LabelledPairs, ids: Sequence[str], parts: Int64
+) -> tuple[Mapping[int, PairRows], int]:
+    """Return the pairs of each part as rows, and how many are of none.
+
+    Args:
+        labelled: of a corpus.
+        ids: its N document ids.
+        parts: Int64[N], those of `labelled`, and chosen ones where it gives none.
+
+    Raises:
+        CorpusError: a document of a pair is missing, or a pair crosses parts that were given.
+    """
+    found = [find_pairs(file.pairs, ids) for file in labelled.files]
+    of = [
+        _parts_of(labelled, file, rows, parts)
+        for file, rows in zip(labelled.files, found, strict=True)
+    ]
+    nothing = np.empty(0, dtype=np.int64)
+    part_of = np.concatenate([nothing, *of])
+    sources = np.concatenate([nothing, *(rows.sources for rows in found)])
+    targets = np.concatenate([nothing, *(rows.targets for rows in found)])
+    labels = np.concatenate([nothing.astype(np.bool_), *(rows.labels for rows in found)])
+    placed = {}
+    for number in range(len(PARTS)):
+        here = part_of == number
+        placed[number] = PairRows(sources[here], targets[here], labels[here])
+    return placed, int((part_of == LEFT_OUT).sum())
+
+
+def _parts_of(labelled: LabelledPairs, file: PairFile, rows: PairRows, parts: Int64) -> Int64:
+    """Return the part of each pair of a file; LEFT_OUT where its documents are in two, or none."""
+    if labelled.shared and file.part is not None:
+        return np.full(len(file.pairs), PARTS.index(file.part), dtype=np.int64)
+    sources, targets = parts[rows.sources], parts[rows.targets]
+    if labelled.given:
+        check_crossing_pairs(file.pairs, sources, targets, file.part)
+    together: Int64 = np.where(sources == targets, sources, LEFT_OUT)
+    return together
+
+
+def check_pair_files(files: CorpusFiles, *, allow_shared: bool = False) -> None:
+    """Check the pairs of a corpus for data leakage, before its documents are read.
+
+    Raises:
+        CorpusError: a file cannot be read, or shares documents as `read_labelled_pairs` and
+            `place_pairs` refuse it.
+    """
+    found = _read_files(files)
+    if files.splits is None:
+        parts_of_pairs((), _by_part(found), allow_shared=allow_shared)
+        return
+    splits = read_splits(files.splits)
+    for file in found:
+        sources = given_parts([pair.source for pair in file.pairs], splits)
+        targets = given_parts([pair.target for pair in file.pairs], splits)
+        check_crossing_pairs(file.pairs, sources, targets, file.part)
+
+
+def count_seen(
+    hashes: Sequence[str], parts: Int64, placed: Mapping[int, PairRows], trained: set[str]
+) -> int:
+    """Return how many held-out texts training sees: of held-out documents, or of held-out pairs.
+
+    Args:
+        hashes: N hashes of the texts of a corpus.
+        parts: Int64[N], the part of each document.
+        placed: its pairs by part.
+        trained: hashes of all texts of training.
+    """
+    rows = set(np.flatnonzero(parts > TRAIN).tolist())
+    for part, pairs in placed.items():
+        if part != TRAIN:
+            rows.update(pairs.sources.tolist(), pairs.targets.tolist())
+    return len({hashes[row] for row in rows} & trained)
+
+
+def _read_files(files: CorpusFiles) -> list[PairFile]:
+    return [PairFile(part_in_name(path), read_pairs(path)) for path in files.pairs]
+
+
+def _divide(file: PairFile, seed: int) -> list[PairFile]:
+    """Keep a tenth of the pairs of each label for validation, if the file does not say its part."""
+    if file.part is not None:
+        return [file]
+    held_out: set[Pair] = set()
+    for label in (False, True):
+        some = [pair for pair in file.pairs if pair.label == label]
+        some.sort(key=lambda pair: _hash(pair, seed))
+        held_out.update(some[: valid_number(len(some))])
+    trained = [pair for pair in file.pairs if pair not in held_out]
+    parts = {TRAIN: trained, VALID: [pair for pair in file.pairs if pair in held_out]}
+    return [PairFile(PARTS[part], pairs) for part, pairs in parts.items()]
+
+
+def _hash(pair: Pair, seed: int) -> bytes:
+    """Return a hash of a pair, the same in both directions."""
+    ends = sorted((pair.source, pair.target))
+    return hashlib.sha256("\0".join([str(seed), *ends]).encode()).digest()
+
+
+def _by_part(files: Sequence[PairFile]) -> dict[str, list[Pair]]:
+    by_part: dict[str, list[Pair]] = {part: [] for part in PARTS}
+    for file in files:
+        if file.part is not None:
+            by_part[file.part].extend(file.pairs)
+    return by_part

@@ -1,0 +1,1 @@
+"""Corpora with links, made of documents that were not written for training."""
