@@ -14,7 +14,6 @@ from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.terms.term_table import count_words
 from encoder.tokenizer import BlockTokenizer
-from evaluation.aligned_systems import hybrid_system, semantic_system
 from evaluation.baselines import LEXICAL_BASELINES, block_baselines, lexical_baselines
 from evaluation.block_baselines import CorpusBlocks
 from evaluation.judgements import Pair, Qrels, find_pairs
@@ -30,8 +29,9 @@ from evaluation.report import (
     report_retrieval,
     report_with_and_without_mentions,
 )
-from evaluation.reranking import PairScorer, reranked_system
 from evaluation.significance import Estimate
+from evaluation.stages.alignment import hybrid_system, semantic_system
+from evaluation.stages.reranking import PairScorer, reranked_system
 from evaluation.systems import HYBRID, LEXICAL, System, lexical_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents

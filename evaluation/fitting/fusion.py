@@ -18,12 +18,12 @@ import typer
 from encoder.arrays import Float32, Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.aligned_systems import align_first
 from evaluation.encoded_corpus import embed_encoded_corpus, embed_with_blocks, keep_blocks
 from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
+from evaluation.stages.alignment import align_first
 from evaluation.systems import System, lexical_system, rank, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus

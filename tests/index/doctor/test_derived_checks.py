@@ -89,7 +89,7 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
         open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
     ) as data:
         some = [entry_of(name, paragraphs) for name, paragraphs in DOCUMENTS.items()]
-        data.store.put([replace(one, vector=vector) for one in some])
+        data.store.put([replace(one, vector=vector, blocks=None) for one in some])
         data.index.catch_up()
         data.index.publish()
     change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")

@@ -1,0 +1,1 @@
+"""Systems of a second stage: the first candidates of another system are scored again."""
