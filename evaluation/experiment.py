@@ -29,9 +29,9 @@ from evaluation.report import (
     report_retrieval,
     report_with_and_without_mentions,
 )
+from evaluation.second_stage.alignment import hybrid_system, semantic_system
+from evaluation.second_stage.reranking import PairScorer, reranked_system
 from evaluation.significance import Estimate
-from evaluation.stages.alignment import hybrid_system, semantic_system
-from evaluation.stages.reranking import PairScorer, reranked_system
 from evaluation.systems import HYBRID, LEXICAL, System, lexical_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents

@@ -56,7 +56,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "evaluation": (
         "calibration_error encoded_corpus judgements significance systems",
-        "block_baselines mentions metrics plots stages",
+        "block_baselines mentions metrics plots second_stage",
         "baselines quality_gate report",
         "experiment",
         "fitting",
@@ -111,8 +111,8 @@ FACES: Mapping[str, str] = {
         "report systems"
     ),
     "evaluation.fitting": "calibration",
-    "evaluation.stages": "alignment reranking",
     "evaluation.mentions": "left_out masking",
+    "evaluation.second_stage": "alignment reranking",
     "index": "adapt build document embed errors extras id_set progress reencode",
     "index.alignment": "alignment_index refresh tables",
     "index.corpus": "demo files json_lines reader",

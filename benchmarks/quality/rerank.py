@@ -27,8 +27,8 @@ from encoder.reranker.sentence_ranking import SentenceGraphText, rank_sentences,
 from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.metrics import QueryMeasures, evaluate_per_query
 from evaluation.report import RetrievalTask
+from evaluation.second_stage.reranking import PairScorer, first_candidates, reranked_system
 from evaluation.significance import compare_paired, estimate_means
-from evaluation.stages.reranking import PairScorer, first_candidates, reranked_system
 from evaluation.systems import System, rank
 
 MODES = ("semantic", "lexical", "hybrid")

@@ -23,7 +23,7 @@ from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.stages.alignment import align_first
+from evaluation.second_stage.alignment import align_first
 from evaluation.systems import System, lexical_system, rank, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus

@@ -11,8 +11,8 @@ from encoder.reranker.onnx_reranker import OnnxReranker
 from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.report import RetrievalTask
-from evaluation.stages.alignment import hybrid_system, semantic_system
-from evaluation.stages.reranking import PairScorer
+from evaluation.second_stage.alignment import hybrid_system, semantic_system
+from evaluation.second_stage.reranking import PairScorer
 from evaluation.systems import System, cache_scores, lexical_system, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, read_embedded_corpus

@@ -24,7 +24,7 @@ from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, re
 from evaluation.judgements import Qrels
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.report import RetrievalTask
-from evaluation.stages.reranking import PairScorer, first_candidates, mix
+from evaluation.second_stage.reranking import PairScorer, first_candidates, mix
 from evaluation.systems import System
 from index.errors import CorpusError
 

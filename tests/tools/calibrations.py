@@ -10,6 +10,7 @@ from encoder.calibration import (
 )
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration
+from index.search.fusion import DEFAULT_RULE
 from index.search.score_distribution import NullDistribution, Threshold
 
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
@@ -28,7 +29,7 @@ def of_checkpoint(fingerprint: str = "f") -> Calibration:
 
 
 def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
-    return CorpusCalibration(fingerprint, {"semantic": TABLE, "hybrid": TABLE})
+    return CorpusCalibration(fingerprint, {"semantic": TABLE, "hybrid": TABLE}, DEFAULT_RULE)
 
 
 NOTHING = ScoreCalibrator(None, None, None)

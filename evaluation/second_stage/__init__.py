@@ -1,0 +1,1 @@
+"""Systems whose best candidates are scored again: aligned, or reranked."""
