@@ -18,16 +18,12 @@ from evaluation.fitting.reranking import (
     score_candidates,
 )
 from evaluation.metrics import evaluate_per_query
-<<<<<<<< HEAD:tests/evaluation/stages/test_reranking.py
-from evaluation.second_stage.reranking import PairScorer, first_candidates, read_logits, reranked_system
-========
 from evaluation.second_stage.reranking import (
     PairScorer,
     first_candidates,
     read_logits,
     reranked_system,
 )
->>>>>>>> tests:tests/evaluation/second_stage/test_reranking.py
 from evaluation.systems import System, rank, vector_system
 from index.errors import CorpusError
 
