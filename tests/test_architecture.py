@@ -36,8 +36,8 @@ ORDER: Mapping[str, Sequence[str]] = {
         "arrays atomic_files blocks errors sentences",
         "checkpoint comparison",
         "alignment block_archive calibration golden onnx_session tokenizer",
-        "reranker terms",
-        "adapter",
+        "terms",
+        "adapter reranker",
         "onnx_encoder",
         "models",
         "export",
@@ -105,7 +105,7 @@ FACES: Mapping[str, str] = {
     "encoder.reranker": (
         "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
     ),
-    "encoder.terms": "feature_hashing term_channel term_table title_matcher",
+    "encoder.terms": "feature_hashing stop_words term_channel term_table title_matcher",
     "evaluation": (
         "baselines block_baselines encoded_corpus experiment judgements metrics quality_gate "
         "report systems"

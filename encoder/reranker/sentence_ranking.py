@@ -8,19 +8,18 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.sentences import split_sentences
+from encoder.terms.stop_words import STOP_WORDS
 
 DAMPING = 0.85  # d of the paper
 _ITERATIONS = 50
 _TOLERANCE = 1e-5  # of all ranks together, which sum to 1
 _FREQUENT = 24  # sentences; words of more are counted by a matrix product, of fewer pair by pair
 _WORD = re.compile(r"[^\W_]+")
-_STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("ascii").split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def _words(sentence: str) -> tuple[str, ...]:
     if not lowered.isascii():
         decomposed = unicodedata.normalize("NFKD", lowered)
         lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return tuple(dict.fromkeys(w for w in _WORD.findall(lowered) if w not in _STOP_WORDS))
+    return tuple(dict.fromkeys(w for w in _WORD.findall(lowered) if w not in STOP_WORDS))
 
 
 def _common_words(sentences: Sequence[Sequence[str]]) -> Float32:

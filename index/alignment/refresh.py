@@ -114,6 +114,8 @@ def _project_pending(
             insert_aligned_blocks(connection, target.space_id, projected)
         last = ids[-1]
         progress.advanced(len(ids))
+        if len(ids) < _DOCUMENTS_A_TRANSACTION:
+            return  # documents that are put meanwhile would keep this loop going
 
 
 def _switch(connections: SQLiteConnections, following: SpaceRow) -> None:

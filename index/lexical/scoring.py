@@ -17,7 +17,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Float64, Int64, UInt32
 from index.lexical.tables import MAX_COUNT, DocumentTerms
-from index.lexical.terms import count_corpus
+from index.lexical.terms import count_corpus, is_pair
 from index.progress import Progress
 
 
@@ -125,7 +125,7 @@ def _dots(rows: TermRows, starts: Int64, chosen: Int64, asked: Float32) -> Float
     return dots
 
 
-QUERY_TERMS = 32
+QUERY_TERMS = 32  # words and titles, and as many pairs of words
 POSTINGS_BUDGET = 60_000
 
 
@@ -195,16 +195,19 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
     """Choose the terms that fetch candidates: the heaviest ones within a bounded read.
 
     Returns:
-        Positions in the query: at most `QUERY_TERMS`, with `POSTINGS_BUDGET` postings together;
-        the heaviest term in any case.
+        Positions in the query: at most `QUERY_TERMS` pairs of words and `QUERY_TERMS` others, with
+        `POSTINGS_BUDGET` postings together; the heaviest term in any case.
     """
     chosen: list[int] = []
+    free = {True: QUERY_TERMS, False: QUERY_TERMS}
     left = POSTINGS_BUDGET
     for position, documents in enumerate(query.documents.tolist()):
-        if documents <= left or not chosen:
+        pair = is_pair(query.terms[position])
+        if free[pair] and (documents <= left or not chosen):
             chosen.append(position)
+            free[pair] -= 1
             left -= documents
-        if len(chosen) == QUERY_TERMS:
+        if not any(free.values()):
             break
     return chosen
 

@@ -1,4 +1,4 @@
-"""The words of a text as the lexical index counts them."""
+"""The terms of a text as the lexical index counts them: words, pairs of words, and titles."""
 
 import hashlib
 import re
@@ -6,11 +6,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 
 from encoder.arrays import UInt64
+from encoder.terms.stop_words import STOP_WORDS
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
 NAMED = 25
@@ -41,7 +42,7 @@ def with_titles(known: TitleMatcher, titles: Iterable[str]) -> TitleMatcher:
 
 
 def count_terms_and_titles(text: str, titles: TitleMatcher, own: str = "") -> Counter[str]:
-    """Count the words of a text and the titles that it names.
+    """Count the words of a text, the pairs of them, and the titles that it names.
 
     Args:
         text: any text.
@@ -49,7 +50,7 @@ def count_terms_and_titles(text: str, titles: TitleMatcher, own: str = "") -> Co
         own: the title of the text itself.
     """
     words = words_of(text)
-    counted = Counter(words)
+    counted = _count(words)
     counted.update(dict.fromkeys(named_titles(words, titles), NAMED))
     if own_words := title_words(own):
         counted[title_term(own_words)] = OWN
@@ -63,7 +64,7 @@ def count_corpus(
 
     Args:
         texts: of the documents, then of queries that are none.
-        titles: of the documents and queries; without any, words alone are counted.
+        titles: of the documents and queries; without any, words and pairs alone are counted.
         documents: how many of the texts are documents; all when not given.
     """
     known = known_titles(titles[:documents])
@@ -139,5 +140,25 @@ def _without_diacritics(lowered: str) -> str:
 
 
 def count_terms(text: str) -> Counter[str]:
-    """Count the words of a text."""
-    return Counter(words_of(text))
+    """Count the words of a text, and the pairs of neighbouring words."""
+    return _count(words_of(text))
+
+
+def is_pair(term: str) -> bool:
+    """Return whether a term is a pair of words, not a word or a title."""
+    return " " in term and term[0] != QUOTE
+
+
+def _count(words: Sequence[str]) -> Counter[str]:
+    """Count words and pairs: two words that follow each other, neither of them a stop word.
+
+    On validation queries of two corpora, pairs of all counts found more than those of two or more
+    occurrences, and more than the heaviest hundred of a document.
+    """
+    counted = Counter(words)
+    counted.update(
+        f"{one} {other}"
+        for one, other in pairwise(words)
+        if one not in STOP_WORDS and other not in STOP_WORDS
+    )
+    return counted

@@ -18,7 +18,7 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import StoreError
 from index.lexical.scoring import LexicalQuery
-from index.lexical.terms import count_terms, count_terms_and_titles, known_titles
+from index.lexical.terms import count_terms, count_terms_and_titles, is_pair, known_titles
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 
@@ -127,8 +127,22 @@ def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
     assert list(find(filled, "4711")) == ["tax"]
     assert list(find(filled, "GLÁCIER")) == ["rivers"]
     assert count_terms("Straße ÉCOLE ecole ﬁn x_y don't") == Counter(
-        {"straße": 1, "ecole": 2, "fin": 1, "x": 1, "y": 1, "don": 1, "t": 1}
+        {
+            **{"straße": 1, "ecole": 2, "fin": 1, "x": 1, "y": 1, "don": 1, "t": 1},
+            **{"straße ecole": 1, "ecole ecole": 1, "ecole fin": 1, "fin x": 1, "x y": 1},
+            **{"y don": 1},  # "t" is a stop word
+        }
     )
+
+
+def test_pairs_of_neighbouring_words_are_terms_unless_one_is_a_stop_word() -> None:
+    counted = count_terms("The ant colony of the forest. Ant colony!")
+    assert {term: n for term, n in counted.items() if is_pair(term)} == {
+        "ant colony": 2,
+        "forest ant": 1,
+    }
+    assert not is_pair("ant")
+    assert not is_pair('"ant colony"')
 
 
 def test_k_bounds_the_answer(filled: SQLiteDocumentStore) -> None:
@@ -200,7 +214,8 @@ def assert_says_what_counts_allow(path: Path) -> None:
     """A count is kept up to 65,535."""
     with closing(sqlite3.connect(path)) as connection:
         blobs = [row[0] for row in connection.execute("SELECT terms FROM document_terms")]
-        assert [int(np.frombuffer(one, "<u2")[-1]) for one in blobs if len(one) == 6] == [65_535]
+        of_two_terms = [np.frombuffer(one, "<u2")[-2:].tolist() for one in blobs if len(one) == 12]
+        assert [65_535, 65_535] in of_two_terms  # the word, and the pair of it with itself
 
 
 def test_changes_are_followed(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:

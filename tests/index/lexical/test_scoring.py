@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.lexical.scoring import join_rows, rows_of_texts, take_rows, term_cosines, weigh_rows
+from index.lexical.terms import count_terms
 from index.progress import SilentProgress
 
 TEXTS = [
@@ -75,7 +76,9 @@ words = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
 @given(st.lists(words, min_size=2, max_size=6), st.integers(0, 5))
 def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) -> None:
     names = "abcde"
-    counts = np.array([[one.count(name) for name in names] for one in texts], dtype=np.float64)
+    terms = [*names, *(f"{one} {other}" for one in names for other in names)]
+    counted = [count_terms(" ".join(one)) for one in texts]
+    counts = np.array([[one[term] for term in terms] for one in counted], dtype=np.float64)
     having = (counts > 0).sum(axis=0)
     idf = np.where(having >= 2, np.log(len(texts) / np.maximum(having, 1)), 0.0)
     weights = np.sqrt(counts) * idf

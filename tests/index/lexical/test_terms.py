@@ -140,9 +140,9 @@ def test_the_titles_of_new_documents_are_known_without_reading_all_again(
     assert reads == [1]  # those of deleted documents are known until then
 
 
-def test_without_titles_words_alone_are_counted() -> None:
+def test_without_titles_words_and_their_pairs_are_counted() -> None:
     (counted,) = count_corpus(["world war ii"], [])
-    assert counted == Counter(words_of("world war ii"))
+    assert counted == Counter([*words_of("world war ii"), "world war", "war ii"])
 
 
 def put_all(store: SQLiteDocumentStore, entry: MakeEntry) -> None:

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from index.doctor.derived_checks import examine_families
-from index.lexical.terms import count_terms
+from index.lexical.terms import count_terms, is_pair
 from index.store.document_store import SQLiteDocumentStore
 
 OpenStore = Callable[..., SQLiteDocumentStore]
@@ -97,7 +97,8 @@ def test_a_kill_while_writing_leaves_words_and_documents_alike(
         assert term_frequencies(path) == frequencies
         assert list(examine_families(path)) == []
         assert store.families.pending() == 0
-        for term in [term for term in frequencies if term.startswith(("state", "d"))]:
+        named = [term for term in frequencies if term.startswith(("state", "d"))]
+        for term in [term for term in named if not is_pair(term)]:
             assert documents_with(store, term) == {
                 n for n, t in texts.items() if term in count_terms(t)
             }

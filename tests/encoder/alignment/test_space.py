@@ -1,0 +1,191 @@
+"""The alignment space: whitening, hubness, quantisation, and what it refuses."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from encoder.alignment.space import (
+    BACKGROUND,
+    DIMENSION,
+    MAX_BLOCKS,
+    MIN_SAMPLE,
+    NEIGHBOURS,
+    SAMPLE_BLOCKS,
+    SAMPLE_DOCUMENTS,
+    AlignedBlocks,
+    AlignmentSpace,
+    choose_blocks,
+    fit_space,
+    join_aligned,
+    neutral_space,
+    read_space,
+    sample_blocks,
+    write_space,
+)
+from encoder.arrays import Float32
+
+WIDTH = 24
+
+
+def block_vectors(count: int, seed: int = 0) -> Float32:
+    """Return unit vectors with a common mean and very unequal variances."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(count, WIDTH)) * np.linspace(3.0, 0.1, WIDTH) + 1.0
+    unit: Float32 = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+def dequantised(blocks: AlignedBlocks) -> Float32:
+    rows: Float32 = blocks.codes * blocks.scales[:, None]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def space() -> AlignmentSpace:
+    return fit_space(block_vectors(MIN_SAMPLE), dimension=WIDTH)
+
+
+def test_it_centres_and_divides_by_the_root_of_the_deviation(space: AlignmentSpace) -> None:
+    sample, other = block_vectors(MIN_SAMPLE), block_vectors(50, seed=1)
+    mean = sample.astype(np.float64).mean(axis=0)
+    _, singular, axes = np.linalg.svd(sample - mean, full_matrices=False)
+    expected = (other - mean) @ (axes.T * (singular / np.sqrt(MIN_SAMPLE)) ** -0.5)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = dequantised(space.project(other))
+    # Axes may be turned around, which changes no cosine.
+    assert np.abs(found @ found.T - expected @ expected.T).max() < 0.02
+
+
+def test_the_first_axes_are_kept() -> None:
+    sample = block_vectors(MIN_SAMPLE)
+    few = fit_space(sample, dimension=8)
+    assert few.projection.shape == (WIDTH, 8)
+    whole = fit_space(sample, dimension=WIDTH)
+    assert np.allclose(np.abs(few.projection), np.abs(whole.projection[:, :8]), atol=1e-5)
+    assert fit_space(sample).dimension == min(DIMENSION, WIDTH)
+
+
+def test_vectors_have_unit_norm_and_int8_changes_cosines_little(space: AlignmentSpace) -> None:
+    vectors = block_vectors(60, seed=2)
+    rows = dequantised(space.project(vectors))
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
+    exact = (vectors - space.mean) @ space.projection
+    exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+    assert np.abs(rows @ rows.T - exact @ exact.T).max() < 0.02
+
+
+def test_hubness_is_the_mean_cosine_of_the_nearest_of_the_background(space: AlignmentSpace) -> None:
+    blocks = space.project(block_vectors(40, seed=3))
+    background = space.background * space.background_scales[:, None]
+    cosines = np.sort(dequantised(blocks) @ background.T, axis=1)
+    assert np.allclose(blocks.hubness, cosines[:, -NEIGHBOURS:].mean(axis=1), atol=1e-5)
+
+
+def test_a_common_block_is_more_of_a_hub_than_a_rare_one() -> None:
+    sample = block_vectors(MIN_SAMPLE)
+    sample[: MIN_SAMPLE // 4] = sample[0]  # boilerplate
+    blocks = fit_space(sample, dimension=WIDTH).project(sample[[0, MIN_SAMPLE - 1]])
+    assert blocks.hubness[0] > 0.99 > blocks.hubness[1]
+
+
+def test_fitting_is_deterministic() -> None:
+    first, second = (fit_space(block_vectors(MIN_SAMPLE)) for _ in range(2))
+    assert write_space(first) == write_space(second)
+
+
+def test_the_background_is_bounded() -> None:
+    assert len(fit_space(block_vectors(BACKGROUND + 500)).background) == BACKGROUND
+
+
+def test_blocks_that_are_all_alike_make_a_space() -> None:
+    alike = np.repeat(block_vectors(1), MIN_SAMPLE, axis=0)
+    blocks = fit_space(alike).project(alike[:3])
+    assert np.isfinite(blocks.hubness).all()
+    assert np.isfinite(blocks.scales).all()
+
+
+def test_too_few_blocks_and_numbers_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(ValueError, match=f"{MIN_SAMPLE - 1} blocks are fewer than {MIN_SAMPLE}"):
+        fit_space(block_vectors(MIN_SAMPLE - 1))
+    broken = block_vectors(MIN_SAMPLE)
+    broken[7, 3] = np.nan
+    with pytest.raises(ValueError, match="not finite"):
+        fit_space(broken)
+
+
+def test_block_vectors_of_another_width_are_refused(space: AlignmentSpace) -> None:
+    with pytest.raises(ValueError, match=f"block vectors of 7 numbers in a space for {WIDTH}"):
+        space.project(np.ones((2, 7), dtype=np.float32))
+
+
+def test_the_neutral_space_keeps_cosines_and_knows_no_hubs() -> None:
+    vectors = block_vectors(30)
+    blocks = neutral_space(WIDTH).project(vectors)
+    assert not blocks.hubness.any()
+    rows = dequantised(blocks)
+    assert np.abs(rows @ rows.T - vectors @ vectors.T).max() < 0.02
+
+
+@pytest.mark.parametrize(("count", "chosen"), [(1, 1), (96, 96), (97, 96), (1024, 96)])
+def test_blocks_at_equal_distances_are_aligned(count: int, chosen: int) -> None:
+    rows = choose_blocks(count)
+    assert len(rows) == chosen <= MAX_BLOCKS
+    assert rows[0] == 0
+    assert rows[-1] < count
+    assert set(np.diff(rows).tolist()) <= {count // chosen, -(-count // chosen)}
+
+
+def test_a_document_of_one_block_and_of_1024(space: AlignmentSpace) -> None:
+    assert len(space.project(block_vectors(1))) == 1
+    vectors = block_vectors(1024)
+    long = space.project(vectors)
+    assert len(long) == MAX_BLOCKS
+    assert np.array_equal(long.codes, space.project(vectors[choose_blocks(1024)]).codes)
+
+
+def test_the_sample_takes_all_documents_or_some_at_equal_distances() -> None:
+    documents = [np.full((3, 2), n, dtype=np.float16) for n in range(SAMPLE_DOCUMENTS * 2)]
+    sample = sample_blocks(documents)
+    assert np.unique(sample).tolist() == list(range(0, SAMPLE_DOCUMENTS * 2, 2))
+    few = sample_blocks([np.zeros((SAMPLE_BLOCKS * 2, 2), dtype=np.float16)])
+    assert few.shape == (SAMPLE_BLOCKS, 2)
+    assert few.dtype == np.float32
+
+
+def test_it_is_read_as_it_was_written(space: AlignmentSpace) -> None:
+    again = read_space(write_space(space))
+    vectors = block_vectors(5, seed=9)
+    assert np.array_equal(again.project(vectors).codes, space.project(vectors).codes)
+    assert np.array_equal(again.project(vectors).hubness, space.project(vectors).hubness)
+
+
+BROKEN: dict[str, Callable[[AlignmentSpace], bytes]] = {
+    "cut": lambda space: write_space(space)[:-200],
+    "empty": lambda _: b"",
+    "something else": lambda _: b"not a space" * 10,
+    "mean of another width": lambda s: write_space(replace(s, mean=s.mean[1:])),
+    "other background": lambda s: write_space(replace(s, background=s.background[:, 1:])),
+    "scales of another number": lambda s: write_space(
+        replace(s, background_scales=s.background_scales[1:])
+    ),
+    "projection of one axis": lambda s: write_space(replace(s, projection=s.projection[0])),
+    "not finite": lambda s: write_space(replace(s, mean=s.mean * np.float32(np.inf))),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_damaged_space_is_refused(space: AlignmentSpace, name: str) -> None:
+    with pytest.raises(ValueError, match=r"space|shape|not finite"):
+        read_space(BROKEN[name](space))
+
+
+def test_a_corpus_gives_back_the_blocks_of_each_document(space: AlignmentSpace) -> None:
+    documents = [space.project(block_vectors(count, seed=count)) for count in (3, 1, 8)]
+    corpus = join_aligned(space, documents)
+    assert len(corpus) == 3
+    for one, expected in zip(corpus, documents, strict=True):
+        assert np.array_equal(one.codes, expected.codes)
+        assert np.array_equal(one.hubness, expected.hubness)
+    assert [len(one) for one in corpus[1:]] == [1, 8]

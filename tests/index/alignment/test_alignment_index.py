@@ -1,0 +1,248 @@
+"""The alignment index: it follows the documents, and refitting never disturbs a search."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from encoder.alignment.space import AlignedBlocks, AlignmentSpace, fit_space, neutral_space
+from encoder.arrays import Float32
+from index.alignment.refresh import MIN_DOCUMENTS
+from index.errors import StoreError
+from index.progress import SilentProgress
+from index.sqlite.block_vectors import BlockVectors
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import EncodedDocument
+
+WIDTH = 12
+PER_DOCUMENT = 20  # blocks, so that `MIN_DOCUMENTS` are enough for a space
+QUIET = SilentProgress()
+
+MakeEntry = Callable[..., EncodedDocument]
+OpenStore = Callable[..., SQLiteDocumentStore]
+
+
+def block_vectors(count: int, seed: int) -> BlockVectors:
+    rows = np.random.default_rng(seed).normal(size=(count, WIDTH)).astype(np.float32) + 0.5
+    unit: Float32 = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return BlockVectors(np.stack([np.arange(count), np.arange(count) + 1], axis=1), unit)
+
+
+@pytest.fixture
+def with_blocks(entry: MakeEntry) -> Callable[..., EncodedDocument]:
+    """Make an entry with block vectors that depend on a seed."""
+
+    def make(name: str, seed: int, count: int = PER_DOCUMENT, text: str = "") -> EncodedDocument:
+        made = entry(name, text or f"text {seed}")
+        return replace(made, blocks=block_vectors(count, seed))
+
+    return make
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> SQLiteDocumentStore:
+    opened = open_store()
+    opened.alignment.start_with(neutral_space(WIDTH))
+    return opened
+
+
+def fill(store: SQLiteDocumentStore, make: Callable[..., EncodedDocument], count: int) -> list[int]:
+    return store.put([make(f"d{n}", n) for n in range(count)]).added.tolist()
+
+
+def read(store: SQLiteDocumentStore, vector_ids: list[int]) -> dict[int, AlignedBlocks]:
+    found = store.alignment.read(vector_ids)
+    assert found is not None
+    return dict(found.blocks)
+
+
+def space_of(store: SQLiteDocumentStore) -> AlignmentSpace:
+    used = store.alignment.space()
+    assert used is not None
+    return used.space
+
+
+def change(store: SQLiteDocumentStore, statement: str) -> None:
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
+    """Compare every row with the projection of the stored block vectors."""
+    ids = store.changes_since(0).added.tolist()
+    stored, held = store.block_vectors(ids), read(store, ids)
+    assert held.keys() == stored.keys()
+    assert store.alignment.pending() == 0
+    for one, blocks in stored.items():
+        expected = space_of(store).project(blocks.vectors)
+        assert np.abs(held[one].codes.astype(int) - expected.codes).max() <= 1  # half precision
+        assert np.allclose(held[one].hubness, expected.hubness, atol=0.01)
+
+
+def test_documents_are_projected_when_they_are_put(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument], entry: MakeEntry
+) -> None:
+    ids = fill(store, with_blocks, 3)
+    (plain,) = store.put([entry("plain")]).added.tolist()  # without block vectors
+    assert read(store, [*ids, plain]).keys() == set(ids)
+    assert_holds_all_stored_blocks(store)
+
+
+def test_deleted_and_replaced_documents_are_gone(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    first, second = fill(store, with_blocks, 2)
+    store.delete(["d0"])
+    (third,) = store.put([with_blocks("d1", 7)]).added.tolist()
+    assert read(store, [first, second, third]).keys() == {third}
+    assert_holds_all_stored_blocks(store)
+
+
+def test_a_store_without_a_space_aligns_nothing(
+    open_store: OpenStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    store = open_store()
+    ids = fill(store, with_blocks, 2)
+    assert store.alignment.read(ids) is None
+    assert store.alignment.space() is None
+    store.alignment.refresh(QUIET, fit=False)
+    assert store.alignment.pending() == 0
+
+
+def test_documents_put_before_there_was_a_space_are_pending_until_the_refresh(
+    open_store: OpenStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    store = open_store()
+    fill(store, with_blocks, 3)
+    store.alignment.start_with(neutral_space(WIDTH))
+    assert store.alignment.pending() == 3
+    store.alignment.refresh(QUIET, fit=False)
+    assert_holds_all_stored_blocks(store)
+
+
+def test_the_first_space_stays_until_another_is_fitted(store: SQLiteDocumentStore) -> None:
+    other = fit_space(block_vectors(2_000, 1).vectors)
+    store.alignment.start_with(other)
+    assert not len(space_of(store).background)
+
+
+def test_a_small_collection_is_not_fitted(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    fill(store, with_blocks, 5)
+    store.alignment.refresh(QUIET, fit=True)
+    assert not len(space_of(store).background)
+    assert_holds_all_stored_blocks(store)
+    assert store.alignment.drift() == float("inf")
+
+
+def test_a_space_is_fitted_to_the_collection_and_all_documents_are_in_it(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    fill(store, with_blocks, MIN_DOCUMENTS)
+    store.alignment.refresh(QUIET, fit=True)
+    assert len(space_of(store).background)
+    assert_holds_all_stored_blocks(store)
+    with closing(sqlite3.connect(store.path)) as connection:  # nothing of the former space is left
+        spaces = connection.execute("SELECT space_id FROM alignment_spaces").fetchall()
+        held = connection.execute("SELECT DISTINCT space_id FROM alignment_blocks").fetchall()
+    assert spaces == held
+    assert len(spaces) == 1
+
+
+def test_the_same_collection_gives_the_same_space(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    fill(store, with_blocks, MIN_DOCUMENTS)
+    store.alignment.refresh(QUIET, fit=True)
+    first = space_of(store)
+    store.alignment.refresh(QUIET, fit=True)
+    assert space_of(store) is not first
+    assert np.array_equal(space_of(store).projection, first.projection)
+    assert np.array_equal(space_of(store).background, first.background)
+
+
+def test_drift_counts_what_came_and_went(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    fill(store, with_blocks, MIN_DOCUMENTS)
+    store.alignment.refresh(QUIET, fit=True)
+    assert store.alignment.drift() == 0.0
+    store.put([with_blocks(f"new{n}", 500 + n) for n in range(10)])
+    assert store.alignment.drift() == pytest.approx(10 / MIN_DOCUMENTS)
+    store.delete([f"d{n}" for n in range(20)])
+    assert store.alignment.drift() == pytest.approx(30 / MIN_DOCUMENTS)
+
+
+def test_searches_use_the_former_space_until_the_new_one_holds_all_documents(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    ids = fill(store, with_blocks, MIN_DOCUMENTS)
+    asked = 0
+
+    def stop_later() -> bool:
+        nonlocal asked
+        asked += 1
+        assert read(store, ids).keys() == set(ids)
+        assert not len(space_of(store).background)
+        return asked > 1  # after the first batch
+
+    store.alignment.refresh(QUIET, fit=True, stop=stop_later)
+    assert asked == 3
+    (late,) = store.put([with_blocks("late", 999)]).added.tolist()  # between the two passes
+    assert late in read(store, [late])
+    store.alignment.refresh(QUIET, fit=False)  # continues
+    assert len(space_of(store).background)
+    assert_holds_all_stored_blocks(store)
+
+
+def test_a_document_put_or_deleted_during_a_pass_is_in_no_half_state(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    fill(store, with_blocks, MIN_DOCUMENTS)
+    turns = iter(range(1_000))
+
+    def meddle() -> bool:
+        turn = next(turns)
+        store.put([with_blocks(f"during{turn}", 2_000 + turn)])
+        store.delete([f"d{turn}"])
+        return False
+
+    store.alignment.refresh(QUIET, fit=True, stop=meddle)
+    store.alignment.refresh(QUIET, fit=False)
+    assert_holds_all_stored_blocks(store)
+
+
+@pytest.mark.parametrize("damage", ["content = x'00'", "content = 7", "checksum = checksum + 1"])
+def test_a_damaged_row_is_left_out_and_logged(
+    store: SQLiteDocumentStore,
+    with_blocks: Callable[..., EncodedDocument],
+    caplog: pytest.LogCaptureFixture,
+    damage: str,
+) -> None:
+    first, second = fill(store, with_blocks, 2)
+    change(store, f"UPDATE alignment_blocks SET {damage} WHERE vector_id = {first}")
+    assert read(store, [first, second]).keys() == {second}
+    assert "longmatch doctor --repair" in caplog.text
+
+
+def test_a_damaged_space_is_an_error_that_names_the_way_out(
+    open_store: OpenStore, store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    ids = fill(store, with_blocks, 2)
+    change(store, "UPDATE alignment_spaces SET content = substr(content, 9)")
+    with pytest.raises(StoreError, match=r"alignment space .* longmatch doctor --repair"):
+        open_store().alignment.read(ids)
+
+
+def test_block_vectors_of_another_width_are_refused_before_anything_is_written(
+    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+) -> None:
+    wrong = replace(with_blocks("d0", 1), blocks=BlockVectors(np.zeros((1, 2), int), np.eye(1, 5)))
+    with pytest.raises(ValueError, match=f"block vectors of 5 numbers in a space for {WIDTH}"):
+        store.put([with_blocks("sound", 2), wrong])
+    assert len(store) == 0

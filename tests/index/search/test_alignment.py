@@ -1,0 +1,214 @@
+"""The second stage of a search: candidates are ranked by their blocks, within the budget."""
+
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.alignment.scoring import align
+from encoder.alignment.space import neutral_space
+from encoder.arrays import Float32
+from encoder.blocks import Receipt
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.document import Document
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import LinearFusion
+from index.search.records import (
+    AlignmentOptions,
+    AlignmentReceipt,
+    EncodedQuery,
+    Mode,
+    SearchAnswer,
+    SearchOptions,
+)
+from index.search.search import search
+from index.sqlite.block_vectors import BlockVectors
+from index.store.records import EncodedDocument
+
+WIDTH = 8
+RULE = LinearFusion(0.25, 0.75, expected_slope=0.5, expected_intercept=-0.1)
+UNHURRIED = AlignmentOptions(budget_seconds=math.inf)
+
+
+def direction(degrees: float) -> Float32:
+    angle = np.deg2rad(degrees)
+    return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
+
+
+def blocks(*axes: int) -> BlockVectors:
+    """Return one block for each of these axes."""
+    rows = np.eye(WIDTH, dtype=np.float32)[list(axes)]
+    return BlockVectors(np.zeros((len(axes), 2), dtype=np.int64), rows)
+
+
+# id -> text, angle of its vector from that of the query, blocks. The query has the blocks 0, 1, 2.
+DOCUMENTS = {
+    "near": ("court appeal", 10.0, blocks(5, 6)),
+    "aligned": ("heron marsh", 40.0, blocks(0, 1, 2, 7)),
+    "half": ("heron bolt", 30.0, blocks(0, 6)),
+    "blockless": ("judge bolt", 20.0, None),
+}
+QUERY = EncodedQuery("heron marsh reed", direction(0.0), blocks=blocks(0, 1, 2).vectors)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDirectory]:
+    space = neutral_space(WIDTH)
+    opened = open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
+    entries = [
+        EncodedDocument(Document(name, text), direction(degrees), Receipt(1, 1, 1, 0), of_it)
+        for name, (text, degrees, of_it) in DOCUMENTS.items()
+    ]
+    opened.index.apply(opened.store.put(entries))
+    yield opened
+    opened.close()
+
+
+def find(
+    data: DataDirectory,
+    query: EncodedQuery = QUERY,
+    mode: Mode = "semantic",
+    alignment: AlignmentOptions | None = UNHURRIED,
+    rule: LinearFusion = RULE,
+) -> SearchAnswer:
+    options = SearchOptions(top_k=9, mode=mode, alignment=alignment)
+    nothing = ScoreCalibrator(None, None, None)
+    return search(data, query, options, fusion=rule, calibrator=nothing, among=None)
+
+
+def names(answer: SearchAnswer) -> list[str]:
+    return [hit.id for hit in answer.hits]
+
+
+def stored(data: DataDirectory, name: str) -> EncodedQuery:
+    vector_id = data.store.find([name])[name].vector_id
+    text, degrees, _ = DOCUMENTS[name]
+    return EncodedQuery(text, direction(degrees), vector_id=vector_id)
+
+
+def expected_alignment(cosine: float) -> float:
+    return min(1.0, max(0.0, 0.5 * cosine - 0.1))
+
+
+def test_blocks_put_first_what_vectors_put_last(data: DataDirectory) -> None:
+    assert names(find(data, alignment=None)) == ["near", "blockless", "half", "aligned"]
+    assert names(find(data))[0] == "aligned"
+
+
+def test_scores_are_those_of_the_formula(data: DataDirectory) -> None:
+    space = neutral_space(WIDTH)
+    ours = space.project(blocks(0, 1, 2).vectors)
+    for hit in find(data).hits:
+        _, degrees, of_it = DOCUMENTS[hit.id]
+        cosine = math.cos(math.radians(degrees))
+        assert hit.vector_score == pytest.approx(cosine, abs=1e-6)
+        if of_it is None:
+            assert hit.alignment_score is None
+            alignment = expected_alignment(cosine)
+        else:
+            (alignment,) = align(ours, [space.project(of_it.vectors)]).tolist()
+            assert hit.alignment_score == pytest.approx(alignment, abs=1e-6)
+        assert hit.semantic_score == pytest.approx(0.25 * cosine + 0.75 * alignment, abs=1e-6)
+        assert hit.score == hit.semantic_score
+
+
+def test_hybrid_mode_weighs_semantic_and_lexical_scores(data: DataDirectory) -> None:
+    answer = find(data, mode="hybrid")
+    assert answer.alignment == AlignmentReceipt(True, 4, 3)
+    for hit in answer.hits:
+        assert hit.lexical_score is not None
+        expected = 0.75 * hit.semantic_score + 0.25 * hit.lexical_score
+        assert hit.score == pytest.approx(expected, abs=1e-6)
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_lexical_mode_aligns_nothing(data: DataDirectory) -> None:
+    answer = find(data, mode="lexical")
+    assert answer.alignment is None
+    assert all(hit.alignment_score is None for hit in answer.hits)
+
+
+@pytest.mark.parametrize("budget", [0.0, 1e-9])
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+def test_out_of_budget_the_order_is_that_of_the_stage_before(
+    data: DataDirectory, mode: Mode, budget: float
+) -> None:
+    answer = find(data, mode=mode, alignment=AlignmentOptions(budget_seconds=budget))
+    before = find(data, mode=mode, alignment=None)
+    assert answer.alignment == AlignmentReceipt(aligned=False, candidates=4, scored=0)
+    assert answer.hits == before.hits
+    assert before.alignment is None
+
+
+def test_only_the_best_candidates_are_aligned(data: DataDirectory) -> None:
+    answer = find(data, alignment=AlignmentOptions(1, math.inf))
+    assert answer.alignment == AlignmentReceipt(True, 1, 1)
+    assert {hit.id for hit in answer.hits if hit.alignment_score is not None} == {"near"}
+
+
+def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> None:
+    answer = find(data, stored(data, "aligned"))
+    assert names(answer)[0] == "half"
+    by_text = replace(stored(data, "aligned"), blocks=blocks(0, 1, 2, 7).vectors)
+    assert find(data, by_text).hits == answer.hits
+
+
+def test_a_stored_query_without_a_row_is_projected_from_its_block_vectors(
+    data: DataDirectory,
+) -> None:
+    query = stored(data, "aligned")
+    before = find(data, query)
+    with closing(sqlite3.connect(data.store.path)) as connection:
+        connection.execute(f"DELETE FROM alignment_blocks WHERE vector_id = {query.vector_id}")
+        connection.commit()
+    assert find(data, query).hits == before.hits
+
+
+def test_a_stored_query_without_block_vectors_is_answered_by_the_stage_before(
+    data: DataDirectory,
+) -> None:
+    answer = find(data, stored(data, "blockless"))
+    assert answer.alignment == AlignmentReceipt(aligned=False, candidates=3, scored=0)
+    assert answer.hits == find(data, stored(data, "blockless"), alignment=None).hits
+
+
+def test_a_damaged_candidate_gets_the_score_to_expect_and_nothing_is_lost(
+    data: DataDirectory,
+) -> None:
+    vector_id = data.store.find(["half"])["half"].vector_id
+    with closing(sqlite3.connect(data.store.path)) as connection:
+        connection.execute(
+            f"UPDATE alignment_blocks SET content = x'00' WHERE vector_id = {vector_id}"
+        )
+        connection.commit()
+    answer = find(data)
+    assert answer.alignment == AlignmentReceipt(True, 4, 2)
+    assert sorted(names(answer)) == sorted(DOCUMENTS)
+    (half,) = [hit for hit in answer.hits if hit.id == "half"]
+    alignment = expected_alignment(half.vector_score)
+    assert half.semantic_score == pytest.approx(0.25 * half.vector_score + 0.75 * alignment)
+
+
+def test_answers_are_the_same_every_time(data: DataDirectory) -> None:
+    assert find(data).hits == find(data).hits
+
+
+def test_a_collection_of_one_document(tmp_path: Path) -> None:
+    space = neutral_space(WIDTH)
+    with closing(
+        open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
+    ) as data:
+        entry = EncodedDocument(
+            Document("only", "reed"), direction(5.0), Receipt(1, 1, 1, 0), blocks(0)
+        )
+        data.index.apply(data.store.put([entry]))
+        answer = find(data)
+        assert names(answer) == ["only"]
+        assert answer.alignment == AlignmentReceipt(True, 1, 1)
+        assert find(data, replace(QUERY, vector_id=1)).hits == ()
