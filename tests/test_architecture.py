@@ -120,7 +120,9 @@ FACES: Mapping[str, str] = {
     "index.doctor": "examine findings repair",
     "index.lexical": "lexical_index scoring tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
-    "index.search": "calibrator corpus_calibration fusion records score_distribution search",
+    "index.search": (
+        "alignment calibrator corpus_calibration fusion records score_distribution search"
+    ),
     "index.sqlite": "block_vectors connections free_space task_state",
     "index.store": (
         "checksums document_store filters listing metadata ports records schema statements"

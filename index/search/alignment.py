@@ -65,6 +65,21 @@ def align_candidates(
     return _ranked(ranking, rule, alignment, replace(receipt, aligned=True, scored=len(rows)))
 
 
+def score_pair(
+    rule: LinearFusion, cosine: float, left: AlignedBlocks | None, right: AlignedBlocks | None
+) -> float:
+    """Return the semantic score of two documents, as a search for one gives it to the other.
+
+    Args:
+        rule: how scores are combined.
+        cosine: of the document vectors.
+        left: aligned blocks of one; None if it has none.
+        right: of the other, in the same space.
+    """
+    alignment = None if left is None or right is None else align(left, [right])
+    return float(semantic_scores(rule, np.array([cosine], dtype=np.float32), alignment)[0])
+
+
 def _read(
     store: SQLiteDocumentStore, query: EncodedQuery, vector_ids: list[int], deadline: float
 ) -> _Stage | None:

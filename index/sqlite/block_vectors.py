@@ -46,6 +46,13 @@ def block_vectors_of(blocks: SentenceBlocks, vectors: Float32) -> BlockVectors:
     return BlockVectors(np.array(blocks.offsets, dtype=np.int64).reshape(-1, 2), vectors)
 
 
+def as_stored(vectors: Float32) -> Float32:
+    """Return block vectors [S, H] as they will be read from the store: half of their precision."""
+    rows = vectors.astype("<f2").astype(np.float32)
+    unit: Float32 = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
+
+
 def insert_block_vectors(
     connection: sqlite3.Connection, vector_id: int, blocks: BlockVectors
 ) -> None:

@@ -25,6 +25,7 @@ from index.progress import Progress
 from index.sqlite.block_vectors import (
     BLOCKS_BY_VECTOR_ID,
     BlockVectors,
+    as_stored,
     insert_block_vectors,
     read_block_vectors,
 )
@@ -124,8 +125,9 @@ class SQLiteDocumentStore:
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         signatures = self._signatures(entries)
-        vectors = {e.document.id: e.blocks.vectors for e in entries if e.blocks is not None}
-        projected = self.alignment.project(vectors)
+        # As they are stored: a document that is aligned anew later must not get other scores.
+        blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
+        projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)

@@ -8,11 +8,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.comparison.compare import compare_texts, document_score
+from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import AlignmentSpace
+from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import AlignedPassage, Comparison
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
-from index.search.calibrator import calibrate_scores, open_calibrator
+from index.search.calibrator import open_calibrator
+from index.search.fusion import read_fusion
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
 from service.cli.checks import check_data_directory, check_document, check_output_file
@@ -32,7 +35,7 @@ from service.cli.options import (
 from service.cli.progress import printable
 from service.encode import EncodedText
 from service.errors import DocumentNotFoundError
-from service.matching.compare import Explanation
+from service.matching.compare import Explanation, PairWorth
 from service.matching.queries import add_stored_blocks, find_stored, to_comparable
 from service.web.report import render_report
 
@@ -68,7 +71,8 @@ def compare(
     loaded = load(checkpoint, precision, provider, threads, data if stored else None)
     with opened(data, loaded.encoder, read_only=True) if stored else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
-    found = _compare(loaded, data, ours, theirs)
+        space = _space(loaded, directory)
+    found = _compare(loaded, data, space, ours, theirs)
     if html:
         _write_page(html, found, ours, theirs)
     if as_json:
@@ -107,11 +111,19 @@ def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> 
     )
 
 
-def _compare(loaded: Loaded, data: Path, left: EncodedText, right: EncodedText) -> Comparison:
+def _space(loaded: Loaded, directory: DataDirectory | None) -> AlignmentSpace:
+    """Return the space to align blocks in: of the collection, or else of the checkpoint."""
+    used = None if directory is None else directory.store.alignment.space()
+    return open_space(loaded.checkpoint) if used is None else used.space
+
+
+def _compare(
+    loaded: Loaded, data: Path, space: AlignmentSpace, left: EncodedText, right: EncodedText
+) -> Comparison:
     ours, theirs = (to_comparable(loaded.checkpoint.language, one) for one in (left, right))
     calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
-    (worth,) = calibrate_scores(calibrator, "semantic", [document_score(ours, theirs)])
-    return compare_texts(ours, theirs, probability=worth.probability)
+    worth = PairWorth(calibrator, read_fusion(loaded.checkpoint), space, ours)
+    return compare_texts(ours, theirs, probability=worth.probability(theirs))
 
 
 def _write_page(path: Path, found: Comparison, left: EncodedText, right: EncodedText) -> None:

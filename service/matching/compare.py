@@ -4,10 +4,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from encoder.alignment.space import AlignmentSpace
 from encoder.comparison.compare import compare_texts, document_score
 from encoder.comparison.result import Comparison
 from encoder.comparison.text import ComparableText
-from index.search.calibrator import calibrate_scores
+from index.search.alignment import score_pair
+from index.search.calibrator import ScoreCalibrator, calibrate_scores
+from index.search.fusion import LinearFusion
 from service.encode import EncodedText
 from service.engine import Engine
 from service.matching.queries import (
@@ -44,6 +47,32 @@ class Explanation:
     passages_left_out: int
     left: EncodedText
     right: EncodedText
+
+
+class PairWorth:
+    """How likely one text matches others: the probability of their semantic scores."""
+
+    def __init__(
+        self,
+        calibrator: ScoreCalibrator,
+        rule: LinearFusion,
+        space: AlignmentSpace | None,
+        text: ComparableText,
+    ) -> None:
+        """Project the blocks of `text` into a space, to align them with those of others."""
+        self._calibrator = calibrator
+        self._rule = rule
+        self._space = space
+        self._text = text
+        self._blocks = None if space is None else space.project(text.block_vectors)
+
+    def probability(self, other: ComparableText) -> float | None:
+        """Return the probability that the other text matches; None without a calibration."""
+        theirs = None if self._space is None else self._space.project(other.block_vectors)
+        cosine = document_score(self._text, other)
+        score = score_pair(self._rule, cosine, self._blocks, theirs)
+        (calibrated,) = calibrate_scores(self._calibrator, "semantic", [score])
+        return calibrated.probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +126,16 @@ def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> lis
     left, *others = texts
     language = engine.checkpoint.language
     ours = to_comparable(language, left)
+    used = engine.data.store.alignment.space()
+    worth = PairWorth(engine.calibrator, engine.fusion, None if used is None else used.space, ours)
     explanations = []
     for other in others:
         started = time.perf_counter()
-        comparison = _compare(engine, ours, to_comparable(language, other))
+        theirs = to_comparable(language, other)
+        comparison = compare_texts(ours, theirs, probability=worth.probability(theirs))
         engine.metrics.stage_duration.labels("explain").observe(time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations
-
-
-def _compare(engine: Engine, left: ComparableText, right: ComparableText) -> Comparison:
-    """Compare two texts, with the calibrated probability that they match."""
-    (calibrated,) = calibrate_scores(engine.calibrator, "semantic", [document_score(left, right)])
-    return compare_texts(left, right, probability=calibrated.probability)
 
 
 def _shortened(

@@ -52,7 +52,8 @@ class ComparisonBody(BaseModel):
 
     score: float = Field(description="Cosine of the two document vectors.")
     probability: float | None = nullable(
-        "Probability that they match; null where the checkpoint has no calibration."
+        "Probability that they match, of the score that semantic mode gives the pair; null where "
+        "the checkpoint has no calibration."
     )
     relation: Relation
     evidence: list[str] = Field(description="What the relation rests on, a sentence a figure.")

@@ -1,7 +1,7 @@
 """The doctor finds what is wrong with the tables of near-duplicates, and makes them again."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from index.doctor.findings import Remedy
 from index.doctor.repair import repair
 from index.doctor.store_checks import examine_database
 from index.progress import SilentProgress
+from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from tests.tools.paragraphs import entry_of, families_in
 
@@ -82,14 +83,26 @@ def checkpoint() -> Checkpoint:
     return load_checkpoint(DEFAULT_CHECKPOINT)
 
 
+def blocks_of(paragraphs: Sequence[int], checkpoint: Checkpoint) -> BlockVectors:
+    """Return block vectors as wide as those of a checkpoint."""
+    width = checkpoint.block_dimension
+    rows = np.stack([np.random.default_rng(one).normal(size=width) for one in paragraphs])
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return BlockVectors(np.zeros((len(rows), 2), dtype=np.int64), unit.astype(np.float32))
+
+
 def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
     space = vector_space(checkpoint, None)
     vector = np.eye(1, space.dimension, dtype=np.float32)[0]
     with closing(
         open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
     ) as data:
-        some = [entry_of(name, paragraphs) for name, paragraphs in DOCUMENTS.items()]
-        data.store.put([replace(one, vector=vector, blocks=None) for one in some])
+        data.store.put(
+            [
+                replace(entry_of(name, some), vector=vector, blocks=blocks_of(some, checkpoint))
+                for name, some in DOCUMENTS.items()
+            ]
+        )
         data.index.catch_up()
         data.index.publish()
     change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")

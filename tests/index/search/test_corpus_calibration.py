@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from encoder.alignment.scoring import align
+from encoder.alignment.space import neutral_space
 from index.errors import CorpusError, StoreError
 from index.progress import SilentProgress
 from index.search import corpus_calibration
@@ -19,7 +22,14 @@ from index.search.corpus_calibration import (
     write_corpus_calibration,
 )
 from index.search.fusion import LinearFusion
-from index.search.score_distribution import measure_random_pairs
+from index.search.score_distribution import (
+    measure_distribution,
+    measure_random_pairs,
+    pair_scores,
+    sample_pairs,
+)
+from tests.tools.index_fixtures import DIMENSION
+from tests.tools.paragraphs import entry_of
 
 FINGERPRINT = "a" * 64
 RULE = LinearFusion(0.5)
@@ -28,7 +38,7 @@ RULE = LinearFusion(0.5)
 @pytest.fixture
 def calibration(vectors: Callable[..., Any]) -> CorpusCalibration:
     return CorpusCalibration(
-        FINGERPRINT, {"semantic": measure_random_pairs(vectors(120, seed=1), seed=5)}, 0.5
+        FINGERPRINT, {"semantic": measure_random_pairs(vectors(120, seed=1), seed=5)}, RULE
     )
 
 
@@ -58,8 +68,11 @@ def test_one_of_another_checkpoint_is_refused(
         lambda content: {**content, "format": 9},
         lambda content: {**content, "kinds": {"semantic": {}}},
         lambda content: {**content, "version": "0"},
-        lambda content: {**content, "lexical_weight": 1.5},
-        lambda content: {**content, "lexical_weight": "much"},
+        lambda content: {**content, "rule": {**content["rule"], "lexical_weight": 1.5}},
+        lambda content: {**content, "rule": {**content["rule"], "alignment_weight": "much"}},
+        lambda content: {**content, "rule": {**content["rule"], "third_weight": 0.5}},
+        lambda content: {**content, "rule": {}},
+        lambda content: {**content, "rule": None},
         lambda content: [content],
     ],
 )
@@ -102,15 +115,13 @@ def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
+@pytest.mark.parametrize("other", [LinearFusion(0.4), replace(RULE, alignment_weight=0.2)])
 def test_one_of_another_fusion_rule_is_refused(
-    tmp_path: Path, calibration: CorpusCalibration
+    tmp_path: Path, calibration: CorpusCalibration, other: LinearFusion
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)
-    with pytest.raises(StoreError, match=r"lexical weight 0\.5, not 0\.4"):
-        read_corpus_calibration(tmp_path, FINGERPRINT, LinearFusion(0.4))
-    without = replace(calibration, lexical_weight=None)  # vectors alone were measured
-    write_corpus_calibration(tmp_path, without)
-    assert read_corpus_calibration(tmp_path, FINGERPRINT, LinearFusion(0.4)) == without
+    with pytest.raises(StoreError, match=r"lexical_weight=0\.5.*, not .*: calibrate again"):
+        read_corpus_calibration(tmp_path, FINGERPRINT, other)
 
 
 def test_a_store_is_measured_in_every_mode(
@@ -134,3 +145,27 @@ def test_a_store_is_measured_in_every_mode(
     store.delete([str(number) for number in range(129)])
     with pytest.raises(CorpusError, match="1 documents are too few"):
         measure_store(store, RULE, SilentProgress())
+
+
+def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> None:
+    store = open_store()
+    store.alignment.start_with(neutral_space(DIMENSION))
+    paragraphs = [[n % 7, 20 + n % 11, 50 + n % 13] for n in range(110)]
+    entries = [entry_of(str(n), some, blocks=n > 0) for n, some in enumerate(paragraphs)]
+    ids = store.put(entries).added.tolist()
+    rule = LinearFusion(0.5, 0.25, expected_slope=0.5, expected_intercept=0.1)
+    measured = measure_store(store, rule, SilentProgress(), seed=2)
+
+    _, vectors = store.vectors(store.changes_since(0).added)
+    pairs = sample_pairs(110, 2)
+    cosines = pair_scores(vectors, pairs)
+    aligned = store.alignment.read(ids).blocks
+    assert set(aligned) == set(ids[1:])  # the first has no block vectors
+    alignment = [
+        align(aligned[ids[a]], [aligned[ids[b]]])[0] if a else max(0.0, 0.5 * cosine + 0.1)
+        for (a, b), cosine in zip(pairs.tolist(), cosines.tolist(), strict=True)
+    ]
+    expected = measure_distribution(pairs, 0.75 * cosines + 0.25 * np.array(alignment), 110, seed=2)
+    assert measured["semantic"].scores == pytest.approx(expected.scores, abs=1e-5)
+    assert measured["semantic"].rates == pytest.approx(expected.rates, rel=0.01)
+    assert measured["hybrid"].scores != measured["semantic"].scores

@@ -1,4 +1,4 @@
-"""The fusion rule: what it computes, how it is fitted, and where it is kept."""
+"""The fusion rule: what it computes, and where it is kept."""
 
 import json
 import shutil
@@ -7,25 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.arrays import Float32, Int64
+from encoder.calibration import Calibration, read_calibration, write_calibration
 from encoder.checkpoint import FUSION, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
-from evaluation.fitting.fusion import FusionCorpus, fit_fusion
-from evaluation.report import RetrievalTask
-from evaluation.systems import System, hybrid_system, lexical_system
-from index.search.fusion import DEFAULT_RULE, LinearFusion, fuse, read_fusion, write_fusion
+from index.search.fusion import (
+    DEFAULT_RULE,
+    LinearFusion,
+    fuse,
+    read_fusion,
+    semantic_scores,
+    write_fusion,
+)
+from tests.tools.calibrations import MAPS
 
-
-def system(name: str, scores: list[list[float]]) -> System:
-    table = np.array(scores, dtype=np.float32)
-
-    def score(rows: Int64) -> Float32:
-        return table[rows]
-
-    def score_pairs(sources: Int64, targets: Int64) -> Float32:
-        return table[sources, targets]
-
-    return System(name, "", score, score_pairs)
+RULE = LinearFusion(0.375, 0.5, expected_slope=2.0, expected_intercept=-0.6)
 
 
 @pytest.fixture
@@ -33,43 +28,96 @@ def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
 
 
-def test_the_score_is_the_weighted_mean() -> None:
+def test_the_hybrid_score_is_the_weighted_mean() -> None:
     semantic, lexical = np.array([1, 0], dtype=np.float32), np.array([0, 0.5], dtype=np.float32)
     assert fuse(LinearFusion(0.25), semantic, lexical).tolist() == [0.75, 0.125]
-    left, right = system("a", [[1.0, 0.0]]), system("b", [[0.0, 0.5]])
-    fused = hybrid_system(left, right, LinearFusion(0.25))
-    assert fused.score(np.array([0])).tolist() == [[0.75, 0.125]]
-    assert fused.score_pairs(np.array([0]), np.array([1])).tolist() == [0.125]
+
+
+def test_the_semantic_score_is_the_weighted_mean_of_vector_and_alignment() -> None:
+    vector = np.array([0.8, 0.4, -0.5], dtype=np.float32)
+    alignment = np.array([0.2, 0.0, 0.9], dtype=np.float32)
+    rule = LinearFusion(0.375, 0.25)
+    assert semantic_scores(rule, vector, alignment).tolist() == pytest.approx([0.65, 0.3, -0.15])
+    alone = semantic_scores(LinearFusion(0.375), vector, alignment)
+    assert alone.tolist() == vector.tolist()
+
+
+def test_what_was_not_aligned_gets_the_alignment_score_to_expect() -> None:
+    vector = np.array([0.5, 0.5, 0.9, 0.1], dtype=np.float32)
+    # 2 * 0.5 - 0.6 = 0.4; the two others are beyond the bounds of an alignment score.
+    expected = [0.45, 0.95, 0.05]
+    alignment = np.array([0.1, np.nan, np.nan, np.nan], dtype=np.float32)
+    assert semantic_scores(RULE, vector, alignment).tolist() == pytest.approx([0.3, *expected])
+    none = semantic_scores(RULE, vector)
+    assert none.tolist() == pytest.approx([0.45, *expected])
+    assert none.dtype == np.float32
 
 
 @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
 def test_a_weight_has_its_bounds(weight: float) -> None:
-    with pytest.raises(ValueError, match="not from 0 to 1"):
+    with pytest.raises(ValueError, match=r"the weight of the lexical score is .*not from 0 to 1"):
         LinearFusion(weight)
+    with pytest.raises(ValueError, match=r"the weight of the alignment score is .*not from 0 to 1"):
+        LinearFusion(0.5, weight)
+
+
+@pytest.mark.parametrize(
+    ("slope", "intercept"), [(-0.1, 0.0), (float("inf"), 0.0), (0.1, float("nan"))]
+)
+def test_the_expected_alignment_score_is_finite_and_does_not_fall(
+    slope: float, intercept: float
+) -> None:
+    with pytest.raises(ValueError, match="the expected alignment score has the line"):
+        LinearFusion(0.5, 0.5, slope, intercept)
 
 
 def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
     assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
-    write_fusion(load_checkpoint(checkpoint), LinearFusion(0.375))
+    write_fusion(load_checkpoint(checkpoint), RULE)
     again = load_checkpoint(checkpoint)
-    assert read_fusion(again) == LinearFusion(0.375)
+    assert read_fusion(again) == RULE
     write_manifest(checkpoint)
     assert FUSION in load_checkpoint(checkpoint).files
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        (RULE, {"semantic", "lexical", "adapted", "hybrid", "adapted hybrid"}),
+        (LinearFusion(0.5, 0.5, 2.0, -0.6), {"semantic", "lexical", "adapted"}),
+        (LinearFusion(0.375, 0.25, 2.0, -0.6), {"lexical"}),
+        (LinearFusion(0.375, 0.5, 2.0, -0.5), {"lexical"}),
+    ],
+)
+def test_calibrations_of_scores_that_change_are_removed(
+    checkpoint: Path, rule: LinearFusion, left: set[str]
+) -> None:
+    write_fusion(load_checkpoint(checkpoint), RULE)
+    opened = load_checkpoint(checkpoint)
+    kinds = ("semantic", "lexical", "adapted", "hybrid", "adapted hybrid")
+    write_calibration(opened, Calibration(opened.fingerprint, dict.fromkeys(kinds, MAPS)))
+    write_fusion(load_checkpoint(checkpoint), rule)
+    read = read_calibration(load_checkpoint(checkpoint))
+    assert read is not None
+    assert set(read.kinds) == left
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"format": 2}, "format 2 is not 1"),
-        ({"lexical": 2.0}, "not a fusion rule: .*not from 0 to 1"),
-        ({"lexical": None}, "not a fusion rule"),
+        ({"lexical_weight": 2.0}, "not a fusion rule: .*not from 0 to 1"),
+        ({"lexical_weight": None}, "not a fusion rule"),
+        ({"alignment_weight": "much"}, "not a fusion rule"),
+        ({"expected_slope": -1.0}, "not a fusion rule: .*has the line"),
+        ({"expected_intercept": [0.0]}, "not a fusion rule"),
         ({"fingerprint": "f" * 64}, "was fitted for checkpoint ffffffffffff"),
     ],
 )
 def test_a_wrong_rule_is_refused(
     checkpoint: Path, changed: dict[str, object], message: str
 ) -> None:
-    write_fusion(load_checkpoint(checkpoint), LinearFusion(0.5))
+    write_fusion(load_checkpoint(checkpoint), RULE)
     path = checkpoint / FUSION
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     with pytest.raises(CheckpointError, match=r"fusion\.json is not the file"):
@@ -77,60 +125,3 @@ def test_a_wrong_rule_is_refused(
     write_manifest(checkpoint)
     with pytest.raises(CheckpointError, match=message):
         read_fusion(load_checkpoint(checkpoint))
-
-
-def task(relevant: dict[str, dict[str, int]]) -> RetrievalTask:
-    return RetrievalTask(
-        ids=("q", "a", "b", "c"),
-        query_ids=tuple(relevant),
-        rows=np.zeros(len(relevant), dtype=np.int64),
-        tokens=np.ones(len(relevant), dtype=np.int64),
-        qrels=relevant,
-    )
-
-
-def test_the_weight_is_fitted_on_the_judgements() -> None:
-    # a is best by neither channel; from 0.36 to 0.64 it is first by both together.
-    semantic = system("semantic", [[1.0, 0.7, 1.0, 0.0]] * 4)
-    lexical = system("lexical", [[1.0, 0.7, 0.0, 1.0]] * 4)
-    corpus = FusionCorpus(task({"q": {"a": 1}}), semantic, lexical)
-    fitted = fit_fusion([corpus, corpus])
-    assert 0.3 < fitted.rule.lexical_weight < 0.7
-    assert fitted.ndcg.shape == (2, len(fitted.weights))
-    chosen = fitted.weights.index(fitted.rule.lexical_weight)
-    assert fitted.ndcg[0, chosen] == pytest.approx(1.0)
-    assert fitted.ndcg[0, 0] == fitted.ndcg[0, -1] == pytest.approx(1 / np.log2(3))
-    assert fitted.reciprocal_rank.shape == (2,)
-
-    useless = FusionCorpus(task({"q": {"b": 1}}), semantic, lexical)
-    assert fit_fusion([useless]).rule.lexical_weight < 0.3
-    with pytest.raises(ValueError, match="no corpus"):
-        fit_fusion([])
-
-
-def test_the_lexical_system_scores_as_the_index_does(tmp_path: Path) -> None:
-    from encoder.blocks import Receipt
-    from index.document import Document
-    from index.store.document_store import SQLiteDocumentStore
-    from index.store.records import EncodedDocument
-
-    words = [f"w{n}" for n in range(40)]
-    random = np.random.default_rng(3)
-    texts = [" ".join(random.choice(words, size=30)) + f" own{n}" for n in range(25)]
-    store = SQLiteDocumentStore(tmp_path / "s.sqlite3", fingerprint="a" * 64, dimension=2)
-    vector = np.array([1, 0], dtype=np.float32)
-    ids = store.put(
-        [
-            EncodedDocument(Document(str(n), t), vector, Receipt(1, 1, 1, 0))
-            for n, t in enumerate(texts)
-        ]
-    ).added
-    scored = lexical_system(texts)
-    table = scored.score(np.arange(25))
-    for row, text in enumerate(texts):
-        served = store.lexical.score(store.lexical.read(text, stored=True), ids)
-        np.testing.assert_allclose(served, table[row], atol=1e-5)
-    np.testing.assert_allclose(
-        scored.score_pairs(np.array([1, 2]), np.array([3, 2])), [table[1, 3], 1.0], atol=1e-5
-    )
-    store.close()

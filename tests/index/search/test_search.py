@@ -1,6 +1,7 @@
 """The search: scores of the three modes, and `top_k` hits whatever was deleted or changed."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,21 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
-from index.search.records import Bounds, EncodedQuery, Hit, Mode, SearchAnswer, SearchOptions
+from index.search.records import (
+    AlignmentReceipt,
+    Bounds,
+    EncodedQuery,
+    Hit,
+    Mode,
+    SearchAnswer,
+    SearchOptions,
+)
 from index.search.search import search, select_documents
 from index.store.filters import OneOf
 from index.store.records import EncodedDocument
 
-RULE = LinearFusion(0.5)
+# No document here has block vectors: each gets the alignment score to expect of its vector score.
+RULE = LinearFusion(0.5, 0.25, expected_slope=0.5, expected_intercept=0.2)
 MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 
 
@@ -82,18 +92,27 @@ def test_hybrid_finds_what_neither_channel_puts_first(data: DataDirectory) -> No
     assert set(names(find(data, QUERY, 9, "hybrid"))) == set(DOCUMENTS)
 
 
-def test_every_hit_has_both_scores_and_its_terms(data: DataDirectory) -> None:
+def test_every_hit_has_its_scores_and_its_terms(data: DataDirectory) -> None:
     by_name = {hit.id: hit for hit in find(data, QUERY, 9, "hybrid")}
     for name, (_, degrees) in DOCUMENTS.items():
         hit = by_name[name]
         assert hit.lexical_score is not None
         assert hit.score == pytest.approx(0.5 * hit.semantic_score + 0.5 * hit.lexical_score)
         assert bool(hit.terms) == (hit.lexical_score > 0)
-        assert hit.semantic_score == pytest.approx(np.cos(np.deg2rad(degrees)), abs=1e-6)
+        cosine = np.cos(np.deg2rad(degrees))
+        expected = 0.75 * cosine + 0.25 * max(0.0, 0.5 * cosine + 0.2)
+        assert hit.vector_score == pytest.approx(cosine, abs=1e-6)
+        assert hit.semantic_score == pytest.approx(expected, abs=1e-6)
+        assert hit.alignment_score is None
     for hit in find(data, QUERY, 9, "lexical"):
         same = by_name[hit.id]
         assert hit.score == hit.lexical_score == pytest.approx(same.lexical_score)
         assert (hit.semantic_score, hit.terms) == (pytest.approx(same.semantic_score), same.terms)
+        assert (hit.vector_score, hit.alignment_score) == (pytest.approx(same.vector_score), None)
+    for hit in find(data, QUERY, 9, "semantic"):
+        same = by_name[hit.id]
+        assert hit.score == hit.semantic_score == pytest.approx(same.semantic_score)
+        assert (hit.vector_score, hit.lexical_score) == (pytest.approx(same.vector_score), None)
     assert [term.term for term in by_name["far"].terms] == ["motor"]
 
 
@@ -102,7 +121,8 @@ def test_a_rule_of_one_channel_ranks_as_that_channel(
     data: DataDirectory, weight: float, mode: Mode
 ) -> None:
     alone = names(find(data, QUERY, 9, mode))
-    both = names(answer(data, QUERY, SearchOptions(top_k=9), LinearFusion(weight)).hits)
+    rule = replace(RULE, lexical_weight=weight)
+    both = names(answer(data, QUERY, SearchOptions(top_k=9), rule).hits)
     assert both[: len(alone)] == alone
 
 
@@ -179,6 +199,20 @@ def test_documents_that_changed_since_they_were_selected_cost_no_place(
     hits = answer(data, QUERY, options, between=lambda: put(data, first, kept=False)).hits
     assert len(hits) == 60
     assert all(hit.metadata["kept"] for hit in hits)
+
+
+def test_a_store_without_a_space_aligns_nothing(data: DataDirectory) -> None:
+    found = answer(data, QUERY, SearchOptions(top_k=2))
+    assert found.alignment == AlignmentReceipt(aligned=False, candidates=5, scored=0)
+    assert "align" in found.seconds
+    for options in (
+        SearchOptions(top_k=2, alignment=None),
+        SearchOptions(top_k=2, mode="lexical"),
+    ):
+        without = answer(data, QUERY, options)
+        assert without.alignment is None
+        assert "align" not in without.seconds
+    assert answer(data, QUERY, SearchOptions(top_k=2, alignment=None)).hits == found.hits
 
 
 def test_no_hit_is_outside_of_the_bounds(data: DataDirectory) -> None:

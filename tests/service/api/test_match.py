@@ -52,9 +52,9 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     assert [match["id"] for match in answer["matches"]] == ["bees", "ants"]
     best = answer["matches"][0]
     assert best.keys() == {
-        "id", "score", "title", "metadata", "semantic_score", "lexical_score", "terms",
-        "probability", "false_positive_rate", "explanation", "first_stage_score",
-        "family", "collapsed",
+        "id", "score", "title", "metadata", "semantic_score", "vector_score", "alignment_score",
+        "lexical_score", "terms", "probability", "false_positive_rate", "explanation",
+        "first_stage_score", "family", "collapsed",
     }  # fmt: skip
     assert best["title"] == "Bees"
     assert best["metadata"] == {"letters": 4}
@@ -63,7 +63,7 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     assert receipt.keys() == {"tokens", "tokens_read", "blocks", "blocks_left_out"}
     assert receipt["tokens"] == receipt["tokens_read"] > 0
     assert answer["timings"].keys() == {
-        "tokenize", "queue", "encode", "lexical", "search", "fetch",
+        "tokenize", "queue", "encode", "lexical", "search", "align", "fetch",
     }  # fmt: skip
     assert all(milliseconds >= 0 for milliseconds in answer["timings"].values())
     assert answer["checkpoint"] == "tiny"
@@ -142,6 +142,15 @@ def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
         ({"text": "a", "explain": {"passages": -1}}, "#/explain/passages"),
         ({"text": "a", "explain": {"places": 1}}, "#/explain/places"),
         ({"text": "a", "explain": {"matches": 101}, "top_k": 200}, "#/explain"),
+        ({"text": "a", "align": "yes"}, "#/align"),
+        ({"text": "a", "align": None}, "#/align"),
+        ({"text": "a", "align": 1}, "#/align"),
+        ({"text": "a", "align": {"candidates": 0}}, "#/align/candidates"),
+        ({"text": "a", "align": {"candidates": 1001}}, "#/align/candidates"),
+        ({"text": "a", "align": {"budget_ms": -1}}, "#/align/budget_ms"),
+        ({"text": "a", "align": {"budget_ms": "5"}}, "#/align/budget_ms"),
+        ({"text": "a", "align": {"budget_ms": None}}, "#/align/budget_ms"),
+        ({"text": "a", "align": {"blocks": 1}}, "#/align/blocks"),
         ({"text": "a", "strict": 1}, "#/strict"),
         ({"text": 5}, "#/text"),
         ({"text": None}, "#/text"),

@@ -19,7 +19,9 @@ def test_lexical_mode_finds_shared_words_and_names_them(library: Any) -> None:
     assert {one["id"] for one in found} == {"tax law", "bees"}
     for one in found:
         assert one["score"] == one["lexical_score"] > 0
+        assert -1 <= one["vector_score"] <= 1
         assert -1 <= one["semantic_score"] <= 1
+        assert one["alignment_score"] is None
         assert sum(term["weight"] for term in one["terms"]) == pytest.approx(1.0)
     by_id = {one["id"]: one for one in found}
     assert [term["term"] for term in by_id["tax law"]["terms"]] == ["tribunal"]
@@ -27,6 +29,13 @@ def test_lexical_mode_finds_shared_words_and_names_them(library: Any) -> None:
     timings = response.json()["timings"]
     assert timings.keys() == {"tokenize", "queue", "encode", "lexical", "search", "fetch"}
     assert response.json()["receipt"]["tokens"] > 0
+    assert response.json()["alignment"] is None
+
+
+def semantic(one: dict[str, Any]) -> float:
+    """Return the semantic score of a match that was aligned, from what it is made of."""
+    weight = DEFAULT_RULE.alignment_weight
+    return float((1 - weight) * one["vector_score"] + weight * one["alignment_score"])
 
 
 def test_hybrid_mode_joins_both_scores(library: Any, texts: dict[str, str]) -> None:
@@ -38,6 +47,7 @@ def test_hybrid_mode_joins_both_scores(library: Any, texts: dict[str, str]) -> N
     for one in found:
         expected = (1 - weight) * one["semantic_score"] + weight * one["lexical_score"]
         assert one["score"] == pytest.approx(expected, abs=1e-6)
+        assert one["semantic_score"] == pytest.approx(semantic(one), abs=1e-6)
     assert "colony" not in [term["term"] for term in found[0]["terms"]]
     assert "queen" in [term["term"] for term in found[0]["terms"]]
 
@@ -51,7 +61,7 @@ def test_semantic_mode_reads_no_words(library: Any) -> None:
     found = matches(library.post("/match", json={"id": "ants", "mode": "semantic"}))
     for one in found:
         assert (one["lexical_score"], one["terms"]) == (None, [])
-        assert one["score"] == one["semantic_score"]
+        assert one["score"] == one["semantic_score"] == pytest.approx(semantic(one), abs=1e-6)
 
 
 def test_a_text_without_an_indexed_word(library: Any) -> None:

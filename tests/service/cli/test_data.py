@@ -157,6 +157,18 @@ DAMAGES = {
         "1 rows are missing and 1 are superfluous",
         "UPDATE metadata_values SET value = -2 WHERE vector_id = 3 AND field = '/sign'",
     ),
+    "aligned blocks": (
+        "alignment: the blocks of vector id 2 are damaged",
+        "UPDATE alignment_blocks SET content = x'00' WHERE vector_id = 2",
+    ),
+    "a document that is not aligned": (
+        "alignment: 1 documents with block vectors are not in it",
+        "DELETE FROM alignment_blocks WHERE vector_id = 4",
+    ),
+    "an alignment space": (
+        "alignment: alignment space 1 is missing or damaged",
+        "UPDATE alignment_spaces SET content = x'00'",
+    ),
     "no checksums": ("24 documents have no checksums", "DELETE FROM checksums"),
 }
 

@@ -109,7 +109,7 @@ def after_opening(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], obj
 
 def approximately(matches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Expect these matches; the last bit of a score depends on how many candidates there were."""
-    scores = ("score", "semantic_score", "lexical_score")
+    scores = ("score", "semantic_score", "vector_score", "alignment_score", "lexical_score")
     return [
         {
             name: pytest.approx(value, abs=1e-6) if name in scores and value is not None else value

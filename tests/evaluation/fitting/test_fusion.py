@@ -1,0 +1,138 @@
+"""The fusion is fitted on judgements: its weights, and the alignment score to expect."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.checkpoint import load_checkpoint
+from evaluation.fitting.fusion import (
+    FusionCorpus,
+    describe,
+    fit_expected,
+    fit_fusion,
+    hybrid_scores,
+    mean_ndcg,
+    score_corpus,
+)
+from evaluation.report import RetrievalTask
+from evaluation.systems import lexical_system
+from index.embed import EmbeddedCorpus
+from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
+from tests.tools.corpora import write_two_topics
+
+ROOT = Path(__file__).parents[3]
+
+
+def corpus(
+    relevant: str, vector: Sequence[float], lexical: Sequence[float], alignment: Sequence[float]
+) -> FusionCorpus:
+    """Return a corpus of one query, its first document, of which one other is relevant."""
+    task = RetrievalTask(
+        ids=("q", "a", "b", "c"),
+        query_ids=("q",),
+        rows=np.zeros(1, dtype=np.int64),
+        tokens=np.ones(1, dtype=np.int64),
+        qrels={"q": {relevant: 1}},
+    )
+    rows = (np.array([row], dtype=np.float32) for row in (vector, lexical, alignment))
+    return FusionCorpus(task, *rows)
+
+
+def test_the_lexical_weight_is_fitted_on_the_judgements() -> None:
+    # a is first by neither channel, but by both together; the alignment says nothing.
+    both = corpus("a", [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0], [np.nan, 0.5, 0.5, 0.5])
+    second = pytest.approx(1 / np.log2(3))
+    assert mean_ndcg(both, both.vector) == mean_ndcg(both, both.lexical) == second
+    fitted = fit_fusion([both, both])
+    assert 0.0 < fitted.lexical_weight < 1.0
+    assert mean_ndcg(both, hybrid_scores(both, fitted)) == pytest.approx(1.0)
+
+    useless = corpus("b", [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0], [np.nan, 0.5, 0.5, 0.5])
+    assert fit_fusion([useless]).lexical_weight < 0.3
+    with pytest.raises(ValueError, match="no corpus"):
+        fit_fusion([])
+
+
+def test_the_alignment_weight_is_fitted_on_the_judgements() -> None:
+    # Only the alignment puts a first.
+    good = corpus("a", [1.0, 0.5, 0.6, 0.7], [1.0, 0.5, 0.6, 0.7], [np.nan, 0.9, 0.1, 0.2])
+    fitted = fit_fusion([good])
+    assert fitted.alignment_weight > 0
+    assert mean_ndcg(good, hybrid_scores(good, fitted)) == pytest.approx(1.0)
+    unaligned = replace(good, alignment=np.full_like(good.alignment, np.nan))
+    assert mean_ndcg(unaligned, hybrid_scores(unaligned, fitted)) == pytest.approx(0.5)
+    # Only the alignment does not.
+    bad = corpus("a", [1.0, 0.7, 0.6, 0.5], [1.0, 0.7, 0.6, 0.5], [np.nan, 0.1, 0.9, 0.8])
+    fitted = fit_fusion([bad])
+    assert mean_ndcg(bad, hybrid_scores(bad, fitted)) == pytest.approx(1.0)
+
+
+def test_the_line_to_expect_counts_every_corpus_alike() -> None:
+    vector = [1.0, 0.2, 0.4, 0.8]
+    line = [np.nan, *(0.25 * one + 0.05 for one in vector[1:])]
+    exact = corpus("a", vector, vector, line)
+    assert fit_expected([exact]) == pytest.approx((0.25, 0.05), abs=1e-6)
+    some = replace(exact, alignment=np.array([[np.nan, line[1], np.nan, line[3]]]))
+    assert fit_expected([some]) == pytest.approx((0.25, 0.05), abs=1e-6)
+    higher = replace(exact, alignment=exact.alignment + np.float32(0.2))
+    three = [exact, higher, higher]
+    assert fit_expected(three) == pytest.approx((0.25, 0.05 + 0.4 / 3), abs=1e-6)
+    falling = corpus("a", vector, vector, [np.nan, 0.9, 0.6, 0.3])
+    assert fit_expected([falling]) == pytest.approx((0.0, 0.6), abs=1e-6)
+    fitted = fit_fusion([exact])
+    assert (fitted.expected_slope, fitted.expected_intercept) == pytest.approx((0.25, 0.05))
+
+
+def test_a_fit_is_described_with_each_corpus_left_out() -> None:
+    vector, words = [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0]
+    one = corpus("a", vector, words, [np.nan, 0.9, 0.1, 0.1])
+    other = corpus("b", vector, words, [np.nan, 0.1, 0.9, 0.1])
+    rule = fit_fusion([one, other])
+    found = describe({"one": one, "other": other}, rule)
+    assert found["rule"]["lexical_weight"] == rule.lexical_weight
+    assert set(found["nDCG@10"]) == {"one", "other"}
+    assert set(found["nDCG@10"]["one"]) == {
+        *("vector", "semantic", "lexical"),
+        *("hybrid, not aligned", "hybrid"),
+    }
+    without = hybrid_scores(one, fit_fusion([other]))
+    assert found["hybrid, fitted without it"]["one"] == round(mean_ndcg(one, without), 4)
+    assert describe({"one": one}, rule)["hybrid, fitted without it"] == {}
+
+
+def test_blocks_that_are_not_aligned_are_refused() -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    embedded = EmbeddedCorpus(("a", "b"), vectors, np.ones(2, int), np.ones(2, int), 0)
+    task = corpus("a", [0.0] * 4, [0.0] * 4, [0.0] * 4).task
+    with pytest.raises(ValueError, match="not aligned"):
+        score_corpus(embedded, task, lexical_system(["some text", "some other"]))
+
+
+def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write_two_topics(tmp_path / "data" / name, ["valid"] * 3 + ["test"], [])
+    checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "evaluation.fitting.fusion", *arguments],
+            cwd=ROOT, check=False, capture_output=True, text=True,
+        )  # fmt: skip
+
+    given = ("--data", str(tmp_path / "data"), "--checkpoint", str(checkpoint))
+    kept = run(*given, "--blocks", str(tmp_path / "blocks"))
+    assert kept.returncode == 0, kept.stderr
+    assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
+    assert {one.name for one in (tmp_path / "blocks").iterdir()} == {"one", "other"}
+    written = run(*given, "--write")
+    assert written.returncode == 0, written.stderr
+    report = json.loads(written.stdout)
+    assert report == json.loads(kept.stdout)
+    assert read_fusion(load_checkpoint(checkpoint)) == LinearFusion(**report["rule"])
