@@ -54,6 +54,11 @@ class Pair:
     label: bool
     where: str
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Both documents, the same for (a, b) and (b, a)."""
+        return min(self.source, self.target), max(self.source, self.target)
+
 
 @dataclass(frozen=True, slots=True)
 class PairRows:

@@ -1,11 +1,14 @@
 """The alignment score of two documents: every block is matched with the best of the other.
 
     s(i, j) = b_i . c_j - (hubness(b_i) + hubness(c_j)) / 2
-    score   = (mean_i max(0, max_j s(i, j)) + mean_j max(0, max_i s(i, j))) / 2
+    ours    = mean_i max(0, max_j s(i, j))        theirs = mean_j max(0, max_i s(i, j))
+    own(b)  = mean_i (1 - hubness(b_i))
+    score   = (ours + theirs) / (2 sqrt(own(b) own(c)))
 
 This is late interaction (Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.3) over sentence
 blocks instead of tokens, in both directions, with the similarity of CSLS (Conneau et al., ICLR
-2018, section 2.3). It is 0 where nothing matches better than chance, and below 1.
+2018, section 2.3). `own` is what a document scores with itself, so that the score is 1 for the
+document itself, and 0 where nothing matches better than chance.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +19,7 @@ from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
 
 _CANDIDATES_A_CALL = 200
+_LEAST_OWN = 1e-3  # of a document of nothing but hubs
 
 
 def similarities(left: AlignedBlocks, right: AlignedBlocks) -> Float32:
@@ -35,8 +39,14 @@ def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
     pairs = _products(query, candidates)
     ours = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0).mean(axis=0)
     theirs = np.add.reduceat(np.maximum(pairs.max(axis=0), 0.0), starts) / lengths
-    scores: Float32 = ((ours + theirs) / 2).astype(np.float32)
-    return scores
+    own = np.array([own_similarity(one) for one in candidates]) * own_similarity(query)
+    scores: Float32 = ((ours + theirs) / (2 * np.sqrt(own))).astype(np.float32)
+    return np.minimum(scores, np.float32(1.0))
+
+
+def own_similarity(blocks: AlignedBlocks) -> float:
+    """Return the mean of 1 - hubness over the blocks of a document, what it scores with itself."""
+    return max(1.0 - float(blocks.hubness.mean()), _LEAST_OWN)
 
 
 def align_pairs(

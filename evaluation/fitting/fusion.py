@@ -15,6 +15,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
@@ -31,9 +32,11 @@ from index.errors import CorpusError
 from index.progress import SilentProgress
 from index.search.fusion import DEFAULT_RULE, LinearFusion, fuse, semantic_scores, write_fusion
 
-STEPS = 20  # of each weight
-_ROUNDS = 2  # of choosing one weight after the other
-_WEIGHTS = ("alignment_weight", "lexical_weight")
+# The weights that are tried.
+ALIGNMENT = tuple(step / 10 for step in range(11))
+LEXICAL = tuple(step / 20 for step in range(21))
+
+MOST_QUERIES = 400  # of a corpus, which are ranked for each pair of weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,29 +90,47 @@ def hybrid_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
     return fuse(rule, semantic_scores(rule, corpus.vector, corpus.alignment), corpus.lexical)
 
 
-def fit_fusion(corpora: Sequence[FusionCorpus]) -> LinearFusion:
-    """Choose the weights of the highest mean nDCG@10 of hybrid mode over corpora.
-
-    One weight is chosen after the other, each from `STEPS` steps. Every corpus counts the same,
-    however many queries it has. Curves are flat around their maximum, so the mean over three
-    neighbouring weights decides rather than a single one.
+def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) -> Float64:
+    """Return the nDCG@10 of hybrid mode for all weights, Float64[corpora, alignment, lexical].
 
     Raises:
         CorpusError: no query has a judgement.
         MissingExtraError: ir-measures is not installed.
-        ValueError: there is no corpus.
     """
-    if not corpora:
-        raise ValueError("there is no corpus to fit the fusion on")
-    slope, intercept = fit_expected(corpora)
-    rule = replace(DEFAULT_RULE, expected_slope=slope, expected_intercept=intercept)
-    for _ in range(_ROUNDS):
-        for name in _WEIGHTS:
-            weights = np.arange(STEPS + 1) / STEPS
-            means = [_mean(corpora, replace(rule, **{name: float(one)})) for one in weights]
-            smooth = np.convolve(np.pad(means, 1, mode="edge"), np.ones(3) / 3, mode="valid")
-            rule = replace(rule, **{name: float(weights[int(np.argmax(smooth))])})
-    return rule
+    return np.array(
+        [
+            [
+                [
+                    mean_ndcg(corpus, hybrid_scores(corpus, _rule(line, one, other)))
+                    for other in LEXICAL
+                ]
+                for one in ALIGNMENT
+            ]
+            for corpus in corpora
+        ]
+    )
+
+
+def choose_rule(ndcg: Float64, line: tuple[float, float]) -> LinearFusion:
+    """Choose the weights of the highest mean nDCG@10 over corpora.
+
+    Every corpus counts the same, however many queries it has. The surface is flat around its
+    maximum, so the mean over neighbouring weights decides rather than a single point.
+
+    Args:
+        ndcg: Float64[corpora, alignment, lexical] of `measure_weights`.
+        line: of the expected alignment score.
+    """
+    padded = np.pad(ndcg.mean(axis=0), 1, mode="edge")
+    rows, columns = len(ALIGNMENT), len(LEXICAL)
+    shifts = [(i, j) for i in range(3) for j in range(3)]
+    smooth = sum(padded[i : i + rows, j : j + columns] for i, j in shifts)
+    row, column = np.unravel_index(np.argmax(smooth), (rows, columns))
+    return _rule(line, ALIGNMENT[row], LEXICAL[column])
+
+
+def _rule(line: tuple[float, float], alignment: float, lexical: float) -> LinearFusion:
+    return LinearFusion(lexical, alignment, expected_slope=line[0], expected_intercept=line[1])
 
 
 def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
@@ -128,25 +149,22 @@ def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
     return float(slope), float(y - slope * x)
 
 
-def _mean(corpora: Sequence[FusionCorpus], rule: LinearFusion) -> float:
-    return float(np.mean([mean_ndcg(one, hybrid_scores(one, rule)) for one in corpora]))
-
-
-def describe(corpora: Mapping[str, FusionCorpus], rule: LinearFusion) -> dict[str, object]:
-    """Return a fit as JSON: nDCG@10 of each channel and mode, also with each corpus left out."""
+def describe(
+    corpora: Mapping[str, FusionCorpus], ndcg: Float64, line: tuple[float, float]
+) -> dict[str, object]:
+    """Return a fit as JSON: nDCG@10 of each channel and mode, and with each corpus left out."""
+    rule = choose_rule(ndcg, line)
+    left_out = {}
+    for number, (name, corpus) in enumerate(corpora.items()):
+        if len(corpora) > 1:
+            other = choose_rule(np.delete(ndcg, number, axis=0), line)
+            figure = round(mean_ndcg(corpus, hybrid_scores(corpus, other)), 4)
+            left_out[name] = {"hybrid": figure, **asdict(other)}
     return {
         "rule": asdict(rule),
         "nDCG@10": {name: _figures(one, rule) for name, one in corpora.items()},
-        "hybrid, fitted without it": {
-            name: round(mean_ndcg(one, hybrid_scores(one, _without(corpora, name))), 4)
-            for name, one in corpora.items()
-            if len(corpora) > 1
-        },
+        "fitted without it": left_out,
     }
-
-
-def _without(corpora: Mapping[str, FusionCorpus], name: str) -> LinearFusion:
-    return fit_fusion([one for other, one in corpora.items() if other != name])
 
 
 def _figures(corpus: FusionCorpus, rule: LinearFusion) -> dict[str, float]:
@@ -177,10 +195,11 @@ def main(
     if not folders:
         raise CorpusError(f"{data}: there is no corpus with judgements")
     corpora = {one.name: _read_corpus(one, blocks, encoder, part) for one in folders}
-    rule = fit_fusion(list(corpora.values()))
-    typer.echo(json.dumps(describe(corpora, rule), indent=2))
+    line = fit_expected(list(corpora.values()))
+    ndcg = measure_weights(list(corpora.values()), line)
+    typer.echo(json.dumps(describe(corpora, ndcg, line), indent=2))
     if write:
-        write_fusion(opened, rule)
+        write_fusion(opened, choose_rule(ndcg, line))
 
 
 def _read_corpus(
@@ -195,8 +214,9 @@ def _read_corpus(
         embedded = embed_with_blocks(corpus, encoder, SilentProgress())
     documents = read_documents(corpus, embedded.ids)
     parts = read_splits(folder / "splits.tsv")
-    chosen = {name for name, one in parts.items() if one == part}
     qrels = read_qrels(folder / "qrels.tsv")
+    queries = [name for name in embedded.ids if parts.get(name) == part and name in qrels]
+    chosen = {queries[row] for row in at_equal_distances(len(queries), MOST_QUERIES).tolist()}
     task = retrieval_task(Vectors(embedded, embedded), qrels, chosen)
     lexical = lexical_system([one.text for one in documents], [one.title for one in documents])
     return score_corpus(embedded, task, lexical)

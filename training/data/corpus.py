@@ -13,7 +13,13 @@ from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.judgements import PARTS, PairRows, Qrels, read_qrels
 from index.errors import CorpusError
 from training.data.files import CorpusFiles
-from training.data.pair_files import LabelledPairs, count_seen, place_pairs, read_labelled_pairs
+from training.data.pair_files import (
+    LabelledPairs,
+    count_seen,
+    held_out_edges,
+    place_pairs,
+    read_labelled_pairs,
+)
 from training.data.splits import LEFT_OUT, TRAIN, VALID, check_equal_texts, choose_parts
 
 
@@ -26,7 +32,8 @@ class Found:
         documents: by part, and "left out" where the splits do not name them.
         chosen: whether the parts were chosen here, because no file gives them.
         links: between two documents of the training part; each counts once.
-        links_unused: those with another document, and judgements of unknown documents.
+        links_unused: those with another document, those that are held-out pairs, and judgements of
+            unknown documents.
         queries: documents of the validation part that have judgements.
         pairs: by part, (similar, not similar).
         pairs_unused: of documents in two parts or in none.
@@ -195,7 +202,8 @@ def _training_corpus(
     files: CorpusFiles, encoded: EncodedCorpus, read: _Read, parts: Int64, trained: set[str]
 ) -> TrainingCorpus:
     pairs, pairs_unused = place_pairs(read.pairs, encoded.ids, parts)
-    edges, judgements, links_unused = _place_links(files, read.qrels, encoded, parts)
+    held_out = held_out_edges(pairs)
+    edges, judgements, links_unused = _place_links(files, read.qrels, encoded, parts, held_out)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
     ends = np.cumsum(np.bincount(edges[:, 0], minlength=len(parts)))
     names = [*PARTS, "left out"]
@@ -230,7 +238,11 @@ def _training_corpus(
 
 
 def _place_links(
-    files: CorpusFiles, qrels: Qrels, encoded: EncodedCorpus, parts: Int64
+    files: CorpusFiles,
+    qrels: Qrels,
+    encoded: EncodedCorpus,
+    parts: Int64,
+    held_out: set[tuple[int, int]],
 ) -> tuple[Int64, Qrels, int]:
     """Return the links of the training part [L, 2] in both directions, judgements, the unused."""
     row_of = {name: row for row, name in enumerate(encoded.ids)}
@@ -244,8 +256,9 @@ def _place_links(
             judgements[query] = judged
             continue
         for document in (name for name, relevance in judged.items() if relevance > 0):
-            a, b = row_of.get(query), row_of.get(document)
-            if a is None or b is None or a == b or not parts[a] == parts[b] == TRAIN:
+            a, b = row_of.get(query, -1), row_of.get(document, -1)
+            inside = min(a, b) >= 0 and a != b and parts[a] == parts[b] == TRAIN
+            if not inside or (min(a, b), max(a, b)) in held_out:
                 unused += 1
             else:
                 edges |= {(a, b), (b, a)}

@@ -20,6 +20,7 @@ from training.data.splits import (
     TRAIN,
     VALID,
     check_crossing_pairs,
+    check_repeated_pairs,
     given_parts,
     parts_of_pairs,
     valid_number,
@@ -74,13 +75,15 @@ def read_labelled_pairs(
         allow_shared: whether, without splits, the pairs of two parts may share documents.
 
     Raises:
-        CorpusError: a file cannot be read, names no document of the corpus, or shares documents.
+        CorpusError: a file cannot be read, names no document of the corpus, shares documents, or
+            has a pair that is in the file of another part.
     """
     splits = read_splits(files.splits) if files.splits else None
     shared = allow_shared and splits is None
     found = _read_files(files)
     if shared:
-        found = [part for file in found for part in _divide(file, seed)]
+        check_repeated_pairs(_by_part(found))
+        found = _divide(found, seed)
     if splits is None:
         parts = parts_of_pairs(ids, _by_part(found), allow_shared=shared)
     else:
@@ -140,6 +143,7 @@ def check_pair_files(files: CorpusFiles, *, allow_shared: bool = False) -> None:
     """
     found = _read_files(files)
     if files.splits is None:
+        check_repeated_pairs(_by_part(found))
         parts_of_pairs((), _by_part(found), allow_shared=allow_shared)
         return
     splits = read_splits(files.splits)
@@ -147,6 +151,19 @@ def check_pair_files(files: CorpusFiles, *, allow_shared: bool = False) -> None:
         sources = given_parts([pair.source for pair in file.pairs], splits)
         targets = given_parts([pair.target for pair in file.pairs], splits)
         check_crossing_pairs(file.pairs, sources, targets, file.part)
+
+
+def held_out_edges(placed: Mapping[int, PairRows]) -> set[tuple[int, int]]:
+    """Return the pairs that are not for training, as rows (lower, higher).
+
+    Where documents are shared, both may be in the training part: nothing may pair them there.
+    """
+    return {
+        (min(a, b), max(a, b))
+        for part, pairs in placed.items()
+        if part != TRAIN
+        for a, b in zip(pairs.sources.tolist(), pairs.targets.tolist(), strict=True)
+    }
 
 
 def count_seen(
@@ -171,23 +188,35 @@ def _read_files(files: CorpusFiles) -> list[PairFile]:
     return [PairFile(part_in_name(path), read_pairs(path)) for path in files.pairs]
 
 
-def _divide(file: PairFile, seed: int) -> list[PairFile]:
-    """Keep a tenth of the pairs of each label for validation, if the file does not say its part."""
-    if file.part is not None:
-        return [file]
-    held_out: set[Pair] = set()
+def _divide(files: Sequence[PairFile], seed: int) -> list[PairFile]:
+    """Give each pair a part: of those in files that say none, a tenth of each label is held out.
+
+    A pair that another file gives a part keeps it.
+    """
+    divided = [file for file in files if file.part is not None]
+    known = {pair.ends for file in divided for pair in file.pairs}
+    for file in files:
+        if file.part is None:
+            free = [pair for pair in file.pairs if pair.ends not in known]
+            held_out = _tenth(free, seed)
+            trained = [pair for pair in free if pair.ends not in held_out]
+            divided.append(PairFile(PARTS[TRAIN], trained))
+            divided.append(PairFile(PARTS[VALID], [p for p in free if p.ends in held_out]))
+            known.update(pair.ends for pair in free)
+    return divided
+
+
+def _tenth(pairs: Sequence[Pair], seed: int) -> set[tuple[str, str]]:
+    """Return the ends of a tenth of the pairs of each label: those whose hashes come first."""
+    chosen: set[tuple[str, str]] = set()
     for label in (False, True):
-        some = [pair for pair in file.pairs if pair.label == label]
-        some.sort(key=lambda pair: _hash(pair, seed))
-        held_out.update(some[: valid_number(len(some))])
-    trained = [pair for pair in file.pairs if pair not in held_out]
-    parts = {TRAIN: trained, VALID: [pair for pair in file.pairs if pair in held_out]}
-    return [PairFile(PARTS[part], pairs) for part, pairs in parts.items()]
+        some = {pair.ends for pair in pairs if pair.label == label}
+        order = sorted(some, key=lambda ends: _hash(ends, seed))
+        chosen.update(order[: valid_number(len(order))])
+    return chosen
 
 
-def _hash(pair: Pair, seed: int) -> bytes:
-    """Return a hash of a pair, the same in both directions."""
-    ends = sorted((pair.source, pair.target))
+def _hash(ends: tuple[str, str], seed: int) -> bytes:
     return hashlib.sha256("\0".join([str(seed), *ends]).encode()).digest()
 
 

@@ -31,9 +31,10 @@ from training.data.labelled_pairs import (
     write_pair_table,
 )
 from training.data.neighbours import find_neighbours
+from training.data.pair_files import held_out_edges
 from training.data.rerank_corpus import RerankCorpus
 from training.data.sampling import PROBABLE_MATCH
-from training.data.splits import TEST, TRAIN, VALID
+from training.data.splits import TRAIN, VALID
 
 QUERIES = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
 LABELLED = "AUC of the validation pairs, by the reranker alone"
@@ -83,12 +84,11 @@ def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> l
     """
     rows = np.flatnonzero(corpus.parts == TRAIN)
     labelled = _by_label(corpus.pairs[TRAIN])
-    linked = _links(corpus, rows) | labelled[True]
+    held_out = held_out_edges(corpus.pairs)
+    linked = (_links(corpus, rows) - held_out) | labelled[True]
     if not linked:
         raise CorpusError(f"{corpus.files.corpus}: no link or match is within the training part")
     different = labelled[False] - linked
-    # Their documents are in the training part where a job allows shared ones.
-    held_out = set().union(*(e for p in (VALID, TEST) for e in _by_label(corpus.pairs[p]).values()))
     near = _near(corpus, rows, linked, kinds, directory) - linked - different - held_out
     return _sample(linked, different, near, held_out, kinds.random)
 

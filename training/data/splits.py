@@ -50,6 +50,22 @@ def parts_of_pairs(
     return given_parts(ids, {name: part for name, (part, _) in part_of.items()})
 
 
+def check_repeated_pairs(pairs: Mapping[str, Sequence[Pair]]) -> None:
+    """Check that no pair, in whichever direction, is in the files of two parts.
+
+    Raises:
+        CorpusError: naming the first such pairs.
+    """
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    leaks = []
+    for part, some in pairs.items():
+        for pair in some:
+            before, where = found.setdefault(pair.ends, (part, pair.where))
+            if before != part:
+                leaks.append(f"{pair.source!r} and {pair.target!r} are at {where} and {pair.where}")
+    _refuse("pairs are in two parts", leaks)
+
+
 def choose_parts(parts: Int64, hashes: Sequence[str], known: Mapping[str, int], seed: int) -> Int64:
     """Assign a part [N] to each document that has none.
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder.alignment.scoring import align, align_pairs, similarities
+from encoder.alignment.scoring import align, align_pairs, own_similarity, similarities
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace, fit_space
 from tests.encoder.alignment.test_space import WIDTH, block_vectors, dequantised
 
@@ -28,7 +28,9 @@ def slow_score(left: AlignedBlocks, right: AlignedBlocks) -> float:
     ]
     rows = [max(0.0, max(row)) for row in table]
     columns = [max(0.0, max(column)) for column in zip(*table, strict=True)]
-    return (sum(rows) / len(rows) + sum(columns) / len(columns)) / 2
+    own = [1 - float(one.hubness.mean()) for one in (left, right)]
+    both = sum(rows) / len(rows) + sum(columns) / len(columns)
+    return float(both / 2 / np.sqrt(own[0] * own[1]))
 
 
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=5), st.integers(0, 1_000))
@@ -53,9 +55,16 @@ def test_it_does_not_depend_on_the_other_candidates() -> None:
 def test_it_is_highest_for_the_document_itself_and_never_negative() -> None:
     query, others = document(9, 0), [document(9, seed) for seed in range(1, 30)]
     scores = align(query, [query, *others])
-    assert scores.argmax() == 0
-    assert scores[0] < 1.0
+    assert scores[0] == pytest.approx(1.0, abs=1e-5)
+    assert scores[1:].max() < 1.0
     assert scores.min() >= 0.0
+
+
+def test_documents_of_nothing_but_hubs_have_a_score() -> None:
+    space = fit_space(np.repeat(block_vectors(1), 2_000, axis=0), dimension=WIDTH)
+    alike = space.project(np.repeat(block_vectors(1), 5, axis=0))
+    (score,) = align(alike, [alike]).tolist()
+    assert 0.0 <= score <= 1.0
 
 
 def test_a_shared_block_raises_the_score() -> None:
@@ -73,7 +82,8 @@ def test_the_similarities_of_blocks_are_those_that_are_summed() -> None:
     one, other = document(4, 1), document(6, 2)
     table = similarities(one, other)
     assert table.shape == (4, 6)
-    score = (np.maximum(table.max(1), 0).mean() + np.maximum(table.max(0), 0).mean()) / 2
+    both = np.maximum(table.max(1), 0).mean() + np.maximum(table.max(0), 0).mean()
+    score = both / 2 / np.sqrt(own_similarity(one) * own_similarity(other))
     assert align(one, [other])[0] == pytest.approx(score, abs=1e-6)
 
 

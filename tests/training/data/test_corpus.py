@@ -134,6 +134,7 @@ def test_shared_documents_and_texts_are_counted_where_they_are_allowed(
     folder = tmp_path / "corpus"
     write_pairs(folder / "pairs.train.jsonl", [("d0", "d1", 1), ("d1", "d2", 0)])
     write_pairs(folder / "pairs.valid.jsonl", [("d1", "d6", 1), ("d7", "d8", 0), ("d2", "d0", 1)])
+    write_qrels(folder, [("d0", "d1", 1), ("d0", "d2", 1)])
     corpora = [(find_corpus_files(folder), encoded)]
     one = read_training_data(corpora, allow_shared=True)[0]
     assert one.pairs.sources.tolist() == [0, 1]
@@ -141,6 +142,8 @@ def test_shared_documents_and_texts_are_counted_where_they_are_allowed(
     assert one.found.texts_seen == 3  # d1, d2, and d0 twice: d7 has its text
     assert "training sees 3 held-out texts: validation is optimistic" in describe(one.found)
     assert not one.found.chosen
+    assert one.linked(0).tolist() == [1]  # d0 and d2 are a held-out pair
+    assert (one.found.links, one.found.links_unused) == (1, 1)
     with pytest.raises(CorpusError, match="documents are in the pairs of two parts"):
         read_training_data(corpora)
 

@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 def shared(folder: Path) -> CorpusFiles:
     """d1 is in the pairs of two parts, d2 of all three, d5 of the two that are held out."""
     write_pairs(folder / "pairs.train.jsonl", TRIANGLE)
-    write_pairs(folder / "pairs.valid.jsonl", [("d2", "d1", 0), ("d4", "d5", 1)])
+    write_pairs(folder / "pairs.valid.jsonl", [("d2", "d3", 0), ("d1", "d4", 0), ("d4", "d5", 1)])
     write_pairs(folder / "pairs.test.jsonl", [("d5", "d6", 1), ("d2", "d6", 0)])
     return find_corpus_files(folder)
 
@@ -66,11 +66,11 @@ def test_shared_documents_are_refused_and_the_way_out_is_named(shared: CorpusFil
 
 def test_the_file_of_a_pair_decides_where_documents_are_shared(shared: CorpusFiles) -> None:
     labelled = read_labelled_pairs(shared, IDS, allow_shared=True)
-    expected = [TRAIN] * 3 + [LEFT_OUT, VALID, VALID, TEST] + [LEFT_OUT] * 5
+    expected = [TRAIN] * 3 + [VALID] * 3 + [TEST] + [LEFT_OUT] * 5
     assert labelled.parts.tolist() == expected
     found = edges(labelled, labelled.parts)
     assert found["train"] == [(0, 1, True), (1, 2, False), (0, 2, True)]
-    assert found["valid"] == [(2, 1, False), (4, 5, True)]
+    assert found["valid"] == [(2, 3, False), (1, 4, False), (4, 5, True)]
     assert found["test"] == [(5, 6, True), (2, 6, False)]
 
 
@@ -111,6 +111,34 @@ def test_two_pairs_are_enough_for_validation_and_one_is_not(folder: Path) -> Non
     found = edges(labelled, labelled.parts)
     assert [label for _, _, label in found["valid"]] == [True]
     assert sorted(label for _, _, label in found["train"]) == [False, True]
+
+
+def test_both_directions_of_a_pair_are_in_one_part(folder: Path) -> None:
+    pairs = [(f"d{a}", f"d{b}", int(a > b)) for a in range(5) for b in range(5, 12)]
+    pairs += [(f"d{b}", f"d{a}", int(a > b)) for a in range(5) for b in range(5, 12)]
+    files = CorpusFiles(folder, pairs=(write_pairs(folder / "mine.jsonl", pairs),))
+    for seed in range(5):
+        labelled = read_labelled_pairs(files, IDS, seed, allow_shared=True)
+        found = edges(labelled, labelled.parts)
+        both = [{tuple(sorted(edge[:2])) for edge in found[part]} for part in ("train", "valid")]
+        assert both[1]
+        assert not both[0] & both[1]
+
+
+def test_a_pair_is_of_the_part_that_a_file_names_or_of_none(folder: Path) -> None:
+    write_pairs(folder / "pairs.jsonl", [("d1", "d0", 1), ("d2", "d3", 1), ("d3", "d0", 1)])
+    write_pairs(folder / "pairs.valid.jsonl", [("d0", "d1", 1), ("d0", "d2", 0)])
+    labelled = read_labelled_pairs(find_corpus_files(folder), IDS, allow_shared=True)
+    found = edges(labelled, labelled.parts)
+    assert len(found["train"]) == 1
+    assert set(found["valid"]) > {(0, 1, True), (0, 2, False)}
+    write_pairs(folder / "pairs.train.jsonl", [("d1", "d0", 1), ("d2", "d3", 0)])
+    files = find_corpus_files(folder)
+    message = r"leak: pairs are in two parts: 'd0' and 'd1' are at .*train\.jsonl:1 and .*valid"
+    with pytest.raises(CorpusError, match=message):
+        read_labelled_pairs(files, IDS, allow_shared=True)
+    with pytest.raises(CorpusError, match=message):
+        check_pair_files(files, allow_shared=True)
 
 
 def test_given_splits_are_kept_even_where_sharing_is_allowed(

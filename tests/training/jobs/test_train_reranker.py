@@ -311,11 +311,13 @@ def test_held_out_pairs_of_shared_documents_are_not_trained_on(
     read = read_rerank_corpus(paired, allow_shared=True)
     assert read.texts_seen >= 20
     assert len(edges_of(read, VALID, True, False)) == len(every[1::3])
-    for random in (0.0, 0.9):
-        pairs = training_pairs(read, PairKinds(30, random), tmp_path / "n")
+    held_out = {edge for part in (1, 2) for edge in edges_of(read, part, True, False)}
+    links = {f"p{a}": {f"p{b}": 1} for a, b in held_out}
+    for random, qrels in ((0.0, {}), (0.9, {}), (0.5, links)):
+        one = replace(read, qrels=qrels)
+        pairs = training_pairs(one, PairKinds(30, random), tmp_path / "n")
         edges = ends(pairs, 0.0) | ends(pairs, 1.0)
         assert len(edges) == len(pairs)
-        held_out = {edge for part in (1, 2) for edge in edges_of(read, part, True, False)}
         assert not edges & held_out
 
 
