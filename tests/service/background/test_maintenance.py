@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoder.alignment.space import MIN_DOCUMENTS, MIN_SAMPLE, neutral_space
 from encoder.blocks import Receipt
+from index.alignment.alignment_index import SpaceInUse
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
+from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
 from index.vectors.drift import read_rejected_retraining
@@ -22,6 +25,7 @@ from service.settings import Settings
 from service.startup import close_engine, open_engine
 
 DIMENSION = 48  # so many that random vectors have neighbours in every list
+BLOCKS = MIN_SAMPLE // MIN_DOCUMENTS  # of a document: so many that a space can be fitted
 Make = Callable[..., Maintenance]
 
 
@@ -261,3 +265,49 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     maintenance.work()
     assert data.store.lexical.changes == changes
     assert data.store.changes_since_title_refresh() == 0
+
+
+def put_blocks(data: DataDirectory, first: int, count: int) -> None:
+    """Put documents whose blocks are around their vectors."""
+    random = np.random.default_rng(first)
+    vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    entries = []
+    for number, vector in enumerate(vectors, first):
+        rows = vector + random.normal(size=(BLOCKS, DIMENSION)).astype(np.float32)
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        blocks = BlockVectors(np.zeros((BLOCKS, 2), dtype=np.int64), unit)
+        document = Document(f"b{number}", f"b{number}")
+        entries.append(EncodedDocument(document, vector, Receipt(1, 1, BLOCKS, 0), blocks))
+    data.index.apply(data.store.put(entries))
+
+
+def test_the_alignment_is_fitted_to_a_collection_that_grew(make: Make, data: DataDirectory) -> None:
+    alignment = data.store.alignment
+    maintenance = make()
+
+    def used() -> SpaceInUse:
+        maintenance.work()
+        assert alignment.pending() == 0
+        space = alignment.space()
+        assert space is not None
+        return space
+
+    alignment.start_with(neutral_space(DIMENSION))
+    put_blocks(data, 0, MIN_DOCUMENTS - 1)
+    assert len(used().space.background) == 0  # there are too few documents
+    put_blocks(data, MIN_DOCUMENTS - 1, 1)
+    fitted = used()
+    assert len(fitted.space.background) > 0
+    assert alignment.drift() == 0
+    put_blocks(data, MIN_DOCUMENTS, MIN_DOCUMENTS // 2)
+    assert used().space_id == fitted.space_id  # it has not changed by more than half
+    put_blocks(data, 2 * MIN_DOCUMENTS, 1)
+    maintenance.stop()
+    assert used().space_id == fitted.space_id
+    again = make()
+    again.work()
+    new = alignment.space()
+    assert new is not None
+    assert new.space_id != fitted.space_id
+    assert (alignment.pending(), alignment.drift()) == (0, 0)
