@@ -105,13 +105,19 @@ def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
         raise CorpusError(f"{path}: not written by `longmatch embed`: {error}") from error
 
 
-def holds_aligned_blocks(path: Path) -> bool:
-    """Return whether a file of `write_embedded_corpus` holds aligned blocks too.
+def read_aligned_corpus(path: Path) -> EmbeddedCorpus:
+    """Read a file that `write_embedded_corpus` wrote, with aligned blocks.
 
     Raises:
-        CorpusError: the file is missing, damaged or of another kind.
+        CorpusError: the file is missing, damaged, of another kind, or has no aligned blocks.
     """
-    return read_embedded_corpus(path).aligned is not None
+    corpus = read_embedded_corpus(path)
+    if corpus.aligned is None:
+        raise CorpusError(
+            f"{path}: holds no block vectors, which semantic and hybrid scores depend on: write it "
+            "with `longmatch embed --blocks`"
+        )
+    return corpus
 
 
 _SPACE, _BLOCKS = "alignment_space", ("codes", "scales", "hubness", "ends")

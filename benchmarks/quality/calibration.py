@@ -28,7 +28,7 @@ from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import ScoredPairs, measure_error, score_labelled_pairs
 from evaluation.plots import plot_reliability
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus, read_embedded_corpus
+from index.embed import EmbeddedCorpus, read_aligned_corpus
 from index.errors import CorpusError
 from index.lexical.scoring import rows_of_texts, take_rows
 from index.progress import SilentProgress
@@ -249,7 +249,7 @@ def _some(channels: Channels, rows: Int64) -> Channels:
 
 def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:
     if vectors is not None:
-        return read_embedded_corpus(vectors / f"{folder.name}.npz")
+        return read_aligned_corpus(vectors / f"{folder.name}.npz")
     return embed_with_blocks(folder, OnnxEncoder(checkpoint), SilentProgress())
 
 

@@ -4,8 +4,8 @@ For each corpus, part and mode: nDCG@10 of the first stage and after reranking i
 on the same queries, with the gain, its bootstrap interval and the p-value of a paired test.
 The rule of the reranker was fitted on the validation parts (`evaluation/fitting/reranking.py`), so
 the gain on the test part is unbiased. A corpus is a folder of `--data` with `corpus.jsonl.gz`,
-`qrels.tsv` and `splits.tsv`, and NAME.npz of `--vectors` as `longmatch embed` wrote it. `--work`
-keeps logits.
+`qrels.tsv` and `splits.tsv`, and NAME.npz of `--vectors` as `longmatch embed --blocks` wrote it.
+`--work` keeps logits.
 
 The cost is processor time of one thread, which other load on the machine affects less than
 wall-clock time.

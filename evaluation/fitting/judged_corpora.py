@@ -15,7 +15,7 @@ from evaluation.second_stage.alignment import hybrid_system, semantic_system
 from evaluation.second_stage.reranking import PairScorer
 from evaluation.systems import System, cache_scores, lexical_system, vector_system
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus, read_embedded_corpus
+from index.embed import EmbeddedCorpus, read_aligned_corpus
 from index.search.fusion import read_fusion
 
 
@@ -52,8 +52,12 @@ class JudgedCorpus:
 
 
 def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> JudgedCorpus:
-    """Read a corpus, and its vectors as written by `longmatch embed`."""
-    embedded = read_embedded_corpus(vectors)
+    """Read a corpus, and its vectors as written by `longmatch embed --blocks`.
+
+    Raises:
+        CorpusError: a file is missing or damaged, or there are no aligned blocks.
+    """
+    embedded = read_aligned_corpus(vectors)
     documents = read_documents(folder / "corpus.jsonl.gz", embedded.ids)
     texts = [document.text for document in documents]
     titled = [document.titled_text for document in documents]

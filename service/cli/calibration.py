@@ -31,7 +31,7 @@ from evaluation.judgements import read_pairs
 from index.adapt import read_corpus_adapter
 from index.corpus.reader import read_documents
 from index.directory.data_directory import CALIBRATION_FILE
-from index.embed import EmbeddedCorpus, holds_aligned_blocks, read_embedded_corpus
+from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.extras import require_extra
 from index.lexical.scoring import TermRows, rows_of_texts
@@ -81,7 +81,7 @@ def fit_calibration(
     corpus: Annotated[
         list[Path],
         typer.Option(
-            help="The corpus of these pairs, or its vectors as written by `longmatch embed` (.npz)."
+            help="The corpus of these pairs, or its vectors (.npz) of `longmatch embed --blocks`."
         ),
     ],
     texts: Annotated[
@@ -126,7 +126,8 @@ def fit_calibration(
     rule = read_fusion(opened)
     scored: list[dict[Mode, ScoredPairs]] = []
     if rule.alignment_weight and set(modes.values()) != {"lexical"}:
-        _check_aligned(corpus)
+        for path in filter(_holds_vectors, corpus):
+            read_option("--corpus", read_aligned_corpus, path)
     for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
         embedded = _vectors(corpus_path, opened, precision, provider, threads)
         words = _words(texts_path, embedded.ids) if needs_words else None
@@ -144,16 +145,6 @@ def fit_calibration(
         return
     _print_maps(fitted)
     console.print(f"{checkpoint}: calibration {calibration.version}")
-
-
-def _check_aligned(corpora: Sequence[Path]) -> None:
-    for path in corpora:
-        if _holds_vectors(path) and not holds_aligned_blocks(path):
-            raise OptionError(
-                "--corpus",
-                f"{path}: holds no block vectors, which semantic and hybrid scores depend on: "
-                "write it with `longmatch embed --blocks`",
-            )
 
 
 def _words(corpus: Path, ids: Sequence[str]) -> TermRows:

@@ -29,8 +29,9 @@ from evaluation.mentions.left_out import leave_out_mentions
 from evaluation.mentions.masking import MaskedFiles, read_title_mask, write_masked_files
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
-from index.embed import EmbeddedCorpus, read_embedded_corpus
+from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
+from index.search.fusion import read_fusion
 from index.search.records import DEFAULT_MODE, Mode
 from service.cli.checks import (
     OptionError,
@@ -238,7 +239,9 @@ def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> Embedde
     """Read the vectors of the corpus, if they are given."""
     if not options.vectors:
         return None
-    vectors = read_option("--vectors", read_embedded_corpus, options.vectors)
+    aligning = options.mode != "lexical" and read_fusion(checkpoint).alignment_weight > 0
+    read = read_aligned_corpus if aligning else read_embedded_corpus
+    vectors = read_option("--vectors", read, options.vectors)
     width = vectors.vectors.shape[1]
     if options.queries and width != checkpoint.dimension:
         raise OptionError(

@@ -12,6 +12,7 @@ from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
 from evaluation.fitting.judged_corpora import open_pair_scorer, read_judged_corpus
 from index.embed import EmbeddedCorpus, write_embedded_corpus
+from tests.tools.index_fixtures import aligned_of
 
 TOPICS = {"river": "The river carries water.", "music": "The violin plays a concert."}
 
@@ -38,7 +39,8 @@ def folder(tmp_path: Path) -> Path:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     tokens = np.full(12, 60, dtype=np.int64)
     write_embedded_corpus(
-        folder / "small.npz", EmbeddedCorpus(tuple(names), vectors, tokens, tokens, 0)
+        folder / "small.npz",
+        EmbeddedCorpus(tuple(names), vectors, tokens, tokens, 0, aligned_of(vectors)),
     )
     return folder
 

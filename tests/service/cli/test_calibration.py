@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from encoder.blocks import Receipt
-from encoder.calibration import read_calibration
+from encoder.calibration import KindCalibration, read_calibration
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.document import Document
@@ -17,7 +18,8 @@ from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
 from index.search.fusion import LinearFusion, read_fusion, write_fusion
 from index.store.records import EncodedDocument
-from tests.tools.command import Run
+from tests.tools.command import Answer, Run
+from tests.tools.index_fixtures import aligned_of
 
 DIMENSION = 32
 
@@ -49,13 +51,14 @@ def store_vectors(data: Path, checkpoint: Path, count: int) -> None:
     directory.close()
 
 
-def write_corpus(folder: Path, count: int = 200) -> tuple[Path, Path]:
-    """Write vectors and labelled pairs; return both files."""
+def write_corpus(folder: Path, count: int = 200, *, blocks: bool = True) -> tuple[Path, Path]:
+    """Write vectors, mostly with aligned blocks, and labelled pairs; return both files."""
     folder.mkdir()
-    one = np.ones(count, dtype=np.int64)
+    one, vectors = np.ones(count, dtype=np.int64), vectors_of(count)
     ids = tuple(map(str, range(count)))
+    aligned = aligned_of(vectors[::-1]) if blocks else None
     write_embedded_corpus(
-        folder / "vectors.npz", EmbeddedCorpus(ids, vectors_of(count), one, one, 0)
+        folder / "vectors.npz", EmbeddedCorpus(ids, vectors, one, one, 0, aligned)
     )
     pairs = [(row, row + 1, 1) for row in range(0, count, 2)]
     pairs += [(row, (row + 7) % count, 0) for row in range(0, count, 2)]
@@ -99,7 +102,7 @@ def test_calibrate_writes_and_prints_the_threshold(
     assert read is not None
     assert set(read.kinds) == set(report["kinds"]) == {"semantic", "lexical", "hybrid"}
     assert {one.pairs for one in read.kinds.values()} == {report["pairs"]}
-    assert read.lexical_weight == read_fusion(opened).lexical_weight
+    assert read.rule == read_fusion(opened)
     status, out, err = longmatch("calibrate", "--data", data, "--false-positive-rate", 0.03)
     assert status == 0
     assert "3 %" in out
@@ -257,10 +260,39 @@ def test_several_kinds_are_fitted_in_one_call(longmatch: Run, copy: Path, tmp_pa
     assert calibration.kinds["hybrid"] != calibration.kinds["semantic"]
     write_fusion(checkpoint, read_fusion(checkpoint))  # the same rule: its calibrations hold
     assert read_calibration(load_checkpoint(copy)) == calibration
-    write_fusion(load_checkpoint(copy), LinearFusion(0.25))
+    other = replace(read_fusion(checkpoint), lexical_weight=0.25)
+    write_fusion(load_checkpoint(copy), other)
     kept = read_calibration(load_checkpoint(copy))
     assert kept is not None
     assert set(kept.kinds) == {"semantic", "lexical", "adapted"}
+
+
+def test_aligned_blocks_count_and_are_needed(longmatch: Run, copy: Path, tmp_path: Path) -> None:
+    def fit(corpus: tuple[Path, Path], *kinds: str) -> Answer:
+        arguments: list[object] = ["fit-calibration", copy, "--pairs", corpus[0]]
+        arguments += ["--corpus", corpus[1], "--texts", texts_of(corpus[0].parent)]
+        for kind in kinds:
+            arguments += ["--kind", kind]
+        return longmatch(*arguments)
+
+    def found(kind: str) -> KindCalibration:
+        calibration = read_calibration(load_checkpoint(copy))
+        assert calibration is not None
+        return calibration.kinds[kind]
+
+    aligned = write_corpus(tmp_path / "aligned")
+    plain = write_corpus(tmp_path / "plain", blocks=False)
+    write_fusion(load_checkpoint(copy), LinearFusion(0.5))
+    assert fit(plain, "semantic").status == 0
+    by_vectors = found("semantic")
+    write_fusion(load_checkpoint(copy), LinearFusion(0.5, 0.5))
+    status, _, err = fit(plain, "lexical", "hybrid")
+    assert status == 2
+    assert "--corpus: " in err
+    assert "plain/vectors.npz: holds no block vectors, which semantic and hybrid" in err
+    assert fit(plain, "lexical").status == 0
+    assert fit(aligned, "semantic").status == 0
+    assert found("semantic").by_score != by_vectors.by_score
 
 
 @pytest.mark.parametrize(

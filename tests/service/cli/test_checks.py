@@ -22,6 +22,7 @@ from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.extras import EXTRAS
 from service.cli.main import app, main
 from service.cli.training import RECIPES
+from tests.tools.index_fixtures import aligned_of
 
 RECIPE = """
 name = "tiny"
@@ -273,7 +274,8 @@ def folder(
     (root / "few.jsonl").write_text(json.dumps(PAIRS[0]) + "\n")
     one = np.ones(2, dtype=np.int64)
     vectors = np.eye(2, 3, dtype=np.float32)
-    write_embedded_corpus(root / "vectors.npz", EmbeddedCorpus(("a", "b"), vectors, one, one, 0))
+    embedded = EmbeddedCorpus(("a", "b"), vectors, one, one, 0, aligned_of(vectors))
+    write_embedded_corpus(root / "vectors.npz", embedded)
     for kind in ("links", "pairs", "rerank"):
         (root / f"{kind}.toml").write_text(RECIPE.format(kind=kind))
     shutil.copytree(tiny_checkpoint, root / "weights")

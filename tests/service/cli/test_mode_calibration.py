@@ -10,15 +10,13 @@ import pytest
 
 from encoder.calibration import Calibration, FittedMap, KindCalibration, Logistic, MapError
 from index.progress import SilentProgress
-from index.search.calibrator import open_calibrator
-from index.search.corpus_calibration import (
-    CorpusCalibration,
-    measure_store,
-    write_corpus_calibration,
-)
+from index.search.calibrator import ScoreCalibrator
+from index.search.corpus_calibration import CorpusCalibration, measure_store
+from index.search.fusion import LinearFusion
 from index.search.records import DEFAULT_MODE
 
 MODES = ("semantic", "lexical", "hybrid")
+RULE = LinearFusion(0.6, 0.4, expected_slope=0.5, expected_intercept=0.2)
 STORED, FRESH = 110, 50
 MAP = FittedMap(Logistic(1.0, -4.0), {"platt": MapError(0.4, 0.02, 0.03, 0.01)})
 
@@ -44,13 +42,10 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
         body = {"documents": documents[start : start + 10]}
         assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
-    kinds = measure_store(engine.data.store, engine.fusion, SilentProgress())
-    calibration = CorpusCalibration(
-        engine.encoder.fingerprint, dict(kinds), engine.fusion.lexical_weight
-    )
-    write_corpus_calibration(engine.data.path, calibration)
-    judge = open_calibrator(engine.checkpoint, engine.data.path)
-    client.app.state.engine = replace(engine, calibrator=judge)
+    kinds = measure_store(engine.data.store, RULE, SilentProgress())
+    calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), RULE)
+    judge = ScoreCalibrator(None, calibration, calibration.version)
+    client.app.state.engine = replace(engine, calibrator=judge, fusion=RULE)
     return client
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration
+from index.search.fusion import DEFAULT_RULE
 from index.search.records import Mode
 from index.search.score_distribution import NullDistribution, Threshold
 from service.api.app import create_app
@@ -162,7 +163,9 @@ def measured(client: Any) -> Any:
     threshold = Threshold(0.01, 0.5, 0.4, 0.6)
     pairs = NullDistribution(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
-    judge = ScoreCalibrator(None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs)), "1")
+    judge = ScoreCalibrator(
+        None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs), DEFAULT_RULE), "1"
+    )
     return type(client)(create_app(engine.settings, replace(engine, calibrator=judge)))
 
 
