@@ -23,7 +23,10 @@ from service.threads import run_in
 
 @dataclass(frozen=True, slots=True)
 class ExplainOptions:
-    """Explain the first `matches` matches of each query, by at most `passages` passages each."""
+    """Explain the first `matches` matches of each query.
+
+    By at most `passages` passages each, and as many pairs of aligned blocks.
+    """
 
     matches: int = 10
     passages: int = 20
@@ -34,7 +37,8 @@ class Explanation:
     """A comparison and the two texts that its offsets refer to.
 
     Attributes:
-        comparison: of the two texts, without its smaller passages if there are too many.
+        comparison: of the two texts, without its smaller passages, and the pairs of blocks with
+            smaller shares, if there are too many.
         passages_left_out: number of passages that are left out.
         left: one text.
         right: the other.
@@ -96,11 +100,12 @@ def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> lis
     """Compare the first text with each of the others."""
     left, *others = texts
     language = engine.checkpoint.language
-    ours = to_comparable(language, left)
+    alignable = engine.data.store.alignment.read([text.vector_id for text in texts])
+    ours = to_comparable(language, left, alignable)
     explanations = []
     for other in others:
         started = time.perf_counter()
-        comparison = _compare(engine, ours, to_comparable(language, other))
+        comparison = _compare(engine, ours, to_comparable(language, other, alignable))
         engine.metrics.stage_duration.labels("explain").observe(time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations
@@ -115,8 +120,12 @@ def _compare(engine: Engine, left: ComparableText, right: ComparableText) -> Com
 def _shortened(
     comparison: Comparison, limit: int, left: EncodedText, right: EncodedText
 ) -> Explanation:
-    """Keep the largest passages, in the order of the left text."""
+    """Keep the largest passages, in the order of the left text, and the best pairs of blocks."""
     passages = comparison.passages
     largest = sorted(passages, key=lambda one: one.left.start - one.left.end)[:limit]
     kept = tuple(sorted(largest, key=lambda one: one.left))
-    return Explanation(replace(comparison, passages=kept), len(passages) - len(kept), left, right)
+    aligned = comparison.block_alignment
+    if aligned is not None:
+        aligned = replace(aligned, pairs=aligned.pairs[:limit])
+    shortened = replace(comparison, passages=kept, block_alignment=aligned)
+    return Explanation(shortened, len(passages) - len(kept), left, right)
