@@ -4,10 +4,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoder.alignment.space import MAX_BLOCKS, MIN_SAMPLE, fit_space, join_aligned
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.embed import embed_corpus, read_embedded_corpus, write_embedded_corpus
+from index.embed import (
+    EmbeddedCorpus,
+    embed_corpus,
+    read_aligned_corpus,
+    read_embedded_corpus,
+    write_embedded_corpus,
+)
 from index.errors import CorpusError
 from index.progress import SilentProgress
 
@@ -41,6 +48,29 @@ def test_vectors_in_the_order_of_the_corpus(encoder: OnnxEncoder, tmp_path: Path
     again = read_embedded_corpus(file)
     assert again.ids == embedded.ids
     assert np.array_equal(again.vectors, embedded.vectors)
+    assert again.aligned is None
+    with pytest.raises(CorpusError, match=r"holds no block vectors.*`longmatch embed --blocks`"):
+        read_aligned_corpus(file)
+
+
+def test_aligned_blocks_are_read_as_they_were_written(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    sizes = (3, 1, MAX_BLOCKS + 20)
+    documents = [random.normal(size=(size, 24)).astype(np.float32) for size in sizes]
+    space = fit_space(random.normal(size=(MIN_SAMPLE, 24)).astype(np.float32), dimension=8)
+    aligned = join_aligned(space, [space.project(one) for one in documents])
+    one = np.ones(3, dtype=np.int64)
+    embedded = EmbeddedCorpus(("a", "b", "c"), np.eye(3, dtype=np.float32), one, one, 0, aligned)
+    file = tmp_path / "v.npz"
+    write_embedded_corpus(file, embedded)
+    again = read_aligned_corpus(file).aligned
+    assert again is not None
+    assert [len(blocks) for blocks in again] == [3, 1, MAX_BLOCKS]
+    for written, read in zip(aligned, again, strict=True):
+        for name in ("codes", "scales", "hubness"):
+            np.testing.assert_array_equal(getattr(read, name), getattr(written, name))
+    projected = (one.project(documents[0]) for one in (space, again.space))
+    np.testing.assert_array_equal(*(one.hubness for one in projected))
 
 
 def test_a_corpus_without_a_document_is_an_error(encoder: OnnxEncoder, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,15 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from evaluation.fitting.fusion import (
+    ALIGNMENT,
+    LEXICAL,
     FusionCorpus,
+    choose_rule,
     describe,
     fit_expected,
-    fit_fusion,
     hybrid_scores,
     mean_ndcg,
+    measure_weights,
     score_corpus,
 )
 from evaluation.report import RetrievalTask
@@ -45,32 +48,37 @@ def corpus(
     return FusionCorpus(task, *rows)
 
 
+def fit_fusion(*corpora: FusionCorpus) -> LinearFusion:
+    line = fit_expected(corpora)
+    return choose_rule(measure_weights(corpora, line), line)
+
+
 def test_the_lexical_weight_is_fitted_on_the_judgements() -> None:
     # a is first by neither channel, but by both together; the alignment says nothing.
     both = corpus("a", [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0], [np.nan, 0.5, 0.5, 0.5])
     second = pytest.approx(1 / np.log2(3))
     assert mean_ndcg(both, both.vector) == mean_ndcg(both, both.lexical) == second
-    fitted = fit_fusion([both, both])
+    fitted = fit_fusion(both, both)
     assert 0.0 < fitted.lexical_weight < 1.0
     assert mean_ndcg(both, hybrid_scores(both, fitted)) == pytest.approx(1.0)
 
     useless = corpus("b", [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0], [np.nan, 0.5, 0.5, 0.5])
-    assert fit_fusion([useless]).lexical_weight < 0.3
-    with pytest.raises(ValueError, match="no corpus"):
-        fit_fusion([])
+    found = fit_fusion(useless)
+    assert mean_ndcg(useless, hybrid_scores(useless, found)) == pytest.approx(1.0)
+    assert found.lexical_weight < 0.5
 
 
 def test_the_alignment_weight_is_fitted_on_the_judgements() -> None:
     # Only the alignment puts a first.
     good = corpus("a", [1.0, 0.5, 0.6, 0.7], [1.0, 0.5, 0.6, 0.7], [np.nan, 0.9, 0.1, 0.2])
-    fitted = fit_fusion([good])
+    fitted = fit_fusion(good)
     assert fitted.alignment_weight > 0
     assert mean_ndcg(good, hybrid_scores(good, fitted)) == pytest.approx(1.0)
     unaligned = replace(good, alignment=np.full_like(good.alignment, np.nan))
     assert mean_ndcg(unaligned, hybrid_scores(unaligned, fitted)) == pytest.approx(0.5)
     # Only the alignment does not.
     bad = corpus("a", [1.0, 0.7, 0.6, 0.5], [1.0, 0.7, 0.6, 0.5], [np.nan, 0.1, 0.9, 0.8])
-    fitted = fit_fusion([bad])
+    fitted = fit_fusion(bad)
     assert mean_ndcg(bad, hybrid_scores(bad, fitted)) == pytest.approx(1.0)
 
 
@@ -86,25 +94,39 @@ def test_the_line_to_expect_counts_every_corpus_alike() -> None:
     assert fit_expected(three) == pytest.approx((0.25, 0.05 + 0.4 / 3), abs=1e-6)
     falling = corpus("a", vector, vector, [np.nan, 0.9, 0.6, 0.3])
     assert fit_expected([falling]) == pytest.approx((0.0, 0.6), abs=1e-6)
-    fitted = fit_fusion([exact])
+    fitted = fit_fusion(exact)
     assert (fitted.expected_slope, fitted.expected_intercept) == pytest.approx((0.25, 0.05))
+
+
+def test_the_weights_of_the_highest_plateau_are_chosen() -> None:
+    ndcg = np.zeros((2, len(ALIGNMENT), len(LEXICAL)))
+    ndcg[:, 3, 5] = 0.9  # a single point
+    ndcg[0, 6:9, 10:13] = 0.8
+    ndcg[1, 6:9, 10:13] = 0.4
+    rule = choose_rule(ndcg, (0.5, 0.1))
+    assert rule == LinearFusion(LEXICAL[11], ALIGNMENT[7], 0.5, 0.1)
 
 
 def test_a_fit_is_described_with_each_corpus_left_out() -> None:
     vector, words = [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0]
-    one = corpus("a", vector, words, [np.nan, 0.9, 0.1, 0.1])
-    other = corpus("b", vector, words, [np.nan, 0.1, 0.9, 0.1])
-    rule = fit_fusion([one, other])
-    found = describe({"one": one, "other": other}, rule)
-    assert found["rule"]["lexical_weight"] == rule.lexical_weight
+    corpora = {
+        "one": corpus("a", vector, words, [np.nan, 0.9, 0.1, 0.1]),
+        "other": corpus("b", vector, words, [np.nan, 0.1, 0.9, 0.1]),
+    }
+    line = fit_expected(list(corpora.values()))
+    ndcg = measure_weights(list(corpora.values()), line)
+    assert ndcg.shape == (2, len(ALIGNMENT), len(LEXICAL))
+    found = describe(corpora, ndcg, line)
+    assert found["rule"] == asdict(choose_rule(ndcg, line))
     assert set(found["nDCG@10"]) == {"one", "other"}
     assert set(found["nDCG@10"]["one"]) == {
         *("vector", "semantic", "lexical"),
         *("hybrid, not aligned", "hybrid"),
     }
-    without = hybrid_scores(one, fit_fusion([other]))
-    assert found["hybrid, fitted without it"]["one"] == round(mean_ndcg(one, without), 4)
-    assert describe({"one": one}, rule)["hybrid, fitted without it"] == {}
+    without = choose_rule(ndcg[1:], line)
+    figure = round(mean_ndcg(corpora["one"], hybrid_scores(corpora["one"], without)), 4)
+    assert found["fitted without it"]["one"] == {"hybrid": figure, **asdict(without)}
+    assert describe({"one": corpora["one"]}, ndcg[:1], line)["fitted without it"] == {}
 
 
 def test_blocks_that_are_not_aligned_are_refused() -> None:

@@ -7,8 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoder.alignment.checkpoint_space import open_space
+from encoder.block_archive import read_block_archive
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
+from index.embed import read_aligned_corpus, read_embedded_corpus
+from index.errors import CorpusError
 from tests.tools.command import Run
 
 
@@ -37,6 +41,20 @@ def test_index_then_match(longmatch: Run, corpus: Path) -> None:
     table = longmatch("match", corpus / "rivers.md")
     assert table.status == 0
     assert "deep/music.txt" in table.out
+
+
+def test_match_aligns_unless_told_not_to(longmatch: Run, corpus: Path) -> None:
+    longmatch("index", corpus)
+    asked = ("match", corpus / "rivers.md", "--mode", "semantic", "--json")
+    for options, aligned in (((), True), (("--align",), True), (("--no-align",), False)):
+        answer = longmatch(*asked, *options)
+        assert answer.status == 0
+        found = json.loads(answer.out)["matches"]
+        assert len(found) == 3
+        assert [one["alignment_score"] is not None for one in found] == [aligned] * 3
+        assert all(-1 <= one["vector_score"] <= 1 for one in found)
+        if aligned:
+            assert found[0]["alignment_score"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_match_by_words_names_them(longmatch: Run, corpus: Path) -> None:
@@ -133,6 +151,27 @@ def test_embed(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
             assert arrays["ids"].tolist() == ["deep/music.txt", "page.html", "rivers.md"]
             assert arrays["vectors"].shape == (3, 32)
             assert np.allclose(np.linalg.norm(arrays["vectors"], axis=1), 1, atol=1e-4)
+            assert "codes" not in arrays
+
+
+def test_embed_with_blocks_aligns_them_too(
+    longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    file, plain = tmp_path / "blocks.npz", tmp_path / "plain.npz"
+    assert longmatch("embed", corpus, "-o", file, "--blocks", tmp_path / "kept").status == 0
+    assert longmatch("embed", corpus, "-o", plain).status == 0
+    embedded = read_aligned_corpus(file)
+    assert embedded.aligned is not None
+    # Three documents are too few for a space of their own.
+    space = open_space(load_checkpoint(tiny_checkpoint))
+    np.testing.assert_array_equal(embedded.aligned.space.projection, space.projection)
+    archive = read_block_archive(tmp_path / "kept")
+    lengths = {len(archive.vectors(row)) for row in range(3)}
+    assert {len(one) for one in embedded.aligned} == lengths
+    vectors = read_embedded_corpus(plain).vectors
+    np.testing.assert_allclose(embedded.vectors, vectors, atol=1e-3)
+    with pytest.raises(CorpusError, match=r"plain\.npz: holds no block vectors"):
+        read_aligned_corpus(plain)
 
 
 def test_evaluate(longmatch: Run, tmp_path: Path) -> None:
@@ -155,7 +194,7 @@ def test_evaluate(longmatch: Run, tmp_path: Path) -> None:
     assert only["queries"] == 1
 
     vectors = tmp_path / "v.npz"
-    longmatch("embed", file, "-o", vectors)
+    longmatch("embed", file, "-o", vectors, "--blocks", tmp_path / "kept")
     again = json.loads(longmatch("evaluate", file, qrels, "--vectors", vectors, "--json").out)
     assert again == report
 

@@ -1,15 +1,24 @@
 """`longmatch evaluate` with baselines, pairs, splits and pictures, on the tiny checkpoint."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
+from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
+from index.embed import EmbeddedCorpus, write_embedded_corpus
+from index.search.fusion import LinearFusion, write_fusion
 from service.cli.main import main
+from tests.tools.index_fixtures import aligned_of, unit_vectors
+
+OWN = ["vector", "semantic", "lexical", "unaligned hybrid", "hybrid"]
 
 
 def test_modes_are_measured_beside_the_vectors(
@@ -38,7 +47,7 @@ def test_modes_are_measured_beside_the_vectors(
     assert not stopped.value.code
     report = json.loads(capsys.readouterr().out)
     for question in ("retrieval", "pairs"):
-        assert set(report[question]["systems"]) == {"semantic", "lexical", "hybrid"}
+        assert list(report[question]["systems"]) == OWN
     lexical = report["retrieval"]["systems"]["lexical"]
     assert json.dumps(lexical).count("1.0") > 0  # words alone put every relevant document first
 
@@ -106,10 +115,10 @@ def test_all_baselines_on_queries_and_pairs(evaluate: Run, data: Path) -> None:
     arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "all", "--blocks", "kept"]
     arguments += ["--pairs", "pairs.jsonl", "--valid-pairs", "valid.jsonl", "--plots", "pictures"]
     report = report_of(evaluate(*arguments, "--json"))
-    names = ["semantic", "lexical", "hybrid"]
-    names += ["bm25", "tfidf", "lsa", "mean", "first512", "chunks"]
+    names = [*OWN, "bm25", "tfidf", "lsa", "mean", "first512", "chunks"]
     assert sorted(report["retrieval"]["systems"]) == sorted(names)
     assert sorted(report["pairs"]["systems"]) == sorted(names)
+    assert report["nDCG@10"] == report["retrieval"]["systems"]["vector"]["nDCG@10"]["value"]
     assert (report["queries"], report["retrieval"]["queries"]) == (3, 3)
     assert report["retrieval"]["reference"] == report["pairs"]["reference"] == "tfidf"
     assert report["retrieval"]["systems"]["tfidf"]["nDCG@10"]["value"] == pytest.approx(1.0)
@@ -141,6 +150,43 @@ def test_pairs_alone_and_another_reference(evaluate: Run) -> None:
     assert report["pairs"]["threshold_chosen_on"] == "the same pairs"
     assert "against" not in report["pairs"]["systems"]["bm25"]
     assert "accuracy_upper_bound" in report["pairs"]["systems"]["semantic"]["against"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "names"), [("semantic", OWN[:2]), ("lexical", [OWN[0], OWN[2]]), ("hybrid", OWN)]
+)
+def test_a_mode_is_measured_with_its_first_stage(
+    evaluate: Run, mode: str, names: list[str]
+) -> None:
+    report = report_of(evaluate("qrels.tsv", "--mode", mode, "--json"))
+    assert list(report["retrieval"]["systems"]) == names
+
+
+def test_given_vectors_are_aligned_by_their_blocks(
+    evaluate: Run, data: Path, tiny_checkpoint: Path
+) -> None:
+    copy = shutil.copytree(tiny_checkpoint, data / "checkpoint")
+    checkpoint = load_checkpoint(copy)
+    write_fusion(checkpoint, LinearFusion(0.0, 1.0))
+    ids = tuple(f"{topic}{n}" for topic in TOPICS for n in range(4))
+    one = np.ones(len(ids), dtype=np.int64)
+    vectors = unit_vectors(len(ids), seed=1, dimension=checkpoint.dimension)
+    topics = np.eye(len(TOPICS), dtype=np.float32).repeat(4, axis=0)
+    plain = EmbeddedCorpus(ids, vectors, one, one, 0)
+    write_embedded_corpus(data / "plain.npz", plain)
+    write_embedded_corpus(data / "aligned.npz", replace(plain, aligned=aligned_of(topics)))
+    arguments = ["qrels.tsv", "--checkpoint", "checkpoint", "--json", "--vectors"]
+    report = report_of(evaluate(*arguments, "aligned.npz"))
+    ndcg = {
+        name: system["nDCG@10"]["value"] for name, system in report["retrieval"]["systems"].items()
+    }
+    assert ndcg["semantic"] == ndcg["hybrid"] == pytest.approx(1.0)
+    assert ndcg["vector"] < 0.9
+    assert ndcg["unaligned hybrid"] < 0.9
+    status, _, err = evaluate(*arguments, "plain.npz")
+    assert status == 2
+    assert "--vectors: plain.npz: holds no block vectors" in err
+    assert report_of(evaluate(*arguments, "plain.npz", "--mode", "lexical"))["queries"] == 12
 
 
 def test_baselines_of_queries_that_are_no_documents(evaluate: Run, data: Path) -> None:
