@@ -125,7 +125,7 @@ def _dots(rows: TermRows, starts: Int64, chosen: Int64, asked: Float32) -> Float
 
 QUERY_TERMS = 32  # words and titles, and as many pairs of words
 POSTINGS_BUDGET = 60_000
-_FEWEST_SLOTS = 1 << 16
+_SLOTS = 1 << 16  # of a table of terms, a power of two
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,20 +249,24 @@ def _known(idf: Float32, term_ids: UInt32) -> Float32:
 def _shared(asked: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
     """Return where the term ids [M] are among the asked ones [U], and which of these they are.
 
-    Both Int64[K]. Most term ids are not among them, which their lowest bits show in a table that
-    fits the cache of a processor; the others are looked up in one where every asked id is alone.
+    Both Int64[K]. Most term ids are not among them, which their lowest bits show, in a table that
+    fits the cache of a processor. The bits of the others tell which one they may be. Where several
+    asked ids have the same bits, the table holds one of them, and the others are searched for.
     """
-    few = np.zeros(_FEWEST_SLOTS, dtype=np.bool_)
-    few[asked % _FEWEST_SLOTS] = True
-    maybe = np.flatnonzero(few.take(term_ids % np.uint32(_FEWEST_SLOTS)))
-    slots = _FEWEST_SLOTS
-    while len(np.unique(asked % slots)) < len(asked):
-        slots *= 2
-    rows = np.zeros(slots, dtype=np.int64)
-    rows[asked % slots] = np.arange(len(asked))
-    found = rows.take(term_ids.take(maybe) % np.uint32(slots))
-    same = asked.take(found) == term_ids.take(maybe)
-    return maybe[same], found[same]
+    order = np.argsort(asked)
+    ascending, slots = asked.take(order), asked.take(order) & (_SLOTS - 1)
+    used = np.zeros(_SLOTS, dtype=np.bool_)
+    used[slots] = True
+    maybe = np.flatnonzero(used.take(term_ids & np.uint32(_SLOTS - 1)))
+    some = term_ids.take(maybe)
+    held = np.zeros(_SLOTS, dtype=np.int64)
+    held[slots] = np.arange(len(asked))
+    rows = held.take(some & np.uint32(_SLOTS - 1))
+    others = np.flatnonzero(ascending.take(rows) != some)
+    found = np.searchsorted(ascending, some.take(others))
+    rows[others] = np.minimum(found, len(asked) - 1)
+    same = ascending.take(rows) == some
+    return maybe[same], order.take(rows[same])
 
 
 def shared_terms(
