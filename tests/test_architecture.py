@@ -34,9 +34,9 @@ NOT_IMPORTED = ("service.cli",)  # by any other package
 ORDER: Mapping[str, Sequence[str]] = {
     "encoder": (
         "arrays atomic_files blocks errors sentences",
-        "checkpoint comparison",
+        "checkpoint",
         "alignment block_archive calibration golden onnx_session tokenizer",
-        "terms",
+        "comparison terms",
         "adapter reranker",
         "onnx_encoder",
         "models",
@@ -98,7 +98,7 @@ FACES: Mapping[str, str] = {
         "adapter arrays atomic_files block_archive blocks calibration checkpoint errors golden "
         "onnx_encoder onnx_session sentences tokenizer"
     ),
-    "encoder.alignment": "checkpoint_space scoring space",
+    "encoder.alignment": "checkpoint_space contributions scoring space",
     "encoder.comparison": "alignment compare result sections text words",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",

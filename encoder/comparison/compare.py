@@ -1,7 +1,8 @@
-"""Comparing two texts: score, relation, passages, coverage, sections."""
+"""Comparing two texts: score, relation, passages, aligned blocks, coverage, sections."""
 
 import numpy as np
 
+from encoder.comparison.aligned_blocks import align_blocks
 from encoder.comparison.alignment import (
     ALIGNMENT_RULE,
     Alignment,
@@ -121,6 +122,7 @@ def compare_texts(
         right_sections=right.sections,
         section_scores=np.clip(ours @ theirs.T, -1.0, 1.0),
         passages=alignment.passages,
+        block_alignment=align_blocks(left, right),
         left_coverage=alignment.left.all,
         right_coverage=alignment.right.all,
     )

@@ -51,6 +51,36 @@ class AlignedPassage:
 
 
 @dataclass(frozen=True, slots=True)
+class AlignedBlockPair:
+    """A sentence block of the left text and the block of the right text that it is aligned with.
+
+    Attributes:
+        left: its place in the left text.
+        right: its place in the right text.
+        similarity: of the two blocks in the space that they are aligned in.
+        share: what the pair gives to the alignment score, divided by it.
+    """
+
+    left: Span
+    right: Span
+    similarity: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class BlockAlignment:
+    """The alignment that search ranks by.
+
+    Attributes:
+        score: alignment score of the two texts.
+        pairs: that give something to it, the largest share first; the shares of all sum to 1.
+    """
+
+    score: float
+    pairs: tuple[AlignedBlockPair, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """How and where two texts match.
 
@@ -63,6 +93,7 @@ class Comparison:
         right_sections: of the right text.
         section_scores: Float32[L, R], cosine of each left section and each right section.
         passages: in the order of the left text.
+        block_alignment: of their sentence blocks; None for texts without an alignment space.
         left_coverage: share of the characters of the left text found in the right one, 0 to 1.
         right_coverage: the same the other way.
     """
@@ -75,5 +106,6 @@ class Comparison:
     right_sections: tuple[Section, ...]
     section_scores: Float32
     passages: tuple[AlignedPassage, ...]
+    block_alignment: BlockAlignment | None
     left_coverage: float
     right_coverage: float

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoder.alignment.space import AlignedBlocks, choose_blocks
 from encoder.arrays import Float32, Int64
 from encoder.comparison.result import Section, Span
 from encoder.comparison.sections import find_sections
@@ -24,6 +25,7 @@ class ComparableText:
         words: of the text.
         sentences: of the text.
         sections: of the text.
+        aligned: the chosen blocks in an alignment space; None without one.
     """
 
     text: str
@@ -33,10 +35,17 @@ class ComparableText:
     words: Words
     sentences: Sentences
     sections: tuple[Section, ...]
+    aligned: AlignedBlocks | None
 
 
 def prepare_text(
-    text: str, vector: Float32, block_vectors: Float32, offsets: Int64, *, language: str = "en"
+    text: str,
+    vector: Float32,
+    block_vectors: Float32,
+    offsets: Int64,
+    *,
+    aligned: AlignedBlocks | None = None,
+    language: str = "en",
 ) -> ComparableText:
     """Find the words, sentences and sections of a text, once for all comparisons.
 
@@ -45,14 +54,18 @@ def prepare_text(
         vector: [D], its document vector, unit norm.
         block_vectors: [S, H] of its sentence blocks, unit norm; at least one.
         offsets: [S, 2], first character and the character after the last of each.
+        aligned: its blocks in the space of all texts that it is to be compared with.
         language: of the text, ISO 639-1.
 
     Raises:
-        ValueError: there is no block, or not one offset a block.
+        ValueError: there is no block, or not one offset a block, or the aligned blocks are others.
     """
     offsets = np.asarray(offsets, dtype=np.int64)
     if not len(block_vectors) or offsets.shape != (len(block_vectors), 2):
         raise ValueError(f"{len(block_vectors)} block vectors do not fit {offsets.shape} offsets")
+    expected = len(choose_blocks(len(block_vectors)))
+    if aligned is not None and len(aligned) != expected:
+        raise ValueError(f"{len(aligned)} aligned blocks, not the expected {expected}")
     words = find_words(text)
     return ComparableText(
         text=text,
@@ -62,6 +75,7 @@ def prepare_text(
         words=words,
         sentences=cut_sentences(list(split_sentences(text, language)), words),
         sections=find_sections(text),
+        aligned=aligned,
     )
 
 

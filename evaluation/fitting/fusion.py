@@ -1,6 +1,6 @@
 """Fit the fusion of vector, alignment and word scores on validation queries of several corpora.
 
-    python -m evaluation.fitting.fusion --data FOLDER [--blocks FOLDER]
+    python -m evaluation.fitting.fusion --data FOLDER --blocks FOLDER
 
 prints the fitted rule with its nDCG@10, and the nDCG@10 on each corpus of a rule that was fitted
 without it; `--write` stores the rule in the checkpoint.
@@ -19,7 +19,8 @@ from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import embed_encoded_corpus, embed_with_blocks, keep_blocks
+from evaluation.block_baselines import find_blocks, mean_vectors
+from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
@@ -181,11 +182,12 @@ def _figures(corpus: FusionCorpus, rule: LinearFusion) -> dict[str, float]:
 
 def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora with judgements.")],
-    blocks: Annotated[
-        Path | None, typer.Option(help="Folder that keeps block vectors for the next run.")
-    ] = None,
+    blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")],
     checkpoint: Annotated[Path, typer.Option(help="The checkpoint.")] = DEFAULT_CHECKPOINT,
     part: Annotated[str, typer.Option(help="The queries to fit on.")] = "valid",
+    mean: Annotated[
+        bool, typer.Option("--mean", help="For the mean of block vectors: `DEFAULT_RULE`.")
+    ] = False,
     write: Annotated[bool, typer.Option("--write", help="Store the rule.")] = False,
 ) -> None:
     """Fit the fusion and print it."""
@@ -194,7 +196,9 @@ def main(
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
     if not folders:
         raise CorpusError(f"{data}: there is no corpus with judgements")
-    corpora = {one.name: _read_corpus(one, blocks, encoder, part) for one in folders}
+    corpora = {
+        one.name: _read_corpus(one, blocks / one.name, encoder, part, mean=mean) for one in folders
+    }
     line = fit_expected(list(corpora.values()))
     ndcg = measure_weights(list(corpora.values()), line)
     typer.echo(json.dumps(describe(corpora, ndcg, line), indent=2))
@@ -203,15 +207,15 @@ def main(
 
 
 def _read_corpus(
-    folder: Path, blocks: Path | None, encoder: OnnxEncoder, part: str
+    folder: Path, blocks: Path, encoder: OnnxEncoder, part: str, *, mean: bool
 ) -> FusionCorpus:
-    """Read one corpus, its block vectors (or encode it) and its queries."""
+    """Read one corpus, its block vectors and its queries."""
     corpus = folder / "corpus.jsonl.gz"
-    if blocks:
-        encoded = keep_blocks(corpus, blocks / folder.name, encoder, SilentProgress())
-        embedded = embed_encoded_corpus(encoded, encoder)
-    else:
-        embedded = embed_with_blocks(corpus, encoder, SilentProgress())
+    encoded = keep_blocks(corpus, blocks, encoder, SilentProgress())
+    embedded = embed_encoded_corpus(encoded, encoder)
+    if mean:
+        found = find_blocks(encoded, embedded.ids)
+        embedded = replace(embedded, vectors=mean_vectors(found, found.ends - found.starts))
     documents = read_documents(corpus, embedded.ids)
     parts = read_splits(folder / "splits.tsv")
     qrels = read_qrels(folder / "qrels.tsv")

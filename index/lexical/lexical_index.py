@@ -10,6 +10,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from index.lexical.scoring import (
     weigh_query,
     weigh_rows,
 )
-from index.lexical.tables import DocumentTerms, read_document_terms
+from index.lexical.tables import read_document_terms, read_joined_terms
 from index.lexical.terms import count_terms_and_titles, known_titles, with_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
@@ -201,7 +202,8 @@ class LexicalIndex:
             idf = self._idf(connection)
             for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
                 some = vector_ids[start : start + _ROWS_A_CALL].tolist()
-                documents = self._read(connection, some)
+                with self._naming_damage():
+                    documents = read_document_terms(connection, some)
                 parts.append(weigh_rows([documents.get(one, none) for one in some], idf))
                 progress.advanced(len(some))
         return join_rows(parts)
@@ -214,24 +216,27 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection:
-            documents = self._read(connection, vector_ids)
+        with self._connections.reading() as connection, self._naming_damage():
+            documents = read_document_terms(connection, vector_ids)
         return {one: shared_terms(query, terms, limit) for one, terms in documents.items()}
 
     def _score(
         self, connection: sqlite3.Connection, query: LexicalQuery, vector_ids: Int64
     ) -> Float32:
-        documents = self._read(connection, vector_ids.tolist())
-        found = np.array(list(documents), dtype=np.int64)
-        scores = cosines(query, list(documents.values()), self._idf(connection))
-        by_id = dict(zip(found.tolist(), scores.tolist(), strict=True))
-        return np.array([by_id.get(one, 0.0) for one in vector_ids.tolist()], dtype=np.float32)
+        with self._naming_damage():
+            documents = read_joined_terms(connection, vector_ids.tolist())
+        if not len(documents.vector_ids):
+            return np.zeros(len(vector_ids), dtype=np.float32)
+        scores = cosines(query, documents, self._idf(connection))
+        rows = np.searchsorted(documents.vector_ids, vector_ids)
+        rows = np.minimum(rows, len(scores) - 1)
+        return np.where(documents.vector_ids[rows] == vector_ids, scores[rows], np.float32(0.0))
 
-    def _read(
-        self, connection: sqlite3.Connection, vector_ids: Sequence[int]
-    ) -> dict[int, DocumentTerms]:
+    @contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        """Raise a `StoreError` that names the file where the terms of a document are damaged."""
         try:
-            return read_document_terms(connection, vector_ids)
+            yield
         except ValueError as error:
             raise StoreError(f"{self._path}: {error}") from error
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float32, Float64, Int64, UInt32
-from index.lexical.tables import MAX_COUNT, DocumentTerms
+from index.lexical.tables import MAX_COUNT, DocumentTerms, JoinedTerms
 from index.lexical.terms import count_corpus, is_pair
 from index.progress import Progress
 
@@ -48,9 +48,7 @@ def weigh_rows(documents: Sequence[DocumentTerms], idf: Float32) -> TermRows:
     empty = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
     term_ids = np.concatenate([empty[0], *(one for one, _ in documents)])
     counts = np.concatenate([empty[1], *(one for _, one in documents)]).astype(np.float32)
-    # The last entry is for terms without a frequency, which weigh 0.
-    known = np.append(idf, np.float32(0.0))[np.minimum(term_ids, len(idf))]
-    weights = np.sqrt(counts) * known
+    weights = np.sqrt(counts) * _known(idf, term_ids)
     norms = np.sqrt(sums_between(np.square(weights), np.cumsum(lengths)))
     weights /= np.repeat(np.maximum(norms, 1e-12), lengths)
     kept = weights > 0
@@ -127,6 +125,7 @@ def _dots(rows: TermRows, starts: Int64, chosen: Int64, asked: Float32) -> Float
 
 QUERY_TERMS = 32  # words and titles, and as many pairs of words
 POSTINGS_BUDGET = 60_000
+_SLOTS = 1 << 16  # of a table of terms, a power of two
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
     return chosen
 
 
-def cosines(query: LexicalQuery, documents: Sequence[DocumentTerms], idf: Float32) -> Float32:
+def cosines(query: LexicalQuery, documents: JoinedTerms, idf: Float32) -> Float32:
     """Return the cosine Float32[N] of a query with each of N documents, from 0 to 1.
 
     Args:
@@ -220,25 +219,54 @@ def cosines(query: LexicalQuery, documents: Sequence[DocumentTerms], idf: Float3
         documents: the terms of each.
         idf: Float32[T] by term id; the query's own terms take the query's.
     """
-    lengths = np.array([len(term_ids) for term_ids, _ in documents], dtype=np.int64)
-    if not len(query.term_ids) or not lengths.sum():
-        return np.zeros(len(documents), dtype=np.float32)
-    term_ids = np.concatenate([term_ids for term_ids, _ in documents])
-    counts = np.concatenate([counts for _, counts in documents]).astype(np.float32)
-    # The last entry is for terms that neither the query nor the frequencies have; it weighs 0.
-    size = 2 + max(len(idf), int(query.term_ids.max()))
-    term_ids = np.minimum(term_ids, size - 1)
-    asked = np.zeros(size, dtype=np.float32)
-    asked[query.term_ids] = query.weights * query.idf
-    squares = np.zeros(size, dtype=np.float32)
-    squares[: len(idf)] = np.square(idf)
-    squares[query.term_ids] = np.square(query.idf)
+    ends = documents.ends
+    if not len(query.term_ids) or not len(documents.term_ids):
+        return np.zeros(len(ends), dtype=np.float32)
+    known = _known(idf, documents.term_ids)
+    shared, asked = _shared(query.term_ids, documents.term_ids)
+    known[shared] = query.idf[asked]
+    weights = (query.weights * query.idf).take(asked)
+    dots = sums_between(
+        np.sqrt(documents.counts[shared].astype(np.float32)) * weights,
+        np.searchsorted(shared, ends),
+    )
     # The norm squares the weight of a term, so it takes the count without the root.
-    ends = np.cumsum(lengths)
-    dots = sums_between(np.sqrt(counts) * asked[term_ids], ends)
-    norms = np.sqrt(sums_between(counts * squares[term_ids], ends))
+    counts = documents.counts.astype(np.float32)
+    norms = np.sqrt(sums_between(counts * np.square(known), ends))
     found: Float32 = np.minimum(dots / np.maximum(norms, 1e-12), 1.0).astype(np.float32)
     return found
+
+
+def _known(idf: Float32, term_ids: UInt32) -> Float32:
+    """Return the frequency [M] of each term; 0 for terms without one."""
+    if not len(idf):
+        return np.zeros(len(term_ids), dtype=np.float32)
+    known: Float32 = idf.take(term_ids, mode="clip")
+    known[term_ids >= len(idf)] = 0.0
+    return known
+
+
+def _shared(asked: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
+    """Return where the term ids [M] are among the asked ones [U], and which of these they are.
+
+    Both Int64[K]. Most term ids are not among them, which their lowest bits show, in a table that
+    fits the cache of a processor. The bits of the others tell which one they may be. Where several
+    asked ids have the same bits, the table holds one of them, and the others are searched for.
+    """
+    order = np.argsort(asked)
+    ascending, slots = asked.take(order), asked.take(order) & (_SLOTS - 1)
+    used = np.zeros(_SLOTS, dtype=np.bool_)
+    used[slots] = True
+    maybe = np.flatnonzero(used.take(term_ids & np.uint32(_SLOTS - 1)))
+    some = term_ids.take(maybe)
+    held = np.zeros(_SLOTS, dtype=np.int64)
+    held[slots] = np.arange(len(asked))
+    rows = held.take(some & np.uint32(_SLOTS - 1))
+    others = np.flatnonzero(ascending.take(rows) != some)
+    found = np.searchsorted(ascending, some.take(others))
+    rows[others] = np.minimum(found, len(asked) - 1)
+    same = ascending.take(rows) == some
+    return maybe[same], order.take(rows[same])
 
 
 def shared_terms(
@@ -260,6 +288,10 @@ def shared_terms(
 
 
 def sums_between(values: Float32, ends: Int64) -> Float64:
-    """Sum the values between ends Int64[N]."""
-    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])[ends]
-    return np.diff(sums, prepend=0.0)
+    """Sum the values between ends Int64[N], the last of which is the end of the values."""
+    starts = np.append(0, ends)[:-1]
+    sums = np.zeros(len(ends), dtype=np.float64)
+    filled = starts < ends
+    if filled.any():  # `reduceat` takes no empty part
+        sums[filled] = np.add.reduceat(values, starts[filled], dtype=np.float64)
+    return sums

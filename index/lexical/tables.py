@@ -13,16 +13,35 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import UInt32
+from encoder.arrays import Int64, UInt32
 
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
 
 MAX_COUNT = np.iinfo(np.uint16).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedTerms:
+    """The terms of N documents, one document after another.
+
+    Attributes:
+        vector_ids: Int64[N], ascending.
+        term_ids: UInt32[M], ascending within a document.
+        counts: UInt16[M], how often the document has each of them.
+        ends: Int64[N], where those of each document end.
+    """
+
+    vector_ids: Int64
+    term_ids: UInt32
+    counts: NDArray[np.uint16]
+    ends: Int64
+
 
 # A contentless FTS5 table deletes a row if given its content, which `document_terms` has.
 # (`contentless_delete` needs SQLite 3.43, and Python is often built with an older one.)
@@ -121,9 +140,27 @@ def read_document_terms(
     Raises:
         ValueError: a row is damaged.
     """
-    id_list = json.dumps([int(one) for one in vector_ids])
-    rows = connection.execute(_DOCUMENT_TERMS, (id_list,))
-    return {vector_id: _unpack(terms) for vector_id, terms in rows}
+    return {vector_id: _unpack(terms) for vector_id, terms in _rows(connection, vector_ids)}
+
+
+def read_joined_terms(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> JoinedTerms:
+    """Return the terms of these documents in a few arrays; missing ones are absent.
+
+    Raises:
+        ValueError: a row is damaged.
+    """
+    rows = _rows(connection, vector_ids)
+    numbers = [_number_of_terms(terms) for _, terms in rows]
+    ids = b"".join([terms[: 4 * number] for (_, terms), number in zip(rows, numbers, strict=True)])
+    counts = b"".join(
+        [terms[4 * number :] for (_, terms), number in zip(rows, numbers, strict=True)]
+    )
+    return JoinedTerms(
+        np.array([vector_id for vector_id, _ in rows], dtype=np.int64),
+        np.frombuffer(ids, dtype="<u4"),
+        np.frombuffer(counts, dtype="<u2"),
+        np.cumsum(numbers, dtype=np.int64),
+    )
 
 
 def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:
@@ -141,9 +178,19 @@ def _pack(rows: Sequence[tuple[int, int]]) -> bytes:
     return table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
 
 
-def _unpack(terms: bytes) -> DocumentTerms:
+def _rows(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> Sequence[tuple[int, bytes]]:
+    id_list = json.dumps([int(one) for one in vector_ids])
+    return connection.execute(_DOCUMENT_TERMS, (id_list,)).fetchall()
+
+
+def _number_of_terms(terms: bytes) -> int:
     number, rest = divmod(len(terms), 6)
     if rest:
         raise ValueError("the terms of a document are damaged: their length is wrong")
+    return number
+
+
+def _unpack(terms: bytes) -> DocumentTerms:
+    number = _number_of_terms(terms)
     term_ids = np.frombuffer(terms, dtype="<u4", count=number)
     return term_ids, np.frombuffer(terms, dtype="<u2", offset=4 * number)

@@ -60,6 +60,15 @@ EXPLANATION = {
         }
     ],
     "passages_left_out": 0,
+    "alignment_score": 0.31,
+    "aligned_blocks": [
+        {
+            "left": {"start": 0, "end": 318, "text": "Ants live in colonies. Each colony …"},
+            "right": {"start": 402, "end": 711, "text": "An ant colony has one queen. …"},
+            "similarity": 0.58,
+            "share": 0.12,
+        }
+    ],
     "left_sections": [{"start": 0, "end": 5100, "title": "Ants"}],
     "right_sections": [{"start": 0, "end": 4400, "title": ""}],
     "section_scores": [[0.91]],
@@ -102,8 +111,8 @@ async def post_compare(
     """Compare two texts, or stored documents, which are not encoded again.
 
     The answer holds the score, the kind of relation with what speaks for it, the passages that
-    match with their places in both texts, the share of each text that they cover, and the scores of
-    the sections.
+    match with their places in both texts, the share of each text that they cover, the alignment
+    score with the pairs of sentence blocks that give most to it, and the scores of the sections.
     """
     kind = choose_media_type(accept, (JSON, HTML))
     left, right = request.to_queries()

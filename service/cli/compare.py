@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.alignment.checkpoint_space import open_space
-from encoder.alignment.space import AlignmentSpace
 from encoder.comparison.compare import compare_texts
-from encoder.comparison.result import AlignedPassage, Comparison
+from encoder.comparison.result import AlignedPassage, BlockAlignment, Comparison, Span
+from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import open_calibrator
@@ -35,13 +35,15 @@ from service.cli.options import (
 from service.cli.progress import printable
 from service.encode import EncodedText
 from service.errors import DocumentNotFoundError
-from service.matching.compare import Explanation, PairWorth
+from service.matching.compare import Explanation, match_probability
 from service.matching.queries import add_stored_blocks, find_stored, to_comparable
 from service.web.report import render_report
 
 STORED = "id:"
 _EXCERPT = 60  # characters of a passage in the table
 _ROWS = 20
+_HALF = 30  # of each block of a pair
+_PAIRS = 5  # of aligned blocks
 
 SideArgument = Annotated[str, typer.Argument(help="A file, or id:… of a document in --data.")]
 
@@ -71,14 +73,14 @@ def compare(
     loaded = load(checkpoint, precision, provider, threads, data if stored else None)
     with opened(data, loaded.encoder, read_only=True) if stored else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
-        space = _space(loaded, directory)
-    found = _compare(loaded, data, space, ours, theirs)
+        alignable = _alignable(loaded, directory, [ours.vector_id, theirs.vector_id])
+    found = _compare(loaded, data, ours, theirs, alignable)
     if html:
         _write_page(html, found, ours, theirs)
     if as_json:
         print_json(comparison_body(Explanation(found, 0, ours, theirs)).model_dump())
     else:
-        _print(found, ours.text)
+        _print(found, ours.text, theirs.text)
 
 
 def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> EncodedText:
@@ -111,19 +113,28 @@ def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> 
     )
 
 
-def _space(loaded: Loaded, directory: DataDirectory | None) -> AlignmentSpace:
-    """Return the space to align blocks in: of the collection, or else of the checkpoint."""
-    used = None if directory is None else directory.store.alignment.space()
-    return open_space(loaded.checkpoint) if used is None else used.space
+def _alignable(
+    loaded: Loaded, directory: DataDirectory | None, vector_ids: list[int]
+) -> AlignableDocuments | None:
+    """Return the space of a data directory with the blocks of documents, or the checkpoint's."""
+    if directory is None:
+        return AlignableDocuments(open_space(loaded.checkpoint), {})
+    return directory.store.alignment.read(vector_ids)
 
 
 def _compare(
-    loaded: Loaded, data: Path, space: AlignmentSpace, left: EncodedText, right: EncodedText
+    loaded: Loaded,
+    data: Path,
+    left: EncodedText,
+    right: EncodedText,
+    alignable: AlignableDocuments | None,
 ) -> Comparison:
-    ours, theirs = (to_comparable(loaded.checkpoint.language, one) for one in (left, right))
+    language = loaded.checkpoint.language
+    ours, theirs = (to_comparable(language, one, alignable) for one in (left, right))
     calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
-    worth = PairWorth(calibrator, read_fusion(loaded.checkpoint), space, ours)
-    return compare_texts(ours, theirs, probability=worth.probability(theirs))
+    rule = read_fusion(loaded.checkpoint)
+    probability = match_probability(calibrator, rule, ours, theirs)
+    return compare_texts(ours, theirs, probability=probability)
 
 
 def _write_page(path: Path, found: Comparison, left: EncodedText, right: EncodedText) -> None:
@@ -133,19 +144,24 @@ def _write_page(path: Path, found: Comparison, left: EncodedText, right: Encoded
     console.print(f"{path}: written")
 
 
-def _print(found: Comparison, left: str) -> None:
-    """Print the relation with its evidence, and a table of the largest passages."""
+def _print(found: Comparison, left: str, right: str) -> None:
+    """Print the relation with its evidence, the largest passages and the best pairs of blocks."""
     out = Console(markup=False, highlight=False)
     chance = "" if found.probability is None else f", probability {found.probability:.2f}"
     out.print(f"{found.relation} (score {found.score:.4f}{chance})")
     for sentence in found.evidence:
         out.print(f"  {sentence}")
-    if not found.passages:
-        return
+    if found.passages:
+        _print_passages(out, found, left)
+    if found.block_alignment is not None:
+        _print_alignment(out, found.block_alignment, left, right)
+
+
+def _print_passages(out: Console, found: Comparison, left: str) -> None:
     table = Table("kind", "score", "left", "right", "begins", box=None)
     for passage in _largest(found):
-        excerpt = printable(" ".join(left[slice(*passage.left)][: 2 * _EXCERPT].split())[:_EXCERPT])
-        places = (f"{span.start}-{span.end}" for span in (passage.left, passage.right))
+        places = (_place(span) for span in (passage.left, passage.right))
+        excerpt = _excerpt(left, passage.left, _EXCERPT)
         table.add_row(passage.kind, f"{passage.score:.2f}", *places, excerpt)
     out.print(table)
     if len(found.passages) > _ROWS:
@@ -155,3 +171,25 @@ def _print(found: Comparison, left: str) -> None:
 def _largest(found: Comparison) -> list[AlignedPassage]:
     by_size = sorted(found.passages, key=lambda one: one.left.start - one.left.end)
     return sorted(by_size[:_ROWS], key=lambda one: one.left)
+
+
+def _print_alignment(out: Console, aligned: BlockAlignment, left: str, right: str) -> None:
+    out.print(f"alignment score {aligned.score:.4f}")
+    if not aligned.pairs:
+        return
+    names = ("share", "similarity", "left", "right", "left block begins", "right block begins")
+    table = Table(*names, box=None)
+    for pair in aligned.pairs[:_PAIRS]:
+        excerpts = (_excerpt(left, pair.left, _HALF), _excerpt(right, pair.right, _HALF))
+        places = (_place(span) for span in (pair.left, pair.right))
+        table.add_row(f"{100 * pair.share:.1f} %", f"{pair.similarity:.2f}", *places, *excerpts)
+    out.print(table)
+
+
+def _place(span: Span) -> str:
+    return f"{span.start}-{span.end}"
+
+
+def _excerpt(text: str, span: Span, characters: int) -> str:
+    """Return the beginning of a part of a text, on one line."""
+    return printable(" ".join(text[slice(*span)][: 2 * characters].split())[:characters])

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from encoder.alignment.space import AlignmentSpace
 from encoder.comparison.compare import compare_texts, document_score
 from encoder.comparison.result import Comparison
 from encoder.comparison.text import ComparableText
@@ -26,7 +25,10 @@ from service.threads import run_in
 
 @dataclass(frozen=True, slots=True)
 class ExplainOptions:
-    """Explain the first `matches` matches of each query, by at most `passages` passages each."""
+    """Explain the first `matches` matches of each query.
+
+    By at most `passages` passages each, and as many pairs of aligned blocks.
+    """
 
     matches: int = 10
     passages: int = 20
@@ -37,7 +39,8 @@ class Explanation:
     """A comparison and the two texts that its offsets refer to.
 
     Attributes:
-        comparison: of the two texts, without its smaller passages if there are too many.
+        comparison: of the two texts, without its smaller passages, and the pairs of blocks with
+            smaller shares, if there are too many.
         passages_left_out: number of passages that are left out.
         left: one text.
         right: the other.
@@ -49,30 +52,13 @@ class Explanation:
     right: EncodedText
 
 
-class PairWorth:
-    """How likely one text matches others: the probability of their semantic scores."""
-
-    def __init__(
-        self,
-        calibrator: ScoreCalibrator,
-        rule: LinearFusion,
-        space: AlignmentSpace | None,
-        text: ComparableText,
-    ) -> None:
-        """Project the blocks of `text` into a space, to align them with those of others."""
-        self._calibrator = calibrator
-        self._rule = rule
-        self._space = space
-        self._text = text
-        self._blocks = None if space is None else space.project(text.block_vectors)
-
-    def probability(self, other: ComparableText) -> float | None:
-        """Return the probability that the other text matches; None without a calibration."""
-        theirs = None if self._space is None else self._space.project(other.block_vectors)
-        cosine = document_score(self._text, other)
-        score = score_pair(self._rule, cosine, self._blocks, theirs)
-        (calibrated,) = calibrate_scores(self._calibrator, "semantic", [score])
-        return calibrated.probability
+def match_probability(
+    calibrator: ScoreCalibrator, rule: LinearFusion, left: ComparableText, right: ComparableText
+) -> float | None:
+    """Return the probability of the semantic score of two texts; None without a calibration."""
+    score = score_pair(rule, document_score(left, right), left.aligned, right.aligned)
+    (calibrated,) = calibrate_scores(calibrator, "semantic", [score])
+    return calibrated.probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +111,14 @@ def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> lis
     """Compare the first text with each of the others."""
     left, *others = texts
     language = engine.checkpoint.language
-    ours = to_comparable(language, left)
-    used = engine.data.store.alignment.space()
-    worth = PairWorth(engine.calibrator, engine.fusion, None if used is None else used.space, ours)
+    alignable = engine.data.store.alignment.read([text.vector_id for text in texts])
+    ours = to_comparable(language, left, alignable)
     explanations = []
     for other in others:
         started = time.perf_counter()
-        theirs = to_comparable(language, other)
-        comparison = compare_texts(ours, theirs, probability=worth.probability(theirs))
+        theirs = to_comparable(language, other, alignable)
+        probability = match_probability(engine.calibrator, engine.fusion, ours, theirs)
+        comparison = compare_texts(ours, theirs, probability=probability)
         engine.metrics.stage_duration.labels("explain").observe(time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations
@@ -141,8 +127,12 @@ def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> lis
 def _shortened(
     comparison: Comparison, limit: int, left: EncodedText, right: EncodedText
 ) -> Explanation:
-    """Keep the largest passages, in the order of the left text."""
+    """Keep the largest passages, in the order of the left text, and the best pairs of blocks."""
     passages = comparison.passages
     largest = sorted(passages, key=lambda one: one.left.start - one.left.end)[:limit]
     kept = tuple(sorted(largest, key=lambda one: one.left))
-    return Explanation(replace(comparison, passages=kept), len(passages) - len(kept), left, right)
+    aligned = comparison.block_alignment
+    if aligned is not None:
+        aligned = replace(aligned, pairs=aligned.pairs[:limit])
+    shortened = replace(comparison, passages=kept, block_alignment=aligned)
+    return Explanation(shortened, len(passages) - len(kept), left, right)

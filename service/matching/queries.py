@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from encoder.comparison.text import ComparableText, prepare_text
+from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Engine
@@ -94,13 +95,26 @@ async def add_blocks(engine: Engine, texts: Sequence[EncodedText]) -> list[Encod
     ]
 
 
-def to_comparable(language: str, text: EncodedText) -> ComparableText:
+def to_comparable(
+    language: str, text: EncodedText, alignable: AlignableDocuments | None
+) -> ComparableText:
     """Split a text into the words and sections that a comparison reads.
+
+    Args:
+        language: of the text, ISO 639-1.
+        text: with its block vectors.
+        alignable: the space of the texts that it is compared with, and the blocks that search
+            aligns of those that are stored; None for a comparison without alignment.
 
     Raises:
         ValueError: the text has no block vectors.
     """
     if text.blocks is None:
         raise ValueError(f"document {text.document_id!r} has no block vectors")
-    blocks = text.blocks
-    return prepare_text(text.text, text.vector, blocks.vectors, blocks.offsets, language=language)
+    blocks, aligned = text.blocks, None
+    if alignable is not None:
+        stored = alignable.blocks.get(text.vector_id)
+        aligned = alignable.space.project(blocks.vectors) if stored is None else stored
+    return prepare_text(
+        text.text, text.vector, blocks.vectors, blocks.offsets, aligned=aligned, language=language
+    )

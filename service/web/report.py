@@ -11,12 +11,20 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from encoder.comparison.result import AlignedPassage, Comparison, PassageKind, Section
+from encoder.comparison.result import (
+    AlignedBlockPair,
+    AlignedPassage,
+    Comparison,
+    PassageKind,
+    Section,
+)
 from service.web.marked_text import KIND_CLASSES, MarkedText, mark_text, visible
 from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows
+_BLOCK_EXCERPT = 160  # characters of a block beside the one that it is aligned with
+_PAIRS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,16 @@ class ListedPassage:
     right_range: tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class ListedPair:
+    """A pair of aligned blocks in the list: excerpts from both texts, similarity and share."""
+
+    left: str
+    right: str
+    similarity: float
+    share: float
+
+
 def render_report(
     comparison: Comparison, left_title: str, left_text: str, right_title: str, right_text: str
 ) -> str:
@@ -56,6 +74,7 @@ def render_report(
     rights = [(passage.right, passage.kind) for passage in passages]
     left = mark_text(left_text, "left", lefts, comparison.left_sections)
     right = mark_text(right_text, "right", rights, comparison.right_sections)
+    aligned = comparison.block_alignment
     return _template().render(
         comparison=comparison,
         left=ReportSide(
@@ -75,6 +94,7 @@ def render_report(
             sections=comparison.right_sections,
         ),
         rows=_rows(passages, left_text, left, right),
+        pairs=[] if aligned is None else _pairs(aligned.pairs[:_PAIRS], left_text, right_text),
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
         matrix=draw_matrix(
@@ -145,7 +165,7 @@ def _rows(
         ListedPassage(
             kind=passage.kind,
             score=passage.score,
-            excerpt=_excerpt(text[passage.left.start : passage.left.end]),
+            excerpt=_excerpt(text[slice(*passage.left)], _EXCERPT),
             left_range=left_range,
             right_range=right_range,
         )
@@ -155,12 +175,25 @@ def _rows(
     ]
 
 
-def _excerpt(passage: str) -> str:
-    """Return the beginning of a passage on one line, cut between words if possible."""
-    line = " ".join(passage[: 3 * _EXCERPT].split())
-    if len(line) <= _EXCERPT:
+def _pairs(pairs: Sequence[AlignedBlockPair], left: str, right: str) -> list[ListedPair]:
+    """Return the list of pairs of aligned blocks."""
+    return [
+        ListedPair(
+            left=_excerpt(left[slice(*pair.left)], _BLOCK_EXCERPT),
+            right=_excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
+            similarity=pair.similarity,
+            share=pair.share,
+        )
+        for pair in pairs
+    ]
+
+
+def _excerpt(part: str, characters: int) -> str:
+    """Return the beginning of a part on one line, cut between words if possible."""
+    line = " ".join(part[: 3 * characters].split())
+    if len(line) <= characters:
         return line
-    cut = line[:_EXCERPT]
+    cut = line[:characters]
     return (cut.rpartition(" ")[0] or cut) + "…"
 
 

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from encoder.comparison.result import AlignedPassage, Comparison, PassageKind, Section, Span
+from encoder.comparison.result import (
+    AlignedBlockPair,
+    AlignedPassage,
+    BlockAlignment,
+    Comparison,
+    PassageKind,
+    Section,
+    Span,
+)
 from service.web.report import render_report
 from tests.tools.browser import PageLog, open_chromium
 
@@ -46,6 +54,13 @@ def compare_by_hand(left: str, right: str, *passages: tuple[Span, Span]) -> Comp
         passages=tuple(
             AlignedPassage(*spans, score=0.8, kind=KINDS[number % 3])
             for number, spans in enumerate(passages)
+        ),
+        block_alignment=BlockAlignment(
+            0.314,
+            tuple(
+                AlignedBlockPair(*spans, similarity=0.75 / (number + 1), share=0.5 ** (number + 1))
+                for number, spans in enumerate(passages)
+            ),
         ),
         left_coverage=0.43,
         right_coverage=0.08,

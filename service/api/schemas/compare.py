@@ -5,7 +5,14 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field, model_validator
 
 from encoder.comparison.alignment import MAX_PASSAGES
-from encoder.comparison.result import AlignedPassage, PassageKind, Relation, Section, Span
+from encoder.comparison.result import (
+    AlignedBlockPair,
+    AlignedPassage,
+    PassageKind,
+    Relation,
+    Section,
+    Span,
+)
 from service.api.schemas.common import (
     ReceiptBody,
     exactly_one,
@@ -39,6 +46,17 @@ class PassageBody(BaseModel):
     )
 
 
+class BlockPairBody(BaseModel):
+    """A sentence block of the left text and the block of the right text aligned with it."""
+
+    left: PlaceBody
+    right: PlaceBody
+    similarity: float = Field(
+        description="Of the two blocks, in the space that they are aligned in; at most 1."
+    )
+    share: float = Field(description="What the pair gives to `alignment_score`, divided by it.")
+
+
 class SectionBody(BaseModel):
     """A section of a text: what its headings open, or one of two halves."""
 
@@ -64,6 +82,14 @@ class ComparisonBody(BaseModel):
     right_coverage: float = Field(description="The same of the right text.")
     passages: list[PassageBody] = Field(description="In the order of the left text.")
     passages_left_out: int = Field(description="Smaller passages that were found, too.")
+    alignment_score: float | None = nullable(
+        "How well the sentence blocks of the two texts match, from 0 to 1, as search computes it; "
+        "null without an alignment space."
+    )
+    aligned_blocks: list[BlockPairBody] | None = nullable(
+        "The pairs of blocks that give most to `alignment_score`, the largest share first, at most "
+        "as many as passages were asked for; the shares of all pairs sum to 1."
+    )
     left_sections: list[SectionBody]
     right_sections: list[SectionBody]
     section_scores: list[list[float]] = Field(
@@ -72,8 +98,9 @@ class ComparisonBody(BaseModel):
 
 
 def comparison_body(explanation: Explanation) -> ComparisonBody:
-    """Shape a comparison, with the text of its passages."""
+    """Shape a comparison, with the text of its passages and blocks."""
     comparison = explanation.comparison
+    aligned = comparison.block_alignment
     texts = (explanation.left.text, explanation.right.text)
     return ComparisonBody(
         score=comparison.score,
@@ -84,6 +111,8 @@ def comparison_body(explanation: Explanation) -> ComparisonBody:
         right_coverage=comparison.right_coverage,
         passages=[_passage(passage, *texts) for passage in comparison.passages],
         passages_left_out=explanation.passages_left_out,
+        alignment_score=None if aligned is None else aligned.score,
+        aligned_blocks=None if aligned is None else [_pair(one, *texts) for one in aligned.pairs],
         left_sections=[_section(section) for section in comparison.left_sections],
         right_sections=[_section(section) for section in comparison.right_sections],
         section_scores=[
@@ -98,6 +127,15 @@ def _passage(passage: AlignedPassage, left: str, right: str) -> PassageBody:
         right=_place(passage.right, right),
         score=passage.score,
         kind=passage.kind,
+    )
+
+
+def _pair(pair: AlignedBlockPair, left: str, right: str) -> BlockPairBody:
+    return BlockPairBody(
+        left=_place(pair.left, left),
+        right=_place(pair.right, right),
+        similarity=pair.similarity,
+        share=pair.share,
     )
 
 
@@ -130,7 +168,8 @@ class CompareRequest(Body):
     left: SideBody
     right: SideBody
     passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
-        default=DEFAULT_PASSAGES, description="Passages to give at most, the largest ones."
+        default=DEFAULT_PASSAGES,
+        description="Passages, and pairs of aligned blocks, to give at most, the largest ones.",
     )
     strict: bool = Field(
         default=False,

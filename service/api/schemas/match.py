@@ -77,7 +77,8 @@ class ExplainBody(Body):
     )
     passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
         default=ExplainOptions().passages,
-        description="How many passages of each, the largest ones.",
+        description="How many passages of each, the largest ones, and how many pairs of aligned "
+        "blocks.",
     )
 
 

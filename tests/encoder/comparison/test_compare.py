@@ -185,9 +185,7 @@ def test_a_part_that_was_not_read_by_the_encoder_is_still_compared_by_words() ->
     text = prose(400, 1)
     whole = read(text)
     beginning = whole.block_vectors[:2], whole.offsets[:2]
-    short = type(whole)(
-        text, whole.vector, *beginning, whole.words, whole.sentences, whole.sections
-    )
+    short = prepare_text(text, whole.vector, *beginning)
     found = compare_texts(short, read(f"{prose(100, 2)} {text[-800:]}"))
     assert found.left_coverage > 0.2
     assert np.isfinite(found.section_scores).all()

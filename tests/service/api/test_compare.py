@@ -115,6 +115,58 @@ def test_the_probability_is_that_of_the_match(stored: Any) -> None:
         assert compared["probability"] == pytest.approx(explained, abs=1e-6)
 
 
+@pytest.mark.parametrize("question", [{"text": LONG[200:1100]}, {"id": "d3"}])
+def test_the_alignment_of_an_explanation_is_the_one_that_ranked(
+    stored: Any, question: dict[str, str]
+) -> None:
+    body = {**question, "mode": "semantic", "explain": {"matches": 10, "passages": 512}}
+    matches = stored.post("/match", json=body).json()["matches"]
+    assert len(matches) >= 9
+    for match in matches:
+        explanation = match["explanation"]
+        assert explanation["alignment_score"] == pytest.approx(match["alignment_score"], abs=1e-6)
+        pairs = explanation["aligned_blocks"]
+        shares = [pair["share"] for pair in pairs]
+        assert sum(shares) == pytest.approx(1.0)
+        assert shares == sorted(shares, reverse=True)
+        assert all(0 < pair["similarity"] < 1.001 for pair in pairs)
+
+
+def test_aligned_blocks_are_the_sentences_that_match(library: Any) -> None:
+    """A block that both texts have is the most similar pair, in its place on both sides."""
+    text = "Rivers carve valleys. Ice does the same, but faster. " * 12
+    copied = "The tribunal held that the assessment of the tax was void. " * 6
+    texts = {"left": f"{text}{copied}", "right": f"{copied}{LONG}"}
+    body = {side: {"text": text} for side, text in texts.items()}
+    pairs = library.post("/compare", json=body).json()["aligned_blocks"]
+    for pair in pairs:
+        for side, whole in texts.items():
+            place = pair[side]
+            assert whole[place["start"] : place["end"]] == place["text"] != ""
+    best = max(pairs, key=lambda pair: pair["similarity"])
+    assert best["left"]["text"] == best["right"]["text"]
+    assert best["left"]["text"] in copied
+
+
+def test_as_many_aligned_blocks_as_passages_are_given(stored: Any) -> None:
+    body = {"left": {"id": "d1"}, "right": {"id": "d2"}}
+    everything = stored.post("/compare", json=body).json()
+    assert len(everything["aligned_blocks"]) > 2
+    for passages in (0, 2):
+        answer = stored.post("/compare", json={**body, "passages": passages}).json()
+        assert answer["aligned_blocks"] == everything["aligned_blocks"][:passages]
+        assert answer["alignment_score"] == everything["alignment_score"]
+
+
+def test_without_an_alignment_space_there_is_no_alignment(stored: Any) -> None:
+    with closing(sqlite3.connect(stored.app.state.engine.data.store.path)) as store, store:
+        store.execute("DELETE FROM alignment_spaces")
+    body = {"left": {"id": "d1"}, "right": {"text": LONG}}
+    answer = stored.post("/compare", json=body).json()
+    assert (answer["alignment_score"], answer["aligned_blocks"]) == (None, None)
+    assert answer["passages"]
+
+
 def test_limits_of_an_explanation(stored: Any) -> None:
     question = {"id": "d1", "explain": {"matches": 2, "passages": 0}}
     for mode in ("semantic", "lexical", "hybrid"):

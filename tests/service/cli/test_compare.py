@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -21,6 +22,10 @@ def run(*arguments: str | Path) -> str:
     return result.stdout
 
 
+def span(place: dict[str, Any]) -> tuple[int, int]:
+    return place["start"], place["end"]
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     left, right = tmp_path / "left.txt", tmp_path / "right.md"
@@ -34,6 +39,8 @@ def test_files_are_compared(tiny_checkpoint: Path, files: tuple[Path, Path]) -> 
     assert printed.startswith("near-copy (score ")
     assert "of the left text" in printed
     assert "Colony 0 sends 2 foragers" in printed
+    assert "alignment score 0." in printed
+    assert "left block begins" in printed
 
 
 def test_json_and_a_page(tiny_checkpoint: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -43,6 +50,12 @@ def test_json_and_a_page(tiny_checkpoint: Path, files: tuple[Path, Path], tmp_pa
     assert answer["relation"] == "near-copy"
     place = answer["passages"][0]["left"]
     assert TEXT[place["start"] : place["end"]] == place["text"]
+    assert 0 < answer["alignment_score"] <= 1
+    pairs = answer["aligned_blocks"]
+    assert sum(pair["share"] for pair in pairs) == pytest.approx(1.0)
+    left, right = (file.read_text(encoding="utf-8") for file in files)
+    for side, text in (("left", left), ("right", right)):
+        assert all(text[slice(*span(pair[side]))] == pair[side]["text"] for pair in pairs)
     assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 
@@ -55,6 +68,8 @@ def test_stored_documents_are_compared(
     same = json.loads(run("compare", "id:left.txt", files[0], *where))
     assert same["relation"] == "identical"
     assert same["left_coverage"] == same["right_coverage"] == 1.0
+    assert same["alignment_score"] == pytest.approx(1.0, abs=1e-3)
+    assert all(pair["left"] == pair["right"] for pair in same["aligned_blocks"])
     with pytest.raises(DocumentNotFoundError, match="nobody"):
         run("compare", "id:nobody", files[0], *where)
 

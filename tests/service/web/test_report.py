@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 from bs4 import BeautifulSoup
 
-from encoder.comparison.result import Comparison, Span
+from encoder.comparison.result import BlockAlignment, Comparison, Span
 from service.web.report import content_security_policy, percent, render_report
+from tests.tools.page_fixtures import Sample
 
 Make = Callable[..., Comparison]
 
@@ -71,6 +72,40 @@ def test_the_figures_are_there(soup: BeautifulSoup) -> None:
     assert len(soup.select("#matrix g rect title")) == 4
     assert len(soup.select("#section-table td")) == 5
     assert len(soup.select("#passages li")) == 4
+
+
+def test_aligned_blocks_are_side_by_side(soup: BeautifulSoup, sample: Sample) -> None:
+    (heading,) = [one for one in soup.find_all("h2") if one.get_text() == "Aligned blocks"]
+    assert "alignment score 0.314" in heading.find_parent("section").get_text()
+    items = soup.select("#aligned li")
+    assert len(items) == len(sample.passages)
+    for item, spans in zip(items, sample.passages, strict=True):
+        texts = (sample.left, sample.right)
+        for shown, text, span in zip(item.find_all("bdi"), texts, spans, strict=True):
+            begins = " ".join(text[slice(*span)].split())
+            assert len(shown.get_text()) > 80
+            assert begins.startswith(shown.get_text().removesuffix("…"))
+    figures = items[1].small.get_text()
+    assert figures == "similarity 0.38, 25\N{NO-BREAK SPACE}% of the score"
+
+
+def test_texts_without_an_alignment_have_no_section_of_it(by_hand: Make) -> None:
+    comparison = replace(by_hand("a b", "c d"), block_alignment=None)
+    assert "Aligned blocks" not in render_report(comparison, "", "a b", "", "c d")
+
+
+def test_texts_without_a_pair_of_blocks_are_said_to_have_none(by_hand: Make) -> None:
+    comparison = replace(by_hand("a b", "c d"), block_alignment=BlockAlignment(0.0, ()))
+    page = render_report(comparison, "", "a b", "", "c d")
+    assert "No sentence block of one text matches one of the other" in page
+
+
+def test_blocks_are_shown_as_text(by_hand: Make) -> None:
+    text = "<b>bold</b> \u202e"
+    page = render_report(by_hand(text, "b", (Span(0, 13), Span(0, 1))), "", text, "", "b")
+    (item,) = BeautifulSoup(page, "html.parser").select("#aligned li")
+    assert item.find("b") is None
+    assert item.bdi.get_text() == "<b>bold</b> [U+202E]"
 
 
 def test_a_probability_that_is_not_known_is_said_to_be(by_hand: Make) -> None:

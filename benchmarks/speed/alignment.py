@@ -1,0 +1,371 @@
+"""What does the second stage of a search cost, which aligns the sentence blocks of candidates?
+
+    python -m benchmarks.speed.alignment
+    python -m benchmarks.speed.alignment --size 1000 --size 100000 --keep /large/disk
+
+Documents are `benchmarks.speed.synthetic_articles`: about 2,500 words and 60 blocks each. They are
+put into the store without encoding. Queries are stored documents; searches run in process, one
+after the other, on one thread, with and without alignment in turns. Ratios are of the CPU time of
+the working thread, which other load on the machine affects less than the clock.
+
+The kernel is measured alone, too: in a process of one thread, and in one of as many threads as the
+machine has cores, because the matrix products are so small that a second thread may cost more than
+it saves.
+"""
+
+import multiprocessing
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import (
+    SEED,
+    Spread,
+    commit,
+    interleave,
+    make_record,
+    markdown_table,
+    percentiles,
+    ratios,
+    write_record,
+)
+from benchmarks.speed.synthetic_articles import MEDIAN_BLOCKS, article_model, unit
+from encoder.alignment.scoring import align
+from encoder.alignment.space import (
+    DIMENSION,
+    MAX_BLOCKS,
+    AlignedBlocks,
+    fit_space,
+    quantise,
+    sample_blocks,
+)
+from encoder.onnx_encoder import usable_cores
+from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import LinearFusion
+from index.search.records import AlignmentOptions, EncodedQuery, Mode, SearchOptions
+from index.search.search import search
+
+SIZES = [1_000, 10_000]
+BLOCK_DIMENSION, DOCUMENT_DIMENSION = 384, 1_536
+SAMPLED = 1_000  # documents that the space is fitted to, none of them in the store
+PUT_TOGETHER = 200
+CANDIDATES = 200
+K = 10
+ROUNDS = 5
+QUERIES_A_ROUND = 40
+REPEATS = 50
+KERNEL_BLOCKS = (MEDIAN_BLOCKS, MAX_BLOCKS)
+MODES: tuple[Mode, ...] = ("hybrid", "semantic")
+ALIGNED = AlignmentOptions(CANDIDATES, budget_seconds=60.0)  # never cut short
+RULE = LinearFusion(0.5, 0.5, expected_slope=0.5, expected_intercept=0.1)
+# Of the store: which tables and indexes hold what. The rest is neither of texts nor of blocks.
+PARTS = {
+    "text": ("documents",),
+    "words": ("terms", "document_terms", "postings", "term_statistics"),
+    "block vectors": ("block_vectors",),
+    "aligned blocks": ("alignment_blocks",),
+}
+_PAGES = """
+SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON s.name = m.name
+WHERE s.aggregate = TRUE GROUP BY m.tbl_name"""
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTiming:
+    """One search: seconds by the clock, of the processor, and of each stage by the clock."""
+
+    seconds: float
+    processor: float
+    stages: Mapping[str, float]
+
+
+def main(
+    size: Annotated[
+        list[int] | None, typer.Option(min=2 * CANDIDATES, help="Documents. May be repeated.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder where data directories are kept, and used again by later runs."),
+    ] = None,
+) -> None:
+    """Measure the alignment alone, and searches with and without it."""
+    source = commit()
+    sizes = size or SIZES
+    kernel = {
+        str(threads): _in_process(threads, measure_kernel)
+        for threads in sorted({1, usable_cores()})
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        searches = {str(one): _in_process(1, measure, keep or Path(folder), one) for one in sizes}
+    settings = {
+        "sizes": sizes,
+        "threads": {"kernel": [int(one) for one in kernel], "searches": 1},
+        "precision": "int8 codes, fp32 products",
+        "dimension": {
+            "alignment": DIMENSION, "blocks": BLOCK_DIMENSION, "documents": DOCUMENT_DIMENSION
+        },
+        "candidates": CANDIDATES,
+        "k": K,
+        "rounds": ROUNDS,
+        "queries_a_round": QUERIES_A_ROUND,
+        "repeats": REPEATS,
+        "seed": SEED,
+    }  # fmt: skip
+    record = make_record("alignment", source, settings, {"kernel": kernel, "searches": searches})
+    typer.echo(table(record))
+    write_record(record)
+
+
+def _in_process(threads: int, function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a function in a new process, whose NumPy has this many threads."""
+    os.environ.update(dict.fromkeys(_THREADS, str(threads)))  # read when NumPy is imported
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as process:
+        return process.submit(function, *arguments).result()
+
+
+def measure_kernel() -> dict[str, Any]:
+    """Align candidates with a query of as many blocks, by the number of blocks."""
+    chance = np.random.default_rng(SEED)
+    results = {}
+    for count in KERNEL_BLOCKS:
+        query, *candidates = (_random_blocks(chance, count) for _ in range(CANDIDATES + 1))
+        results[str(count)] = _repeated(lambda q=query, c=candidates: align(q, c))
+    return results
+
+
+def _random_blocks(chance: np.random.Generator, count: int) -> AlignedBlocks:
+    codes, scales = quantise(unit(chance.standard_normal((count, DIMENSION), dtype=np.float32)))
+    return AlignedBlocks(codes, scales, chance.random(count, dtype=np.float32) / 10)
+
+
+def measure(folder: Path, size: int) -> dict[str, Any]:
+    """Fill a data directory in the folder, unless a former run did, and measure it."""
+    path = folder / f"articles-{size}"
+    build = {} if (path / STORE_FILE).exists() else {"build_seconds": _build(path, size)}
+    with closing(_opened(path, read_only=True)) as data:
+        queries = _queries(data, size)
+        return {
+            **build,
+            "bytes_a_document": _bytes_a_document(path / STORE_FILE, size),
+            **_measure_steps(data),
+            **_measure_searches(data, queries),
+        }
+
+
+def _opened(path: Path, *, read_only: bool) -> DataDirectory:
+    return open_data_directory(
+        path,
+        fingerprint="0" * 64,
+        dimension=DOCUMENT_DIMENSION,
+        read_only=read_only,
+        find_families=False,
+    )
+
+
+def _build(path: Path, size: int) -> float:
+    model = article_model(SEED, BLOCK_DIMENSION, DOCUMENT_DIMENSION)
+    sampled = (model.article(10**6 + number).blocks for number in range(SAMPLED))
+    space = fit_space(sample_blocks([one.vectors for one in sampled if one is not None]))
+    started = time.perf_counter()
+    with closing(_opened(path, read_only=False)) as data:
+        data.store.alignment.start_with(space)
+        for start in range(0, size, PUT_TOGETHER):
+            numbers = range(start, min(start + PUT_TOGETHER, size))
+            data.store.put([model.article(number) for number in numbers])
+        data.index.rebuild()
+    return time.perf_counter() - started
+
+
+def _queries(data: DataDirectory, size: int) -> list[EncodedQuery]:
+    """Return stored documents, read as the service reads them before a search by id."""
+    count = min(ROUNDS * QUERIES_A_ROUND, size)
+    chosen = np.random.default_rng(SEED).choice(size, count, replace=False).tolist()
+    queries = []
+    for one in data.store.find([f"article{number}" for number in chosen]).values():
+        _, vectors = data.store.vectors([one.vector_id])
+        title, text = one.document.title, one.document.text
+        queries.append(EncodedQuery(text, vectors[0], title, vector_id=one.vector_id))
+    return queries
+
+
+def _bytes_a_document(store: Path, size: int) -> dict[str, float]:
+    """Return the bytes of the pages that hold each part; needs an SQLite that has `dbstat`."""
+    with closing(sqlite3.connect(store)) as connection:
+        pages = dict(connection.execute(_PAGES).fetchall())
+    # The tables of a full-text index are named after it.
+    pages["postings"] = sum(pages[name] for name in pages if name.startswith("postings_"))
+    bytes_of = {part: sum(pages.get(one, 0) for one in names) for part, names in PARTS.items()}
+    bytes_of["in all"] = store.stat().st_size
+    return {part: count / size for part, count in bytes_of.items()}
+
+
+def _measure_steps(data: DataDirectory) -> dict[str, Any]:
+    """Measure reading aligned blocks, and projecting a query text of an average article."""
+    used = data.store.alignment.space()
+    if used is None:
+        raise ValueError(f"{data.path} has no alignment space")
+    ids = data.store.changes_since(0).added
+    chosen = np.random.default_rng(SEED).permutation(ids).tolist()
+    blocks = sample_blocks([one.vectors for one in data.store.block_vectors(chosen[:K]).values()])
+    parts = [chosen[n : n + CANDIDATES] for n in range(0, len(chosen), CANDIDATES)]
+    turns = iter(range(REPEATS))
+    return {
+        "read": _repeated(lambda: data.store.alignment.read(parts[next(turns) % len(parts)])),
+        "project": _repeated(lambda: used.space.project(blocks[:MEDIAN_BLOCKS])),
+    }
+
+
+def _repeated(call: Callable[[], object]) -> dict[str, dict[str, float]]:
+    """Return percentiles of the seconds of many calls, by the clock and of the processor."""
+    timings = [_timed(call)[0] for _ in range(REPEATS)]
+    return _figures(timings)
+
+
+def _timed(call: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
+    started, processor = time.perf_counter(), time.thread_time()
+    result = call()
+    return (time.perf_counter() - started, time.thread_time() - processor), result
+
+
+def _figures(timings: Sequence[tuple[float, float]]) -> dict[str, dict[str, float]]:
+    seconds, processor = zip(*timings, strict=True)
+    return {"seconds": percentiles(seconds), "processor": percentiles(processor)}
+
+
+def _measure_searches(data: DataDirectory, queries: Sequence[EncodedQuery]) -> dict[str, Any]:
+    """Search by each mode with and without alignment, in turns."""
+    variants = {
+        _name(mode, alignment): SearchOptions(top_k=K, mode=mode, alignment=alignment)
+        for mode in MODES
+        for alignment in (None, ALIGNED)
+    }
+
+    def runner(options: SearchOptions) -> Callable[[int], list[SearchTiming]]:
+        return lambda number: [_search(data, one, options) for one in queries[number::ROUNDS]]
+
+    for options in variants.values():
+        _search(data, queries[0], options)  # reads frequencies and titles
+    measured = interleave({name: runner(one) for name, one in variants.items()}, ROUNDS)
+    medians = {
+        name: [median([one.processor for one in some]) for some in rounds]
+        for name, rounds in measured.items()
+    }
+    return {
+        "search": {name: _search_figures(rounds) for name, rounds in measured.items()},
+        "aligned_to_not": {
+            mode: asdict(ratios(medians[_name(mode, ALIGNED)], medians[_name(mode, None)]))
+            for mode in MODES
+        },
+    }
+
+
+def _name(mode: Mode, alignment: AlignmentOptions | None) -> str:
+    return mode if alignment is None else f"{mode}, aligned"
+
+
+def _search(data: DataDirectory, query: EncodedQuery, options: SearchOptions) -> SearchTiming:
+    def call() -> Any:
+        nothing = ScoreCalibrator(None, None, None)
+        return search(data, query, options, fusion=RULE, calibrator=nothing, among=None)
+
+    (seconds, processor), answer = _timed(call)
+    return SearchTiming(seconds, processor, answer.seconds)
+
+
+def _search_figures(rounds: Sequence[Sequence[SearchTiming]]) -> dict[str, Any]:
+    timings = [one for some in rounds for one in some]
+    return {
+        **_figures([(one.seconds, one.processor) for one in timings]),
+        "stages": {
+            stage: percentiles([one.stages[stage] for one in timings])
+            for stage in timings[0].stages
+        },
+    }
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Format the record as Markdown."""
+    kernel, searches = record["results"]["kernel"], record["results"]["searches"]
+    stages = ("lexical", "search", "align", "fetch")
+    return "\n\n".join(
+        [
+            markdown_table(
+                ["one step", "p50 ms", "of the processor"],
+                [
+                    *(
+                        [
+                            f"{CANDIDATES} candidates of {blocks} blocks, {threads} threads",
+                            *_p50(of),
+                        ]
+                        for threads, sizes in kernel.items()
+                        for blocks, of in sizes.items()
+                    ),
+                    *(
+                        [f"{what}, {int(size):,} documents", *_p50(one[step])]
+                        for size, one in searches.items()
+                        for step, what in (
+                            ("read", f"read {CANDIDATES} candidates"),
+                            ("project", f"project {MEDIAN_BLOCKS} blocks"),
+                        )
+                    ),
+                ],
+            ),
+            markdown_table(
+                [
+                    *("search", "p50 ms", "of the processor", "p99 ms"),
+                    *("of the processor", *(f"{stage} p50 ms" for stage in stages)),
+                ],
+                [
+                    [
+                        f"{int(size):,} documents, {name}",
+                        *_p50(one),
+                        *(1e3 * one[clock]["p99"] for clock in ("seconds", "processor")),
+                        *(_stage(one["stages"], stage) for stage in stages),
+                    ]
+                    for size, measured in searches.items()
+                    for name, one in measured["search"].items()
+                ],
+            ),
+            markdown_table(
+                ["documents", *(f"{mode} aligned, ratio" for mode in MODES)],
+                [
+                    [f"{int(size):,}", *(Spread(**one["aligned_to_not"][mode]) for mode in MODES)]
+                    for size, one in searches.items()
+                ],
+            ),
+            markdown_table(
+                ["bytes a document", *PARTS, "in all"],
+                [
+                    [f"{int(size):,}", *(float(one["bytes_a_document"][part]) for part in parts)]
+                    for size, one in searches.items()
+                    for parts in [(*PARTS, "in all")]
+                ],
+            ),
+        ]
+    )
+
+
+def _p50(figures: Mapping[str, Any]) -> list[float]:
+    return [1e3 * figures[clock]["p50"] for clock in ("seconds", "processor")]
+
+
+def _stage(stages: Mapping[str, Any], stage: str) -> float | str:
+    return 1e3 * stages[stage]["p50"] if stage in stages else ""
+
+
+if __name__ == "__main__":
+    typer.run(main)
