@@ -18,7 +18,7 @@ from benchmarks.quality import (
 )
 from benchmarks.reliability import run as reliability
 from benchmarks.server import load, overload, upload
-from benchmarks.speed import backup, encoder, families, filters, index, scale
+from benchmarks.speed import alignment, backup, encoder, families, filters, index, scale
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
@@ -35,6 +35,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "filters": filters.table,
     "families": families.table,
     "scale": scale.table,
+    "alignment": alignment.table,
     "upload": upload.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,

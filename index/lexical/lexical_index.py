@@ -41,8 +41,10 @@ CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did
 _ROWS_A_CALL = 500
 MAX_DRIFT = 0.01  # share of the documents that may change before all of them are read again
 
+# The list comes first: as the operand of IN, it would be copied into an index of its own.
 _FOUND_TERMS = """
-SELECT term, term_id, documents FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
+SELECT asked.key, term_id, documents
+FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
 _ALL_FREQUENCIES = """
 SELECT term_id, documents FROM terms WHERE documents >= 2"""
 _TITLES = """
@@ -137,9 +139,10 @@ class LexicalIndex:
             titles = self.titles(connection)
         counts = count_terms_and_titles(text, titles, title)
         with self._connections.reading() as connection:
-            rows = connection.execute(_FOUND_TERMS, (json.dumps(list(counts)),)).fetchall()
+            terms = sorted(counts)  # the order of the index on the terms
+            rows = connection.execute(_FOUND_TERMS, (json.dumps(terms),)).fetchall()
             number, _ = _statistics(connection)
-        found = {term: (term_id, documents) for term, term_id, documents in rows}
+        found = {terms[row]: (term_id, documents) for row, term_id, documents in rows}
         return weigh_query(counts, found, number, least=2 if stored else 1)
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
