@@ -86,7 +86,7 @@ def test_aligned_blocks_are_side_by_side(soup: BeautifulSoup, sample: Sample) ->
             assert len(shown.get_text()) > 80
             assert begins.startswith(shown.get_text().removesuffix("…"))
     figures = items[1].small.get_text()
-    assert figures == "similarity 0.38, 25\N{NO-BREAK SPACE}% of the score"
+    assert figures == "similarity 0.38, 25.0\N{NO-BREAK SPACE}% of the score"
 
 
 def test_texts_without_an_alignment_have_no_section_of_it(by_hand: Make) -> None:
