@@ -395,7 +395,11 @@ def unknown_commands(known: Mapping[str, Any], pages: Pages) -> list[str]:
                 if name not in known:
                     unknown.append(f"{path}: longmatch {name}")
                     continue
-                options = {one for parameter in known[name].params for one in parameter.opts}
+                options = {
+                    one
+                    for parameter in known[name].params
+                    for one in (*parameter.opts, *parameter.secondary_opts)
+                }
                 unknown += [
                     f"{path}: longmatch {name} --{option}"
                     for option in _OPTION.findall(rest)
@@ -414,7 +418,10 @@ def test_an_undocumented_and_an_unknown_command_are_found() -> None:
     app, silent = typer.Typer(), typer.Typer()
 
     @app.command()
-    def run(size: Annotated[int, typer.Option(help="Size.")] = 1) -> None: ...
+    def run(
+        size: Annotated[int, typer.Option(help="Size.")] = 1,
+        fast: Annotated[bool, typer.Option(help="Fast.")] = True,
+    ) -> None: ...
 
     @silent.command("run")
     def run_without_help(size: int = 1) -> None: ...
@@ -425,7 +432,12 @@ def test_an_undocumented_and_an_unknown_command_are_found() -> None:
     assert not undocumented_commands(known, "`longmatch run`, `stop`")
     assert undocumented_commands(known, "`longmatch run-all`, `stop`") == ["run"]
     assert undocumented_commands(commands(silent), "`run`, `stop`") == ["run: size has no help"]
-    for good in ("longmatch run --size 1", "docker compose run longmatch sh --sise"):
+    for good in ("longmatch run --size 1 --no-fast", "docker compose run longmatch sh --sise"):
         assert not unknown_commands(known, {"x.md": f"    {good}"}), good
-    for bad in ("longmatch walk", "longmatch run \\\n  --sise 1", "docker longmatch longmatch go"):
+    for bad in (
+        "longmatch walk",
+        "longmatch run --no-size",
+        "longmatch run \\\n  --sise 1",
+        "docker longmatch longmatch go",
+    ):
         assert unknown_commands(known, {"x.md": f"```\n{bad}\n```"}), bad
