@@ -231,8 +231,9 @@ def cosines(query: LexicalQuery, documents: JoinedTerms, idf: Float32) -> Float3
         np.searchsorted(shared, ends),
     )
     # The norm squares the weight of a term, so it takes the count without the root.
-    counts = documents.counts.astype(np.float32)
-    norms = np.sqrt(sums_between(counts * np.square(known), ends))
+    squares = np.square(known, out=known)
+    squares *= documents.counts
+    norms = np.sqrt(sums_between(squares, ends))
     found: Float32 = np.minimum(dots / np.maximum(norms, 1e-12), 1.0).astype(np.float32)
     return found
 
