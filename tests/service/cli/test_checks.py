@@ -240,9 +240,12 @@ def folder(
         (root / name).mkdir()
     for name in ("", "beir", "links", "shared", "crossing"):
         (root / name / "corpus.jsonl").write_text(corpus)
-    both = "".join(json.dumps(one) + "\n" for one in PAIRS[:2])
-    for name in ("shared/pairs.train.jsonl", "shared/pairs.valid.jsonl", "crossing/pairs.jsonl"):
-        (root / name).write_text(both.replace('"target": "0"', '"target": "b"'))
+    two, two_more = (
+        "".join(json.dumps(one) + "\n" for one in some) for some in (PAIRS[:2], PAIRS[2:4])
+    )
+    (root / "shared" / "pairs.train.jsonl").write_text(two)
+    (root / "shared" / "pairs.valid.jsonl").write_text(two_more)
+    (root / "crossing" / "pairs.jsonl").write_text(two.replace('"target": "0"', '"target": "b"'))
     (root / "crossing" / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
     (root / "data" / "store.sqlite3").write_bytes(b"not looked at")
     (root / "qrels.tsv").write_text("a\t0\tb\t1\n")
