@@ -308,7 +308,7 @@ def table(record: Mapping[str, Any]) -> str:
                 [
                     *(
                         [
-                            f"{CANDIDATES} candidates of {blocks} blocks, {threads} threads",
+                            f"{CANDIDATES} candidates of {blocks} blocks, threads: {threads}",
                             *_p50(of),
                         ]
                         for threads, sizes in kernel.items()

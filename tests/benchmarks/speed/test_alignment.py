@@ -30,7 +30,7 @@ def test_a_small_run_is_measured_and_can_be_printed(
     assert sum(of_parts[part] for part in alignment.PARTS) < of_parts["in all"]
     results = {"kernel": {"1": kernel}, "searches": {"30": again}}
     printed = alignment.table({"results": results})
-    assert "| 200 candidates of 60 blocks, 1 threads" in printed
+    assert "| 200 candidates of 60 blocks, threads: 1" in printed
     assert "| 30 documents, hybrid, aligned" in printed
 
 
