@@ -153,8 +153,12 @@ def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_pa
     assert kept.returncode == 0, kept.stderr
     assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
     assert {one.name for one in (tmp_path / "blocks").iterdir()} == {"one", "other"}
-    written = run(*given, "--write")
+    written = run(*given, "--blocks", str(tmp_path / "blocks"), "--write")
     assert written.returncode == 0, written.stderr
     report = json.loads(written.stdout)
     assert report == json.loads(kept.stdout)
     assert read_fusion(load_checkpoint(checkpoint)) == LinearFusion(**report["rule"])
+    of_mean = run(*given, "--blocks", str(tmp_path / "blocks"), "--mean")
+    assert of_mean.returncode == 0, of_mean.stderr
+    figures = [json.loads(one.stdout)["nDCG@10"] for one in (of_mean, kept)]
+    assert all(figures[0][name]["lexical"] == figures[1][name]["lexical"] for name in figures[0])
