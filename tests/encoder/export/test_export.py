@@ -9,15 +9,13 @@ import torch
 
 import encoder.golden
 from encoder.checkpoint import (
-    DEFAULT_CHECKPOINT,
     PARITY,
-    WEIGHTS,
     Checkpoint,
     load_checkpoint,
 )
 from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import Recipe, create_checkpoint, load_model, read_recipe
-from encoder.export.export import compute_golden_batch, export_checkpoint
+from encoder.export.export import export_checkpoint
 from encoder.golden import MINIMUM_COSINE, read_golden_batch
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
@@ -100,18 +98,6 @@ def test_the_kept_weights_give_the_graphs_that_are_beside_them(
         assert b"smith.py" not in (before.directory / name).read_bytes()
     export_checkpoint(load_checkpoint(again), ["fp32", "fp16", "int8"])
     assert load_checkpoint(again).files == before.files
-
-
-@pytest.mark.skipif(
-    not (DEFAULT_CHECKPOINT / WEIGHTS).exists(), reason="its weights are not in this checkout"
-)
-def test_the_weights_that_ship_are_those_of_the_graphs_that_ship() -> None:
-    checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
-    golden = compute_golden_batch(checkpoint, load_model(checkpoint))
-    shipped = read_golden_batch(checkpoint)
-    assert golden.blocks == shipped.blocks
-    assert np.abs(golden.block_vectors - shipped.block_vectors).max() <= 1e-4
-    assert np.abs(golden.document_vectors - shipped.document_vectors).max() <= 1e-4
 
 
 def test_projections_stay_in_full_precision(tiny_checkpoint: Path) -> None:
