@@ -71,5 +71,6 @@ def test_reranking_is_measured_beside_the_mode(
     assert "--reranker" in capsys.readouterr().err
     assert run_main(monkeypatch, *arguments, "--reranker", tiny_reranker) == 0
     systems = json.loads(capsys.readouterr().out)["retrieval"]["systems"]
-    assert set(systems) == {"semantic", "lexical", "hybrid", "reranked"}
+    own = {"vector", "semantic", "lexical", "unaligned hybrid", "hybrid"}
+    assert set(systems) == {*own, "reranked"}
     assert systems["reranked"]["settings"] == "first 4 of hybrid, 0.5 of the reranker"
