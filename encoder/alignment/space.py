@@ -255,7 +255,7 @@ def read_space(data: bytes) -> AlignmentSpace:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             space = AlignmentSpace(*(arrays[name] for name in _ARRAYS))
-    except (EOFError, KeyError, OSError, TypeError, BadZipFile) as error:
+    except (EOFError, KeyError, OSError, TypeError, ValueError, BadZipFile) as error:
         raise ValueError(f"not an alignment space: {error}") from error
     _check(space)
     return space
