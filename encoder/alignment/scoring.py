@@ -57,7 +57,7 @@ def align_pairs(
     Args:
         blocks: of N documents; None for those without.
         pairs: Int64[P, 2], rows of documents.
-        advanced: is told how many more pairs are done.
+        advanced: called with how many more pairs are done.
 
     Returns:
         Float32[P], NaN where a document has no blocks.
