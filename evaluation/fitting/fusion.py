@@ -191,6 +191,8 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Store the rule.")] = False,
 ) -> None:
     """Fit the fusion and print it."""
+    if mean and write:
+        raise typer.BadParameter("--mean cannot be combined with --write")
     opened = load_checkpoint(checkpoint)
     encoder = OnnxEncoder(opened)
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))

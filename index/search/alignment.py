@@ -104,12 +104,12 @@ def _project(
 
 
 def _score(stage: _Stage, candidates: list[AlignedBlocks]) -> Float32 | None:
-    """Return the alignment score of each candidate; None if time is up before the last."""
+    """Return the alignment score of each candidate; None if time is up before the last call."""
     parts = [np.zeros(0, dtype=np.float32)]
     for start in range(0, len(candidates), _CANDIDATES_A_CALL):
-        parts.append(align(stage.query, candidates[start : start + _CANDIDATES_A_CALL]))
         if time.perf_counter() > stage.deadline:
             return None
+        parts.append(align(stage.query, candidates[start : start + _CANDIDATES_A_CALL]))
     return np.concatenate(parts)
 
 

@@ -159,6 +159,9 @@ def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_pa
     report = json.loads(written.stdout)
     assert report == json.loads(printed.stdout)
     assert read_fusion(load_checkpoint(checkpoint)) == LinearFusion(**report["rule"])
+    refused = run(*given, "--mean", "--write")
+    assert refused.returncode == 2
+    assert "--mean cannot be combined with --write" in refused.stderr
     mean = run(*given, "--mean")
     assert mean.returncode == 0, mean.stderr
     line = json.loads(mean.stdout)["rule"]["expected_slope"]
