@@ -62,7 +62,8 @@ class LinearFusion:
             raise ValueError(f"the expected alignment score has the line {line}")
 
 
-# Fitted for the mean of block vectors: `python -m evaluation.fitting.fusion --mean`.
+# For the mean of block vectors, chosen on a sample of the queries and candidates that
+# `python -m evaluation.fitting.fusion --mean` fits it on.
 DEFAULT_RULE = LinearFusion(0.8, 0.6, expected_slope=0.096, expected_intercept=-0.027)
 
 
