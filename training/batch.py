@@ -169,6 +169,18 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     return vectors.float()
 
 
+def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
+    """Return the block vectors [N, H] of the blocks that are read from their tokens, in float32.
+
+    Raises:
+        ValueError: the batch has none.
+    """
+    if batch.texts is None:
+        raise ValueError("the batch has no block to be read from its tokens")
+    vectors: Tensor = model.block_encoder(batch.texts.input_ids, batch.texts.attention_mask)
+    return vectors.float()
+
+
 def _collate_sections(documents: Sequence[DocumentArrays]) -> Sections | None:
     """Find the successor of each section: the next row, of the last section the first one."""
     if all(document.sections == 1 for document in documents):

@@ -25,11 +25,13 @@ from training.data.batch_specs import (
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, WordHead
 from training.objectives import (
+    Candidates,
     ModelTask,
     Objective,
     Temperature,
     VectorTask,
     Vocabulary,
+    alignment_task,
     choose_blocks,
     contrastive_task,
     distillation_task,
@@ -38,7 +40,7 @@ from training.objectives import (
     pairs_task,
     supervised_contrastive_task,
 )
-from training.recipe import ObjectiveRecipe
+from training.recipe import ALIGNMENT, ObjectiveRecipe
 
 _DOCUMENTS_A_PASS = 64
 
@@ -206,12 +208,7 @@ def _task(
             batch = making.batch(spec.sources, spec.targets)
             return pairs_task(batch, torch.from_numpy(spec.labels), recipe.parameters["amplifier"])
         case CandidateBatch():
-            return contrastive_task(
-                making.batch(spec.queries, spec.candidates),
-                torch.from_numpy(spec.positives),
-                _temperature(making.head),
-                torch.from_numpy(spec.ignored),
-            )
+            return _candidates_task(recipe, spec, making)
         case LabelBatch():
             labels = torch.from_numpy(spec.labels)
             batch = making.batch(spec.documents)
@@ -227,6 +224,19 @@ def _task(
             return _pretraining_task(recipe, spec, making)
         case _:
             assert_never(spec)
+
+
+def _candidates_task(recipe: ObjectiveRecipe, spec: CandidateBatch, making: _Making) -> VectorTask:
+    batch, temperature = making.batch(spec.queries, spec.candidates), _temperature(making.head)
+    candidates = Candidates(
+        torch.from_numpy(spec.positives),
+        torch.from_numpy(spec.ignored),
+        torch.from_numpy(spec.lexical),
+    )
+    if recipe.parameters.get("similarity") == ALIGNMENT:
+        weight = recipe.parameters["lexical_weight"]
+        return alignment_task(batch, candidates, temperature, weight)
+    return contrastive_task(batch, candidates, temperature)
 
 
 def _pretraining_task(

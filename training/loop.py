@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder.models.architecture import EncoderModel
-from training.batch import DocumentBatch, encode, split
+from training.batch import DocumentBatch, split
 from training.errors import NotFiniteError, TrainingRecipeError
 from training.objectives import M, Objective, Temperature, VectorTask, step_generator, step_seed
 from training.optimiser import (
@@ -52,14 +52,14 @@ def cached_backward(
     """Add the gradients of `scale * loss` over all chunks, holding the graph of one at a time.
 
     Every chunk is encoded twice: without a graph, for the loss over the whole batch and its
-    gradient by each document vector; then with its graph, through which that gradient is
+    gradient by each vector; then with its graph, through which that gradient is
     propagated. The second time sees the same dropout as the first, so the gradients are exact. One
     chunk alone is encoded once.
 
     Args:
-        encode: documents -> [D, dimension].
+        encode: documents -> their vectors, [V, width].
         chunks: of the batch; at least one.
-        loss: [all D, dimension] -> [] loss.
+        loss: [all V, width] -> [] loss.
         scale: of the gradients.
 
     Returns:
@@ -78,7 +78,7 @@ def cached_backward(
     value = loss(vectors)
     torch.autograd.backward(value * scale)
     if vectors.grad is None:
-        raise ValueError("the loss does not depend on the document vectors")
+        raise ValueError("the loss does not depend on the vectors")
     gradients = torch.split(vectors.grad, [len(part) for part in encoded])
     for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
         torch.autograd.backward(_encode_again(encode, chunk, state), gradient)
@@ -253,7 +253,7 @@ def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:
 
     def encode_chunk(chunk: DocumentBatch) -> Tensor:
         with _autocast(run):
-            return encode(model, chunk)
+            return task.encode(model, chunk)
 
     device = next(iter(run.trained.values())).device
     chunks = split(task.documents.to(device), run.plan.recipe.chunk)

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from encoder.models.architecture import EncoderModel, TrainableModel
-from training.batch import BlockTexts, DocumentBatch
+from training.batch import BlockTexts, DocumentBatch, encode, encode_texts
 from training.losses import (
     BlockHead,
     WordHead,
+    alignment_scores,
     block_loss,
     contrastive,
     pair_cross_entropy,
@@ -108,15 +109,18 @@ M = TypeVar("M", bound=TrainableModel)
 
 @dataclass(frozen=True, slots=True)
 class VectorTask:
-    """A loss of document vectors alone.
+    """A loss of vectors alone, which can be computed in chunks of the batch.
 
     Attributes:
         documents: the batch.
-        loss: [D, dimension] document vectors -> [] loss.
+        loss: [V, width] vectors -> [] loss.
+        encode: model and some documents of the batch -> their vectors: document vectors, or block
+            vectors (`training.batch.encode_texts`).
     """
 
     documents: DocumentBatch
     loss: Callable[[Tensor], Tensor]
+    encode: Callable[[EncoderModel, DocumentBatch], Tensor] = encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,39 +205,103 @@ def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float) -> Ve
     return VectorTask(documents, loss)
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What is known of Q queries and C candidates of a batch.
+
+    Attributes:
+        positives: [Q, C] bool; every query has at least one.
+        ignored: [Q, C] bool, pairs that are neither positive nor negative.
+        lexical: [Q, C] similarities of their words; None where no loss needs them.
+    """
+
+    positives: Tensor
+    ignored: Tensor | None = None
+    lexical: Tensor | None = None
+
+    def check(self, documents: int) -> None:
+        """Check that queries and candidates together are so many documents.
+
+        Raises:
+            ValueError: they are not, or a query has no positive.
+        """
+        if documents != sum(self.positives.shape):
+            raise ValueError(
+                f"{tuple(self.positives.shape)} positives do not fit {documents} documents"
+            )
+        if not self.positives.any(1).all():
+            raise ValueError("every query takes a positive among the candidates")
+
+    def loss(self, scores: Tensor, temperature: Tensor, lexical_weight: float = 0.0) -> Tensor:
+        """Return the contrastive loss of scores [Q, C].
+
+        With a `lexical_weight`, half of the loss is that of the scores, and half that of their
+        weighted sum with the lexical similarities, as hybrid search adds them: it teaches what
+        words leave open (Gao et al., "Complementing lexical retrieval with semantic residual
+        embedding", ECIR 2021).
+        """
+        device = scores.device
+        positives = self.positives.to(device)
+        ignored = None if self.ignored is None else self.ignored.to(device)
+        alone = contrastive(scores / temperature, positives, ignored)
+        if not lexical_weight or self.lexical is None:
+            return alone
+        joined = torch.lerp(scores, self.lexical.to(device), lexical_weight)
+        return (alone + contrastive(joined / temperature, positives, ignored)) / 2
+
+
 def contrastive_task(
-    documents: DocumentBatch,
-    positives: Tensor,
-    temperature: Temperature,
-    ignored: Tensor | None = None,
+    documents: DocumentBatch, candidates: Candidates, temperature: Temperature
 ) -> VectorTask:
-    """Find the positives of queries among candidates.
+    """Find the positives of queries among candidates by their document vectors.
 
     Args:
         documents: Q queries, then C candidates.
-        positives: [Q, C] bool; every query has at least one.
+        candidates: what is known of them.
         temperature: of the objective; its head.
-        ignored: [Q, C] bool, pairs that are neither positive nor negative.
 
     Raises:
         ValueError: the shapes do not fit, or a query has no positive.
     """
-    if len(documents) != sum(positives.shape):
-        raise ValueError(
-            f"{tuple(positives.shape)} positives do not fit {len(documents)} documents"
-        )
-    if not positives.any(1).all():
-        raise ValueError("every query takes a positive among the candidates")
-    queries = len(positives)
+    candidates.check(len(documents))
+    queries = len(candidates.positives)
 
     def loss(vectors: Tensor) -> Tensor:
-        device = vectors.device
-        left_out = None if ignored is None else ignored.to(device)
-        return contrastive(
-            vectors[:queries], vectors[queries:], positives.to(device), temperature(), left_out
-        )
+        return candidates.loss(vectors[:queries] @ vectors[queries:].T, temperature())
 
     return VectorTask(documents, loss)
+
+
+def alignment_task(
+    documents: DocumentBatch,
+    candidates: Candidates,
+    temperature: Temperature,
+    lexical_weight: float,
+) -> VectorTask:
+    """Find the positives of queries among candidates by aligning blocks.
+
+    Only the blocks that are read from their tokens take part.
+
+    Args:
+        documents: Q queries, then C candidates; each has such a block.
+        candidates: what is known of them.
+        temperature: of the objective; its head.
+        lexical_weight: of `Candidates.loss`.
+
+    Raises:
+        ValueError: the shapes do not fit, a query has no positive, or no block is read.
+    """
+    candidates.check(len(documents))
+    if documents.texts is None:
+        raise ValueError("alignment takes blocks that are read from their tokens")
+    owners, queries = documents.texts.documents, len(candidates.positives)
+
+    def loss(vectors: Tensor) -> Tensor:
+        there = owners.to(vectors.device)
+        scores = alignment_scores(vectors, there, queries, len(documents))
+        return candidates.loss(scores, temperature(), lexical_weight)
+
+    return VectorTask(documents, loss, encode_texts)
 
 
 def supervised_contrastive_task(

@@ -20,6 +20,8 @@ from training.errors import TrainingRecipeError
 
 RECIPES = Path(__file__).parent / "recipes"  # those that ship
 
+ALIGNMENT = "alignment"  # of blocks, as the similarity of two documents
+
 Share = Annotated[float, Field(ge=0, lt=1)]
 PositiveShare = Annotated[float, Field(gt=0, lt=1)]
 Temperature = PositiveFloat | Literal["learned"]
@@ -57,11 +59,28 @@ class PairsRecipe(ObjectiveRecipe):
 
 
 class ContrastiveRecipe(ObjectiveRecipe):
-    """Linked documents, or halves of a document."""
+    """Linked documents, or halves of a document.
+
+    Attributes:
+        temperature: of the similarities.
+        hard_negatives: lexical neighbours of each query that are candidates, too.
+        similarity: of two documents: the cosine of their vectors, or the alignment of their blocks,
+            which trains the sentence level alone.
+        lexical_weight: with "alignment", the share of the lexical similarity in the half of the
+            loss that adds both (`training.objectives.Candidates.loss`).
+    """
 
     kind: Literal["links", "halves"]
     temperature: Temperature = 0.05
     hard_negatives: NonNegativeInt = 0
+    similarity: Literal["vector", "alignment"] = "vector"
+    lexical_weight: Share = 0.0
+
+    @model_validator(mode="after")
+    def _check_similarity(self) -> "ContrastiveRecipe":
+        if self.lexical_weight and self.similarity != ALIGNMENT:
+            raise ValueError('lexical_weight goes with similarity = "alignment", and only then')
+        return self
 
 
 class DropRecipe(ObjectiveRecipe):
@@ -295,7 +314,14 @@ class TrainingRecipe(RecipeTable):
             )
         if "wp" in kinds and frozen:
             raise ValueError('objective "wp" trains the sentence level, which is frozen')
+        if self.aligns and frozen:
+            raise ValueError('similarity = "alignment" trains the sentence level, which is frozen')
         return self
+
+    @property
+    def aligns(self) -> bool:
+        """Whether an objective trains the alignment of blocks."""
+        return any(one.parameters.get("similarity") == ALIGNMENT for one in self.objectives)
 
 
 def recipe_fingerprint(recipe: TrainingRecipe) -> str:

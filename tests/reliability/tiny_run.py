@@ -17,6 +17,7 @@ from training.batch import DocumentArrays, collate, encode
 from training.loop import TrainingPlan, train
 from training.losses import BlockHead
 from training.objectives import (
+    Candidates,
     ModelTask,
     Objective,
     Temperature,
@@ -78,7 +79,9 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
         first = [DocumentArrays(corpus[row].block_vectors[:4]) for row in rows]
         second = [DocumentArrays(corpus[row].block_vectors[4:]) for row in rows]
-        return contrastive_task(collate(first + second), torch.eye(8).bool(), temperature)
+        return contrastive_task(
+            collate(first + second), Candidates(torch.eye(8).bool()), temperature
+        )
 
     def blocks(generator: torch.Generator) -> ModelTask:
         rows = torch.randperm(20, generator=generator)[:8].tolist()

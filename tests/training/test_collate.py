@@ -89,7 +89,13 @@ CUT = tuple(
 )
 SPECS: dict[str, BatchSpec] = {
     "pairs": PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
-    "links": CandidateBatch(PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
+    "links": CandidateBatch(
+        PARTS,
+        ALL,
+        np.eye(2, 3, dtype=bool),
+        np.zeros((2, 3), dtype=bool),
+        np.full((2, 3), 0.1, dtype=np.float32),
+    ),
     "supcon": LabelBatch(ALL, np.array([0, 0, 1])),
     "sections": LabelBatch(CUT, np.array([0, 0, 1, 1])),
     "distil": SimilarityBatch(ALL, np.eye(3, dtype=np.float32)),
@@ -98,15 +104,18 @@ SPECS: dict[str, BatchSpec] = {
 }
 
 
-@pytest.mark.parametrize("kind", SPECS)
+ALIGNED = {"similarity": "alignment", "lexical_weight": 0.5}
+
+
+@pytest.mark.parametrize(("kind", "more"), [*((kind, {}) for kind in SPECS), ("links", ALIGNED)])
 def test_every_kind_has_a_loss(
-    kind: str, model: Smith, reader: Reader, checkpoint: Checkpoint
+    kind: str, more: dict[str, object], model: Smith, reader: Reader, checkpoint: Checkpoint
 ) -> None:
     table = {
         "name": "r",
         "steps": 1,
         "documents": 3,
-        "objective": [{"kind": kind}],
+        "objective": [{"kind": kind, **more}],
         "sentence_level": {"trained": "all", "blocks": 2},
     }
     recipe = parse_training_recipe(table).objectives[0]
@@ -120,10 +129,7 @@ def test_every_kind_has_a_loss(
         with torch.no_grad():
             if isinstance(task, VectorTask):
                 assert isinstance(task.documents, DocumentBatch)
-                vectors = model.document_encoder(
-                    task.documents.block_vectors, task.documents.block_mask
-                )
-                return task.loss(vectors).item()
+                return task.loss(task.encode(model, task.documents)).item()
             return task.loss(model).item()
 
     assert np.isfinite(loss_of(1))

@@ -13,6 +13,7 @@ from training.batch import DocumentArrays, collate
 from training.losses import (
     BlockHead,
     WordHead,
+    alignment_scores,
     block_loss,
     contrastive,
     masked_block_prediction,
@@ -156,7 +157,7 @@ def test_contrastive_is_the_formula_both_ways(learned: bool) -> None:
     there = naive_way(scores.tolist(), positives.tolist(), ignored.tolist())
     back = naive_way(scores.T.tolist(), positives.T.tolist(), ignored.T.tolist())
     temperature = torch.tensor(0.2, dtype=torch.float64, requires_grad=True) if learned else 0.2
-    found = contrastive(queries, candidates, positives, temperature, ignored)
+    found = contrastive(queries @ candidates.T / temperature, positives, ignored)
     assert found.item() == pytest.approx((there + back) / 2)
     if isinstance(temperature, Tensor):
         found.backward()
@@ -170,17 +171,50 @@ def test_contrastive_with_one_positive_each_is_cross_entropy() -> None:
     scores = queries @ candidates.T / 0.1
     there = F.cross_entropy(scores, torch.arange(4))
     back = F.cross_entropy(scores.T[:4], torch.arange(4))
-    found = contrastive(queries, candidates, positives, 0.1)
+    found = contrastive(scores, positives)
     assert found.item() == pytest.approx(((there + back) / 2).item())
 
 
 def test_contrastive_without_a_negative_is_zero_with_finite_gradients() -> None:
     vectors = unit(1, 4, seed=5).requires_grad_()
-    loss = contrastive(vectors, unit(1, 4, seed=6), torch.ones(1, 1).bool(), 0.05)
+    loss = contrastive(vectors @ unit(1, 4, seed=6).T / 0.05, torch.ones(1, 1).bool())
     loss.backward()
     assert loss.item() == 0
     assert vectors.grad is not None
     assert torch.isfinite(vectors.grad).all()
+
+
+def naive_alignment(documents: list[Tensor], queries: int) -> Tensor:
+    """Mean of the best CSLS similarity of each block, both ways, over what documents have alone."""
+    mean = torch.cat(documents).mean(0)
+    rows = [F.normalize(one - mean, dim=-1) for one in documents]
+
+    def hubness(number: int, block: Tensor) -> Tensor:
+        others = torch.cat([one for other, one in enumerate(rows) if other != number])
+        return (others @ block).sort(descending=True).values[:10].mean()
+
+    hubs = [torch.stack([hubness(n, b) for b in one]) for n, one in enumerate(rows)]
+    scores = torch.zeros(queries, len(rows) - queries, dtype=torch.float64)
+    for q in range(queries):
+        for c in range(queries, len(rows)):
+            pairs = rows[q] @ rows[c].T - (hubs[q][:, None] + hubs[c]) / 2
+            best = pairs.max(1).values.clamp(min=0).mean() + pairs.max(0).values.clamp(min=0).mean()
+            scores[q, c - queries] = best / 2 / ((1 - hubs[q].mean()) * (1 - hubs[c].mean())).sqrt()
+    return scores
+
+
+def test_alignment_is_the_formula_of_search() -> None:
+    documents = [unit(count, 6, seed=count) for count in (3, 5, 2, 4, 7)]
+    documents.append(documents[0] + 0.05 * unit(3, 6, seed=9))  # nearly the first query
+    owners = torch.cat([torch.full((len(one),), number) for number, one in enumerate(documents)])
+    blocks = torch.cat(documents).requires_grad_()
+    found = alignment_scores(blocks, owners, 2, len(documents))
+    assert torch.allclose(found, naive_alignment(documents, 2))
+    assert found[0].argmax() == 3
+    found[0, 3].backward()
+    assert blocks.grad is not None
+    assert torch.isfinite(blocks.grad).all()
+    assert blocks.grad[owners == 1].abs().max() > 0  # by their mean and as hubs, the others count
 
 
 def test_supervised_contrastive_is_the_formula_of_colde() -> None:

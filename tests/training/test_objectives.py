@@ -1,6 +1,7 @@
 """What masking hides, how much of it, and what it never touches."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 
 from training.batch import DocumentArrays, DocumentBatch, collate
 from training.objectives import (
+    Candidates,
     Temperature,
     Vocabulary,
+    alignment_task,
     choose_blocks,
     contrastive_task,
     mask_blocks,
@@ -31,12 +34,18 @@ def batch(documents: list[DocumentArrays]) -> DocumentBatch:
     [
         (lambda b: pairs_task(b, torch.ones(4), 6.0), "4 labels take twice as many"),
         (
-            lambda b: contrastive_task(b, torch.eye(4).bool(), Temperature(0.1)),
+            lambda b: contrastive_task(b, Candidates(torch.eye(4).bool()), Temperature(0.1)),
             r"\(4, 4\) positives do not fit 9 documents",
         ),
         (
-            lambda b: contrastive_task(b, torch.zeros(4, 5).bool(), Temperature(0.1)),
+            lambda b: contrastive_task(b, Candidates(torch.zeros(4, 5).bool()), Temperature(0.1)),
             "every query takes a positive",
+        ),
+        (
+            lambda b: alignment_task(
+                replace(b, texts=None), Candidates(torch.eye(4, 5).bool()), Temperature(0.1), 0.0
+            ),
+            "blocks that are read from their tokens",
         ),
     ],
 )
@@ -75,6 +84,17 @@ VOCABULARY = Vocabulary(size=1_000, mask_token=103, special_tokens=(0, 101, 102,
 
 def generator(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def test_half_of_the_loss_is_that_of_scores_and_words_together() -> None:
+    scores, lexical = torch.rand(3, 4, generator=generator()), torch.rand(3, 4)
+    candidates = Candidates(torch.eye(3, 4).bool(), lexical=lexical)
+    temperature = torch.tensor(0.1)
+    alone = candidates.loss(scores, temperature)
+    words = candidates.loss(0.25 * scores + 0.75 * lexical, temperature)
+    both = candidates.loss(scores, temperature, lexical_weight=0.75)
+    assert both.item() == pytest.approx((alone.item() + words.item()) / 2)
+    assert words.item() != pytest.approx(alone.item(), rel=0.01)
 
 
 def test_words_are_hidden_in_berts_shares() -> None:

@@ -61,12 +61,14 @@ class CandidateBatch:
         candidates: C; the hard negatives are among them.
         positives: Bool[Q, C]; every query has one.
         ignored: Bool[Q, C], neither positive nor negative: probably matches, but not judged.
+        lexical: Float32[Q, C], similarities of their words (cosines of TF-IDF).
     """
 
     queries: DocumentSlices
     candidates: DocumentSlices
     positives: Bool
     ignored: Bool
+    lexical: Float32
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from encoder.arrays import Bool, Int64
+from encoder.arrays import Bool, Float32, Int64
 from index.errors import CorpusError
 from training.data.batch_specs import (
     CandidateBatch,
@@ -125,11 +125,13 @@ def sample_links(
     positives = np.array(
         [np.isin(candidates, corpus.linked(int(query))) for query in queries], dtype=np.bool_
     )
+    lexical = _lexical(source, queries.tolist(), candidates)
     return CandidateBatch(
         tuple(source.part(int(row)) for row in queries),
         tuple(source.part(row) for row in candidates),
         positives,
-        _ignored(source, queries.tolist(), candidates) & ~positives,
+        _ignored(source, queries.tolist(), candidates, lexical) & ~positives,
+        lexical,
     )
 
 
@@ -195,8 +197,9 @@ def _sample_views(
             candidates.append(source.part(row, views(source.blocks(row), random)[-1]))
             rows.append(row)
     positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
-    ignored = _ignored(source, chosen, rows) & ~positives
-    return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored)
+    lexical = _lexical(source, chosen, rows)
+    ignored = _ignored(source, chosen, rows, lexical) & ~positives
+    return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored, lexical)
 
 
 def choose_source(
@@ -233,11 +236,18 @@ def _hard_negatives(
     return [int(near_row) for near_row in random.permutation(wrong)[:number]]
 
 
-def _ignored(source: TrainingSource, queries: Sequence[int], candidates: Sequence[int]) -> Bool:
-    """Return which candidates are the query itself, linked to it, or so near that they match."""
+def _lexical(source: TrainingSource, queries: Sequence[int], candidates: Sequence[int]) -> Float32:
+    """Return the similarities [Q, C] of the words of documents."""
     rows = np.array([*queries, *candidates], dtype=np.int64)
-    likely = source.neighbours.between(np.searchsorted(source.rows, rows)) >= PROBABLE_MATCH
-    masked: Bool = likely[: len(queries), len(queries) :]
+    between = source.neighbours.between(np.searchsorted(source.rows, rows))
+    return between[: len(queries), len(queries) :]
+
+
+def _ignored(
+    source: TrainingSource, queries: Sequence[int], candidates: Sequence[int], lexical: Float32
+) -> Bool:
+    """Return which candidates are the query itself, linked to it, or so near that they match."""
+    masked: Bool = lexical >= PROBABLE_MATCH
     for number, row in enumerate(queries):
         masked[number] |= np.isin(candidates, [row, *source.corpus.linked(row)])
     return masked
