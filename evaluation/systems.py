@@ -85,21 +85,38 @@ def rank(
         rows: Int64[Q], the rows of the queries.
         depth: K of the run; fewer if there are fewer documents.
     """
+    starts = range(0, len(query_ids), _QUERIES_PER_CALL)
+    calls = [slice(start, start + _QUERIES_PER_CALL) for start in starts]
+    runs = [rank_scores(system.score(rows[some]), ids, query_ids[some], depth) for some in calls]
+    shape = (0, min(depth, len(ids)))
+    return Run(
+        tuple(query_ids),
+        np.concatenate([np.empty(shape, np.int64), *(run.rows for run in runs)]),
+        np.concatenate([np.empty(shape, np.float32), *(run.scores for run in runs)]),
+    )
+
+
+def rank_scores(
+    scores: Float32, ids: Sequence[str], query_ids: Sequence[str], depth: int = DEPTH
+) -> Run:
+    """Rank a corpus by scores; a query that is in the corpus is not ranked for itself.
+
+    Args:
+        scores: Float32[Q, N].
+        ids: N ids of the documents.
+        query_ids: Q ids.
+        depth: K of the run; fewer if there are fewer documents.
+    """
     row_of = {document_id: row for row, document_id in enumerate(ids)}
-    depth = min(depth, len(ids))
-    best = np.full((len(query_ids), depth), NO_VECTOR, dtype=np.int64)
-    scores = np.full((len(query_ids), depth), -np.inf, dtype=np.float32)
-    for start in range(0, len(query_ids), _QUERIES_PER_CALL):
-        some = slice(start, start + _QUERIES_PER_CALL)
-        found = system.score(rows[some])  # [q, N]
-        for number, query_id in enumerate(query_ids[some]):
-            if query_id in row_of:
-                found[number, row_of[query_id]] = -np.inf
-        order = np.argsort(-found, axis=1, kind="stable")[:, :depth]
-        best[some] = order
-        scores[some] = np.take_along_axis(found, order, axis=1)
-    best[np.isneginf(scores)] = NO_VECTOR
-    return Run(tuple(query_ids), best, scores)
+    scores = scores.copy()
+    for number, query_id in enumerate(query_ids):
+        if query_id in row_of:
+            scores[number, row_of[query_id]] = -np.inf
+    order = np.argsort(-scores, axis=1, kind="stable")
+    best: Int64 = order[:, : min(depth, len(ids))].astype(np.int64)
+    found: Float32 = np.take_along_axis(scores, best, axis=1)
+    best[np.isneginf(found)] = NO_VECTOR
+    return Run(tuple(query_ids), best, found)
 
 
 LEXICAL, HYBRID = "lexical", "hybrid"

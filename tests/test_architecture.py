@@ -110,7 +110,7 @@ FACES: Mapping[str, str] = {
         "baselines block_baselines encoded_corpus experiment judgements metrics quality_gate "
         "report systems"
     ),
-    "evaluation.fitting": "calibration",
+    "evaluation.fitting": "calibration fusion",
     "evaluation.mentions": "left_out masking",
     "evaluation.second_stage": "alignment reranking",
     "index": "adapt build document embed errors extras id_set progress reencode",
@@ -145,7 +145,7 @@ FACES: Mapping[str, str] = {
         "batch_specs corpus files labelled_pairs pair_files rerank_corpus rerank_pairs samplers "
         "sampling sections splits"
     ),
-    "training.jobs": "output train_encoder train_reranker",
+    "training.jobs": "fit_search output train_encoder train_reranker",
     "training.sources": "make_corpus selection",
 }
 

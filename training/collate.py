@@ -12,7 +12,7 @@ from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint
 from encoder.models.architecture import EncoderConfig, EncoderModel
-from training.batch import DocumentArrays, DocumentBatch, collate, encode
+from training.batch import DocumentArrays, DocumentBatch, collate, encode, encode_texts
 from training.data.batch_specs import (
     BatchSpec,
     CandidateBatch,
@@ -163,6 +163,36 @@ def encode_slices(
             batch = reader.batch([parts[row] for row in rows], generator).to(device)
             vectors[rows] = encode(model, batch).cpu().numpy()
     return vectors
+
+
+def encode_block_slices(
+    model: EncoderModel, reader: Reader, parts: Sequence[DocumentSlice], precision: str
+) -> list[Float32]:
+    """Encode the sentence blocks of documents from their tokens, without gradients.
+
+    Args:
+        model: ready to encode.
+        reader: of the documents.
+        parts: D of them.
+        precision: "bf16" computes in bfloat16, "fp32" does not.
+
+    Returns:
+        The block vectors [S, H] of each.
+    """
+    generator = torch.Generator()
+    reader = replace(reader, trained_blocks=reader.max_blocks)
+    device = next(model.parameters()).device
+    found: list[Float32] = []
+    bf16 = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+    with torch.no_grad(), bf16:
+        for start in range(0, len(parts), _DOCUMENTS_A_PASS):
+            batch = reader.batch(parts[start : start + _DOCUMENTS_A_PASS], generator).to(device)
+            if batch.texts is None:
+                raise ValueError("a document without a block cannot be encoded")
+            vectors = encode_texts(model, batch).cpu().numpy()
+            counts = np.bincount(batch.texts.documents.cpu().numpy(), minlength=len(batch))
+            found += np.split(vectors, np.cumsum(counts)[:-1])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
 from evaluation.second_stage.alignment import align_first
-from evaluation.systems import System, lexical_system, rank, vector_system
+from evaluation.systems import System, lexical_system, rank_scores, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
@@ -74,16 +74,8 @@ def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System)
 def mean_ndcg(corpus: FusionCorpus, scores: Float32) -> float:
     """Return the nDCG@10 of scores Float32[Q, N]."""
     task = corpus.task
-    row_of = {int(row): number for number, row in enumerate(task.rows)}
-    system = System(
-        "", "", lambda rows: scores[[row_of[row] for row in rows.tolist()]].copy(), _no_pairs
-    )
-    run = rank(system, task.ids, task.query_ids, task.rows)
+    run = rank_scores(scores, task.ids, task.query_ids)
     return float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
-
-
-def _no_pairs(*_: object) -> Float32:
-    raise NotImplementedError("only whole rankings are scored")
 
 
 def hybrid_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
@@ -163,12 +155,13 @@ def describe(
             left_out[name] = {"hybrid": figure, **asdict(other)}
     return {
         "rule": asdict(rule),
-        "nDCG@10": {name: _figures(one, rule) for name, one in corpora.items()},
+        "nDCG@10": {name: mode_figures(one, rule) for name, one in corpora.items()},
         "fitted without it": left_out,
     }
 
 
-def _figures(corpus: FusionCorpus, rule: LinearFusion) -> dict[str, float]:
+def mode_figures(corpus: FusionCorpus, rule: LinearFusion) -> dict[str, float]:
+    """Return the nDCG@10 of each channel and mode of search."""
     unaligned = replace(corpus, alignment=np.full_like(corpus.alignment, np.nan))
     systems: dict[str, Callable[[], Float32]] = {
         "vector": lambda: corpus.vector,

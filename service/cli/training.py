@@ -83,6 +83,7 @@ MinutesOption = Annotated[
     float | None,
     typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
 ]
+_REPORTED = ("semantic", "hybrid")  # modes of search
 OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
 
 
@@ -165,6 +166,7 @@ def train(
 ) -> None:
     """Train a checkpoint on your documents; if stopped, run the same command again to resume."""
     require_extra("train", "train")
+    from training.jobs.fit_search import fit_search
     from training.jobs.output import write_output  # imports torch
     from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 
@@ -194,7 +196,14 @@ def train(
             sources = prepare_sources(job, data, progress)
         with show_training(console) as training_progress:
             trained = run_training(job, data, sources, training_progress)
-        write_output(job, trained, quality_gate(lambda: sample_stdlib(gate_documents)))
+        gate = quality_gate(lambda: sample_stdlib(gate_documents))
+        with show_progress(console) as progress:
+            report = write_output(
+                job,
+                trained,
+                gate,
+                lambda made: fit_search(made, job, loaded.encoder, data, progress),
+            )
     except KeyboardInterrupt:
         console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
@@ -203,11 +212,14 @@ def train(
             f"{error}. The training is kept: the same command with --precision fp32 writes a "
             "checkpoint"
         ) from error
-    report = trained.report
     console.print(
         f"{output}: {report.figure}: {report.before:.4f} before, {report.best:.4f} after step "
         f"{report.best_step} of {report.steps}{OPTIMISTIC if report.shared_documents else ''}"
     )
+    if report.search:
+        before, after = report.search.before, report.search.after
+        modes = [f"{mode} {before[mode]:.4f} -> {after[mode]:.4f}" for mode in _REPORTED]
+        console.print(f"Search, nDCG@10 of {report.search.queries} queries: {', '.join(modes)}")
 
 
 def make_corpus(

@@ -86,9 +86,14 @@ def test_a_recipe_is_read_as_it_is_written(tmp_path: Path) -> None:
     assert recipe.sentence_level.trained == "last"
     assert (recipe.terms.dimension, recipe.terms.span, recipe.terms.buckets) == (48, 64, 16_384)
     links, citations, distil, words, blocks = recipe.objectives
-    assert dict(links.parameters) == {"temperature": "learned", "hard_negatives": 4}
+    assert (links.parameters["temperature"], links.parameters["hard_negatives"]) == ("learned", 4)
     assert (citations.name, citations.weight) == ("citations", 0.5)
-    assert dict(citations.parameters) == {"temperature": 0.05, "hard_negatives": 0}
+    assert dict(citations.parameters) == {
+        "temperature": 0.05,
+        "hard_negatives": 0,
+        "similarity": "vector",
+        "lexical_weight": 0.0,
+    }
     assert distil.parameters["temperature"] == 0.1
     assert distil.parameters["teacher_temperature"] == 0.05
     assert words.parameters["share"] == 0.2
@@ -186,6 +191,18 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
         (SMALL + "teacher = 1", "objective.1.supcon.teacher: unknown field"),
         (SMALL + '[[objective]]\nkind = "supcon"', "two objectives have one name"),
         (SMALL.replace("supcon", "wp"), 'objective "wp" trains the sentence level, which is'),
+        (
+            SMALL + '[[objective]]\nkind = "links"\nsimilarity = "alignment"',
+            'similarity = "alignment" trains the sentence level, which is frozen',
+        ),
+        (
+            SMALL + '[[objective]]\nkind = "halves"\nlexical_weight = 0.5',
+            'lexical_weight goes with similarity = "alignment"',
+        ),
+        (
+            SMALL + '[[objective]]\nkind = "links"\nsimilarity = "words"',
+            "similarity: must be 'vector' or 'alignment', not 'words'",
+        ),
         (
             SMALL + '[[objective]]\nkind = "drop"\nshare = 1',
             "objective.2.drop.share: must be less than 1, not 1",

@@ -2,14 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.terms.term_channel import TermChannel
 from training.data.files import EncoderJob, Start, TrainingJob
+from training.jobs.fit_search import SearchFit
 
 if TYPE_CHECKING:
     from encoder.export.export import Gate
@@ -37,6 +39,7 @@ class TrainingReport:
         shared_documents: whether training could see documents of held-out pairs, and held-out
             texts: the figure is then optimistic. How many it saw is with the corpora.
         corpora: facts about each.
+        search: the fusion that was fitted, and the modes of search before and after.
     """
 
     recipe: str
@@ -49,6 +52,7 @@ class TrainingReport:
     stopped: str
     shared_documents: bool
     corpora: tuple[Mapping[str, Any], ...]
+    search: SearchFit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,19 @@ class Trained:
 
     model: "EncoderModel"
     channel: TermChannel
+    report: TrainingReport
+
+
+@dataclass(slots=True)
+class Output:
+    """An output while it is written.
+
+    Attributes:
+        directory: of the checkpoint.
+        report: to be written beside it.
+    """
+
+    directory: Path
     report: TrainingReport
 
 
@@ -104,13 +121,22 @@ def make_report(
     )
 
 
-def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
+def write_output(
+    job: EncoderJob,
+    trained: Trained,
+    gate: "Gate",
+    fit: Callable[[Checkpoint], SearchFit | None],
+) -> TrainingReport:
     """Write the checkpoint, its graphs, the curves and the report, atomically.
 
     Args:
         job: that ran.
         trained: what it trained.
         gate: that the graphs must pass.
+        fit: fits what search needs beside the graphs (`training.jobs.fit_search`).
+
+    Returns:
+        The report, with what was fitted.
 
     Raises:
         ParityError: a graph does not compute what the model computes.
@@ -122,15 +148,18 @@ def write_output(job: EncoderJob, trained: Trained, gate: "Gate") -> None:
     from training.trained_checkpoint import write_trained
 
     name = f"{job.start.name}-{trained.report.recipe}"
-    with output_of(job, trained.report) as directory:
+    with output_of(job, trained.report) as output:
         model = trained.model.cpu()
-        checkpoint = write_trained(model, trained.channel, job.start, directory, name)
+        checkpoint = write_trained(model, trained.channel, job.start, output.directory, name)
         export_checkpoint(checkpoint, job.precisions, gate)
+        search = fit(load_checkpoint(output.directory))
+        output.report = replace(output.report, search=search)
+    return output.report
 
 
 @contextmanager
-def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Path]:
-    """Yield a directory for a checkpoint; with its curves and report it becomes the output.
+def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Output]:
+    """Yield the directory of a checkpoint; with its curves and report it becomes the output.
 
     If an error is raised, there is no output.
     """
@@ -138,12 +167,13 @@ def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Path]
 
     partial = job.output.with_name(job.output.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    yield partial
+    output = Output(partial, report)
+    yield output
     curves = partial / "training"
     curves.mkdir()
     shutil.copyfile(job.work / RUN / CURVE, curves / CURVE)
     shutil.copyfile(job.recipe, curves / "recipe.toml")
     draw_curve(curves / CURVE, curves / CURVE_PICTURE)
-    content = json.dumps(asdict(report), indent=2, ensure_ascii=False) + "\n"
+    content = json.dumps(asdict(output.report), indent=2, ensure_ascii=False) + "\n"
     (curves / REPORT).write_text(content, encoding="utf-8")
     partial.rename(job.output)

@@ -5,21 +5,19 @@ in a work directory, from which the same call resumes.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoder.arrays import Float32
 from encoder.checkpoint import TERMS, Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import TermChannel
 from evaluation.encoded_corpus import keep_blocks
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
 from training.data.samplers import find_sources, sampler_of
@@ -27,13 +25,18 @@ from training.data.sampling import TrainingSource
 from training.data.sections import find_section_starts
 from training.data.splits import TRAIN
 from training.jobs.output import RUN, Trained, make_report
-from training.jobs.validation import choose_figure, measure
+from training.jobs.similarities import model_similarities
+from training.jobs.validation import Validation, choose_figure, measure
 
 if TYPE_CHECKING:
     from encoder.models.architecture import EncoderModel
     from training.collate import Reader
     from training.progress import TrainingProgress
     from training.recipe import TrainingRecipe
+
+# Documents of a corpus that a validation searches, at most.
+_SEARCHED = 20_000
+_SEARCHED_FROM_TOKENS = 400  # where every block is encoded anew
 
 
 def prepare_data(
@@ -104,9 +107,11 @@ def run_training(
     model = open_model(job.start, recipe, channel).to(training_device())
     reader = _reader(job.start, data, recipe, channel)
     figure = choose_figure(data)
+    searched = _SEARCHED if recipe.sentence_level.trained == "frozen" else _SEARCHED_FROM_TOKENS
+    validation = Validation(figure, recipe.max_blocks, searched)
 
     def validate(trained: "EncoderModel") -> float:
-        return measure(data, _encoding(trained, reader, recipe), figure, recipe.max_blocks)
+        return measure(data, model_similarities(trained, reader, recipe), validation)
 
     out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(
@@ -176,15 +181,6 @@ def _objectives(
         made.head.to(next(model.parameters()).device)
         objectives.append(made)
     return objectives
-
-
-def _encoding(
-    model: "EncoderModel", reader: "Reader", recipe: "TrainingRecipe"
-) -> Callable[[Sequence[DocumentSlice]], Float32]:
-    from training.collate import encode_slices
-
-    from_tokens = recipe.sentence_level.trained != "frozen"
-    return lambda parts: encode_slices(model, reader, parts, from_tokens=from_tokens)
 
 
 def _fingerprint(start: Checkpoint, data: Sequence[TrainingCorpus]) -> str:

@@ -122,7 +122,7 @@ def _write(job: RerankJob, model: "RerankerModel", report: TrainingReport) -> Re
     from encoder.export.create import write_trained_reranker
     from encoder.export.export_reranker import export_reranker
 
-    with output_of(job, report) as directory:
-        checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
+    with output_of(job, report) as output:
+        checkpoint = write_trained_reranker(model, job.start, output.directory, job.start.name)
         export_reranker(checkpoint, job.precisions)
     return load_reranker_checkpoint(job.output)

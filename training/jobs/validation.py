@@ -1,12 +1,14 @@
 """Validation of a training run, on documents that training does not see."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Int64
 from evaluation.metrics import AUC, evaluate_run, measure_pairs
-from evaluation.systems import rank, vector_system
+from evaluation.systems import rank_scores
 from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus
 from training.data.splits import TRAIN, VALID
@@ -17,7 +19,24 @@ HALVES = "reciprocal rank of the other half of a held-out document"
 _HELD_OUT = 1_000  # documents whose halves are searched, at most
 _OTHERS = 2_000  # documents of the training part among whose halves they are searched, at most
 
-EncodeParts = Callable[[Sequence[DocumentSlice]], Float32]  # -> [D, dimension], unit norm
+# D documents, and which Q of them are queries, Int64[Q] -> Float32[Q, D]
+Similarities = Callable[[Sequence[DocumentSlice], Int64], Float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What is measured.
+
+    Attributes:
+        figure: as `choose_figure` gives it.
+        max_blocks: blocks of a document that are read.
+        documents: of a corpus that are searched, at most. Queries are left out for it, but no
+            document that matches one of those that stay.
+    """
+
+    figure: str
+    max_blocks: int
+    documents: int
 
 
 def choose_figure(data: Sequence[TrainingCorpus]) -> str:
@@ -28,59 +47,94 @@ def choose_figure(data: Sequence[TrainingCorpus]) -> str:
 
 
 def measure(
-    data: Sequence[TrainingCorpus], encode: EncodeParts, figure: str, max_blocks: int
+    data: Sequence[TrainingCorpus], similarities: Similarities, validation: Validation
 ) -> float:
     """Return a figure, the mean over the corpora that allow it; higher is better.
 
     Args:
         data: corpora; the number of a part's archive is their place.
-        encode: encodes documents.
-        figure: as `choose_figure` gives it.
-        max_blocks: blocks of a document that are read.
+        similarities: of documents.
+        validation: what is measured.
 
     Raises:
         CorpusError: the extra that measures is not installed.
     """
-    figures = []
+    figure, figures = validation.figure, []
     for number, one in enumerate(data):
         if figure == LINKS and one.judgements:
-            figures.append(_links(number, one, encode))
+            figures.append(_links(number, one, similarities, validation.documents))
         elif figure == PAIRS and _has_both(one):
-            figures.append(_pairs(number, one, encode))
+            figures.append(_pairs(number, one, similarities, validation.documents))
         elif figure == HALVES and len(one.rows(VALID)):
-            figures.append(_halves(number, one, encode, max_blocks))
+            figures.append(_halves(number, one, similarities, validation))
     return float(np.mean(figures)) if figures else 0.0
 
 
-def _links(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
+def _links(number: int, one: TrainingCorpus, similarities: Similarities, limit: int) -> float:
+    queries, ids = choose_search(one, limit)
+    row_of = {name: row for row, name in enumerate(one.encoded.ids)}
+    slices = [DocumentSlice(number, int(one.encoded.rows[row_of[name]])) for name in ids]
+    place_of = {name: place for place, name in enumerate(ids)}
+    places = np.array([place_of[query] for query in queries], dtype=np.int64)
+    run = rank_scores(similarities(slices, places), ids, queries)
+    return evaluate_run(run, ids, {q: one.judgements[q] for q in queries})["nDCG@10"]
+
+
+def choose_search(one: TrainingCorpus, limit: int) -> tuple[list[str], list[str]]:
+    """Choose validation queries and the documents to search.
+
+    Args:
+        one: a corpus with judgements.
+        limit: of the documents. All that match a query are among them, so queries may be left out;
+            one stays, whatever it takes.
+
+    Returns:
+        Ids of queries, and of documents in the order of the corpus.
+    """
+    every = list(one.judgements)
     ids = one.encoded.ids
-    vectors = encode([DocumentSlice(number, int(row)) for row in one.encoded.rows])
-    row_of = {name: row for row, name in enumerate(ids)}
-    queries = list(one.judgements)
-    rows = np.array([row_of[query] for query in queries], dtype=np.int64)
-    run = rank(vector_system("trained", "", vectors), ids, queries, rows)
-    return evaluate_run(run, ids, one.judgements)["nDCG@10"]
+    queries: list[str] = []
+    chosen: dict[str, None] = {}
+    for place in at_equal_distances(len(every), min(len(every), limit)).tolist():
+        more = dict.fromkeys([every[place], *one.judgements[every[place]]])
+        if queries and len(chosen | more) > limit:
+            break
+        queries.append(every[place])
+        chosen |= more
+    for row in at_equal_distances(len(ids), limit).tolist():
+        if len(chosen) < limit:
+            chosen[ids[row]] = None
+    return queries, [name for name in ids if name in chosen]
 
 
-def _pairs(number: int, one: TrainingCorpus, encode: EncodeParts) -> float:
+def _pairs(number: int, one: TrainingCorpus, similarities: Similarities, limit: int) -> float:
     pairs = one.valid_pairs
-    rows, places = np.unique(np.concatenate([pairs.sources, pairs.targets]), return_inverse=True)
-    vectors = encode([DocumentSlice(number, int(one.encoded.rows[row])) for row in rows])
-    sources, targets = np.split(vectors[places], 2)
-    cosines = (sources * targets).sum(1)
-    return measure_pairs(cosines, pairs.labels, 0.0)[AUC]
+    # Sorted by label, so that a choice at equal distances keeps the share of each.
+    order = np.argsort(pairs.labels, kind="stable")
+    some = order[at_equal_distances(len(order), max(2, limit // 2))]
+    sources, targets = pairs.sources[some], pairs.targets[some]
+    rows, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)
+    slices = [DocumentSlice(number, int(one.encoded.rows[row])) for row in rows]
+    queries, query = np.unique(places[: len(some)], return_inverse=True)
+    scores = similarities(slices, queries)[query, places[len(some) :]]
+    return measure_pairs(scores, pairs.labels[some], 0.0)[AUC]
 
 
-def _halves(number: int, one: TrainingCorpus, encode: EncodeParts, max_blocks: int) -> float:
+def _halves(
+    number: int, one: TrainingCorpus, similarities: Similarities, validation: Validation
+) -> float:
     """Return the mean reciprocal rank of second halves, searched by first halves, and back."""
-    held_out, others = one.rows(VALID)[:_HELD_OUT], one.rows(TRAIN)[:_OTHERS]
-    parts = [_cut(number, one, int(row), max_blocks) for row in np.concatenate([held_out, others])]
-    firsts = encode([first for first, _ in parts])
-    seconds = encode([second for _, second in parts])
+    half = max(1, validation.documents // 2)
+    held_out = one.rows(VALID)[: min(_HELD_OUT, half)]
+    others = one.rows(TRAIN)[: min(_OTHERS, half)]
+    rows = np.concatenate([held_out, others]).tolist()
+    cut = [_cut(number, one, row, validation.max_blocks) for row in rows]
+    halves = [first for first, _ in cut] + [second for _, second in cut]
     here: Int64 = np.arange(len(held_out), dtype=np.int64)
+    both = similarities(halves, np.concatenate([here, len(rows) + here]))
+    from_firsts, from_seconds = both[: len(here), len(rows) :], both[len(here) :, : len(rows)]
     ranks = [
-        (cosines > cosines[here, here][:, None]).sum(1) + 1
-        for cosines in (firsts[here] @ seconds.T, seconds[here] @ firsts.T)
+        (scores > scores[here, here][:, None]).sum(1) + 1 for scores in (from_firsts, from_seconds)
     ]
     return float(np.mean([(1 / rank).mean() for rank in ranks]))
 

@@ -54,6 +54,17 @@ span = 4
 residual = 8
 """
 PAIRS = '[[objective]]\nkind = "pairs"\n'
+ALIGNMENT = """
+[sentence_level]
+trained = "all"
+blocks = 3
+[[objective]]
+kind = "links"
+similarity = "alignment"
+lexical_weight = 0.5
+hard_negatives = 1
+temperature = "learned"
+"""
 WORDS_TOO = """
 [[objective]]
 kind = "wp"
@@ -134,8 +145,13 @@ def test_killed_and_resumed_gives_the_same_curve(
 
 @pytest.mark.parametrize(
     ("objectives", "figure"),
-    [(LINKS, "nDCG@10"), (PAIRS, "nDCG@10"), (WORDS_TOO + TERMS, "nDCG@10")],
-    ids=["links", "pairs", "words"],
+    [
+        (LINKS, "nDCG@10"),
+        (PAIRS, "nDCG@10"),
+        (WORDS_TOO + TERMS, "nDCG@10"),
+        (ALIGNMENT, "nDCG@10"),
+    ],
+    ids=["links", "pairs", "words", "alignment"],
 )
 def test_train_then_serve(
     longmatch: Run,
@@ -156,6 +172,12 @@ def test_train_then_serve(
     assert (report["steps"], report["stopped"]) == (6, "steps")
     assert (tmp_path / "t" / "training" / "curve.svg").read_text().startswith("<?xml")
     assert load_checkpoint(tmp_path / "t").dimension == (44 if TERMS in objectives else 32)
+    trained_blocks = "sentence_level" in objectives
+    assert (report["search"] is None) == trained_blocks
+    if report["search"]:
+        assert not report["search"]["fitted"]  # by ten queries at most
+        assert 0 < report["search"]["after"]["hybrid"] <= 1
+        assert "Search, nDCG@10 of" in answer.err
     vectors = tmp_path / "v.npz"
     embedded = longmatch("embed", corpus, "-o", vectors, "--checkpoint", tmp_path / "t")
     assert embedded.status == 0, embedded.err

@@ -4,13 +4,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, Int64
 from evaluation.encoded_corpus import EncodedCorpus
 from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import find_corpus_files
 from training.data.splits import VALID
-from training.jobs.validation import HALVES, LINKS, PAIRS, choose_figure, measure
+from training.jobs.validation import (
+    HALVES,
+    LINKS,
+    PAIRS,
+    Similarities,
+    Validation,
+    choose_figure,
+    measure,
+)
 
 DOCUMENTS = 30
 
@@ -43,17 +51,36 @@ def encode_alike(parts: Sequence[DocumentSlice]) -> Float32:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
+def cosines(encode: Callable[[Sequence[DocumentSlice]], Float32]) -> Similarities:
+    def similarities(parts: Sequence[DocumentSlice], queries: Int64) -> Float32:
+        vectors = encode(parts)
+        found: Float32 = vectors[queries] @ vectors.T
+        return found
+
+    return similarities
+
+
+def measured(
+    one: TrainingCorpus,
+    encode: Callable[[Sequence[DocumentSlice]], Float32],
+    figure: str,
+    max_blocks: int = 64,
+    documents: int = 1_000,
+) -> float:
+    return measure([one], cosines(encode), Validation(figure, max_blocks, documents))
+
+
 def test_halves(read: Callable[..., TrainingCorpus]) -> None:
     one = read()
     assert choose_figure([one]) == HALVES
-    assert measure([one], encode_rows, HALVES, 64) == 1.0
+    assert measured(one, encode_rows, HALVES) == 1.0
 
     def encode_by_length(parts: Sequence[DocumentSlice]) -> Float32:
         return encode_rows(
             [DocumentSlice(0, 0 if part.places is None else len(part.places)) for part in parts]
         )
 
-    assert measure([one], encode_by_length, HALVES, 64) < 1.0
+    assert measured(one, encode_by_length, HALVES) < 1.0
 
 
 def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -> None:
@@ -63,7 +90,7 @@ def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -
         seen.extend(int(part.places.max()) for part in parts if part.places is not None)
         return encode_rows(parts)
 
-    measure([read()], encode, HALVES, 2)
+    measured(read(), encode, HALVES, 2)
     assert max(seen) == 1
 
 
@@ -76,15 +103,33 @@ def test_links_are_before_pairs(read: Callable[..., TrainingCorpus]) -> None:
     one = read(qrels_tsv=qrels, pairs_valid_jsonl=pairs)
     assert choose_figure([one]) == LINKS
     assert set(one.judgements) == {f"d{row}" for row in one.rows(VALID)}
-    near = measure([one], encode_alike, LINKS, 64)  # its two neighbours by row come first
+    near = measured(one, encode_alike, LINKS)  # its two neighbours by row come first
     assert 0.6 < near <= 1.0
-    assert measure([one], encode_rows, LINKS, 64) < near
+    assert measured(one, encode_rows, LINKS) < near
 
 
 def test_pairs(read: Callable[..., TrainingCorpus]) -> None:
     similar = '{"source": "d2", "target": "d5", "label": 1}\n'
     one = read(pairs_valid_jsonl=similar + '{"source": "d2", "target": "d29", "label": 0}\n')
     assert choose_figure([one]) == PAIRS
-    assert measure([one], encode_alike, PAIRS, 64) == 1.0
-    assert measure([one], lambda parts: -encode_rows(parts), PAIRS, 64) == 0.5
+    assert measured(one, encode_alike, PAIRS) == 1.0
+    assert measured(one, lambda parts: -encode_rows(parts), PAIRS) == 0.5
     assert choose_figure([read(pairs_valid_jsonl=similar)]) == HALVES
+
+
+@pytest.mark.parametrize("limit", [4, 9, 29])
+def test_a_limit_leaves_out_queries_but_not_what_matches_the_others(
+    read: Callable[..., TrainingCorpus], limit: int
+) -> None:
+    held_out = range(2, DOCUMENTS, 3)
+    one = read(qrels_tsv="".join(f"d{n}\t0\td{n - 1}\t1\n" for n in held_out))
+    seen: list[int] = []
+
+    def encode(parts: Sequence[DocumentSlice]) -> Float32:
+        seen.extend(part.row for part in parts)
+        return encode_alike(parts)
+
+    assert measured(one, encode, LINKS, documents=limit) > 0.6
+    assert len(seen) == len(set(seen)) == limit
+    queries = [n for n in held_out if {n, n - 1} <= set(seen)]
+    assert len(queries) >= min(limit // 2, len(held_out)) - 1

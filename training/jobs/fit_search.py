@@ -1,0 +1,189 @@
+"""What search needs beside the graphs of a trained checkpoint, fitted to the data of its training.
+
+The alignment space that small collections use, and the fusion of vector, alignment and word scores.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from encoder.alignment.checkpoint_space import write_checkpoint_space
+from encoder.alignment.space import MIN_SAMPLE, at_equal_distances, fit_space, sample_blocks
+from encoder.arrays import Int64
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from evaluation.encoded_corpus import embed_encoded_corpus
+from evaluation.fitting.fusion import (
+    FusionCorpus,
+    choose_rule,
+    fit_expected,
+    measure_weights,
+    mode_figures,
+    score_corpus,
+)
+from evaluation.report import RetrievalTask
+from evaluation.systems import System, lexical_system
+from index.corpus.reader import read_documents
+from index.progress import Progress
+from index.search.fusion import LinearFusion, read_fusion, write_fusion
+from training.data.corpus import TrainingCorpus
+from training.data.files import EncoderJob, read_recipe
+from training.data.splits import TRAIN
+from training.jobs.validation import choose_search
+
+MIN_QUERIES = 30  # fewer say too little about weights
+MAX_QUERIES = 200  # of a corpus, which are ranked for each pair of weights
+MAX_DOCUMENTS = 20_000  # of a corpus
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFit:
+    """The fusion of a trained checkpoint.
+
+    Attributes:
+        queries: validation queries, of all corpora.
+        fitted: whether the weights were fitted to them; else they are those of the start.
+        rule: the fusion.
+        before: nDCG@10 of each mode of search with the start and its fusion, mean over corpora.
+        after: of the trained checkpoint with `rule`, on the queries that it was fitted to.
+    """
+
+    queries: int
+    fitted: bool
+    rule: Mapping[str, float]
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+
+
+def fit_search(
+    checkpoint: Checkpoint,
+    job: EncoderJob,
+    start: OnnxEncoder,
+    data: Sequence[TrainingCorpus],
+    progress: Progress,
+) -> SearchFit | None:
+    """Fit the alignment space and the fusion of a trained checkpoint, and write them.
+
+    Nothing is fitted if the sentence level was trained: the stored block vectors are of the former
+    one, and training of the document level over new ones follows.
+
+    Args:
+        checkpoint: that was trained.
+        job: of the training.
+        start: the checkpoint that it was trained from.
+        data: of the training.
+        progress: is notified.
+
+    Returns:
+        What was fitted and measured; None if no corpus has validation queries.
+
+    Raises:
+        CheckpointError: the fusion of the start is damaged.
+        CorpusError: a corpus cannot be read.
+        OSError: a file cannot be written.
+    """
+    if read_recipe(job).sentence_level.trained != "frozen":
+        return None
+    fit_trained_space(checkpoint, data)
+    trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=job.precisions[0])
+    return fit_fusion(trained, start, data, progress)
+
+
+def fit_trained_space(checkpoint: Checkpoint, data: Sequence[TrainingCorpus]) -> bool:
+    """Fit the alignment space of a checkpoint to training documents; return whether they suffice.
+
+    Args:
+        checkpoint: with the sentence level that encoded the data.
+        data: of the training.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    documents = [
+        one.encoded.archive.vectors(row)
+        for one in data
+        for row in one.encoded.rows[one.rows(TRAIN)].tolist()
+    ]
+    sample = sample_blocks(documents)
+    if len(sample) < MIN_SAMPLE:
+        return False
+    write_checkpoint_space(checkpoint.directory, fit_space(sample))
+    return True
+
+
+def fit_fusion(
+    trained: OnnxEncoder, start: OnnxEncoder, data: Sequence[TrainingCorpus], progress: Progress
+) -> SearchFit | None:
+    """Fit the fusion of a trained checkpoint on validation queries, and write it.
+
+    Args:
+        trained: the checkpoint, with the sentence level of the start.
+        start: the checkpoint that it was trained from.
+        data: of the training.
+        progress: is notified.
+
+    Returns:
+        What was fitted and measured; None if no corpus has validation queries.
+
+    Raises:
+        CheckpointError: the fusion of the start is damaged.
+        CorpusError: a corpus cannot be read.
+        OSError: a file cannot be written.
+    """
+    judged = [one for one in data if one.judgements]
+    if not judged:
+        return None
+    progress.started("fusion of the scores", 2 * len(judged))
+    before, after = [], []
+    for one in judged:
+        search = _read_search(one)
+        before.append(search(start))
+        progress.advanced(1)
+        after.append(search(trained))
+        progress.advanced(1)
+    former = read_fusion(start.checkpoint)
+    queries = sum(len(corpus.task.query_ids) for corpus in after)
+    line = fit_expected(after)
+    rule = replace(former, expected_slope=line[0], expected_intercept=line[1])
+    if queries >= MIN_QUERIES:
+        rule = choose_rule(measure_weights(after, line), line)
+    write_fusion(trained.checkpoint, rule)
+    return SearchFit(
+        queries=queries,
+        fitted=queries >= MIN_QUERIES,
+        rule=asdict(rule),
+        before=_mean_figures(before, former),
+        after=_mean_figures(after, rule),
+    )
+
+
+def _read_search(one: TrainingCorpus) -> Callable[[OnnxEncoder], FusionCorpus]:
+    """Choose queries and documents; the function returned scores them by an encoder."""
+    queries, ids = choose_search(one, min(MAX_DOCUMENTS, len(one.encoded.ids)))
+    queries = [queries[place] for place in at_equal_distances(len(queries), MAX_QUERIES).tolist()]
+    row_of = {name: row for row, name in enumerate(one.encoded.ids)}
+    rows: Int64 = np.array([row_of[name] for name in ids], dtype=np.int64)
+    encoded = replace(
+        one.encoded,
+        ids=tuple(ids),
+        rows=one.encoded.rows[rows],
+        hashes=tuple(one.encoded.hashes[row] for row in rows.tolist()),
+        tokens=one.encoded.tokens[rows],
+    )
+    place_of = {name: place for place, name in enumerate(ids)}
+    places: Int64 = np.array([place_of[name] for name in queries], dtype=np.int64)
+    judgements = {name: one.judgements[name] for name in queries}
+    task = RetrievalTask(tuple(ids), tuple(queries), places, encoded.tokens[places], judgements)
+    lexical = _lexical(one, ids)
+    return lambda encoder: score_corpus(embed_encoded_corpus(encoded, encoder), task, lexical)
+
+
+def _lexical(one: TrainingCorpus, ids: Sequence[str]) -> System:
+    documents = read_documents(one.files.corpus, ids)
+    return lexical_system([each.text for each in documents], [each.title for each in documents])
+
+
+def _mean_figures(corpora: Sequence[FusionCorpus], rule: LinearFusion) -> dict[str, float]:
+    figures = [mode_figures(corpus, rule) for corpus in corpora]
+    return {mode: round(float(np.mean([one[mode] for one in figures])), 4) for mode in figures[0]}
