@@ -161,7 +161,8 @@ def alignment_scores(blocks: Tensor, owners: Tensor, queries: int, documents: in
 def _hubness(cosines: Tensor, owners: Tensor) -> Tensor:
     """Return the mean cosine [N] of blocks to the nearest ones of other documents."""
     elsewhere = cosines.masked_fill(owners[:, None] == owners, -1.0)
-    return elsewhere.topk(min(NEIGHBOURS, len(owners)), dim=1).values.mean(1)
+    others = len(owners) - int(torch.bincount(owners).max())
+    return elsewhere.topk(min(NEIGHBOURS, others), dim=1).values.mean(1)
 
 
 def _fold(values: Tensor, groups: Tensor, count: int, reduce: str, dim: int = 1) -> Tensor:

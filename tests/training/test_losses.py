@@ -13,6 +13,7 @@ from training.batch import DocumentArrays, collate
 from training.losses import (
     BlockHead,
     WordHead,
+    _hubness,
     alignment_scores,
     block_loss,
     contrastive,
@@ -215,6 +216,17 @@ def test_alignment_is_the_formula_of_search() -> None:
     assert blocks.grad is not None
     assert torch.isfinite(blocks.grad).all()
     assert blocks.grad[owners == 1].abs().max() > 0  # by their mean and as hubs, the others count
+
+
+def test_alignment_of_few_blocks_counts_each_of_the_others() -> None:
+    documents = [unit(count, 6, seed=count) for count in (2, 3, 1)]
+    owners = torch.tensor([0, 0, 1, 1, 1, 2])
+    found = alignment_scores(torch.cat(documents), owners, 1, 3)
+    cosines = F.normalize(torch.cat(documents) - torch.cat(documents).mean(0), dim=-1)
+    nearest = (cosines @ cosines.T)[2, [0, 1, 5]].sort(descending=True).values
+    hubness = _hubness(cosines @ cosines.T, owners)
+    assert hubness[2] == pytest.approx(nearest.mean().item())  # three blocks are of others
+    assert torch.isfinite(found).all()
 
 
 def test_supervised_contrastive_is_the_formula_of_colde() -> None:
