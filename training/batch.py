@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from encoder.models.architecture import EncoderModel, Sections
+from encoder.models.architecture import EncoderModel, RecurrentModel, Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,13 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
 
     A document that is cut has one vector for each section. Whether its sections see each other is
     the architecture's choice (`EncoderModel.training_input`).
+
+    Raises:
+        ValueError: the model is recurrent, and the batch has not the tokens of every block.
     """
+    if isinstance(model, RecurrentModel):
+        read: Tensor = model(*as_documents(texts_of(batch)))
+        return read.float()
     also = getattr(batch, model.training_input)
     vectors: Tensor = model.document_encoder(block_vectors(model, batch), batch.block_mask, also)
     return vectors.float()
@@ -173,12 +179,49 @@ def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the block vectors [N, H] of the blocks that are read from their tokens, in float32.
 
     Raises:
+        ValueError: the batch has none, or the model is recurrent: a block has no vector alone.
+    """
+    if isinstance(model, RecurrentModel):
+        raise ValueError("a recurrent model has no vectors of lone blocks")
+    texts = texts_of(batch)
+    vectors: Tensor = model.block_encoder(texts.input_ids, texts.attention_mask)
+    return vectors.float()
+
+
+def texts_of(batch: DocumentBatch) -> BlockTexts:
+    """Return the blocks that are read from their tokens.
+
+    Raises:
         ValueError: the batch has none.
     """
     if batch.texts is None:
         raise ValueError("the batch has no block to be read from its tokens")
-    vectors: Tensor = model.block_encoder(batch.texts.input_ids, batch.texts.attention_mask)
-    return vectors.float()
+    return batch.texts
+
+
+def as_documents(texts: BlockTexts) -> tuple[Tensor, Tensor]:
+    """Lay blocks out by document and place.
+
+    Args:
+        texts: all blocks of each document.
+
+    Returns:
+        Token ids and mask, both [D, S, T]; where a document has no block, the mask is 0.
+
+    Raises:
+        ValueError: a block of a document is missing.
+    """
+    documents, places = texts.documents, texts.places
+    size = (int(documents.max()) + 1, int(places.max()) + 1, texts.input_ids.shape[1])
+    counts = torch.bincount(documents, minlength=size[0])  # [D]
+    expected = torch.cat([torch.arange(count) for count in counts.tolist()])
+    if not torch.equal(places.cpu(), expected):
+        raise ValueError("a recurrent model reads all blocks of a document, in their order")
+    ids, mask = (
+        one.new_zeros(size).index_put((documents, places), one)
+        for one in (texts.input_ids, texts.attention_mask)
+    )
+    return ids, mask
 
 
 def _collate_sections(documents: Sequence[DocumentArrays]) -> Sections | None:

@@ -7,8 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder.alignment.space import NEIGHBOURS
-from encoder.models.architecture import EncoderConfig, EncoderModel, PredictsBlocks
-from training.batch import BlockTexts, DocumentBatch, block_vectors
+from encoder.models.architecture import (
+    EncoderConfig,
+    EncoderModel,
+    PredictsBlocks,
+    ReadsTokens,
+    RecurrentModel,
+)
+from training.batch import BlockTexts, DocumentBatch, as_documents, block_vectors
 
 _LEAST_OWN = 1e-2  # of a document of nothing but hubs
 
@@ -47,18 +53,29 @@ def word_loss(model: EncoderModel, head: WordHead, texts: BlockTexts, words: Ten
     Args:
         model: whose sentence level is trained.
         head: of this objective.
-        texts: sentence blocks with hidden words, [N, T].
+        texts: sentence blocks with hidden words, [N, T]; of a recurrent model, all blocks of each
+            document.
         words: [N, T] the token ids to predict, -1 where there is nothing to predict.
 
     Returns:
         [] loss, the mean over the masked words; 0 where none is masked.
     """
-    states = model.block_encoder.token_states(texts.input_ids, texts.attention_mask)  # [N, T, H]
+    states = _token_states(model, texts)  # [N, T, H]
     chosen = words >= 0
     if not chosen.any():
         return states.sum() * 0.0
     embedding = model.block_encoder.token_embedding.weight
     return masked_word_prediction(head(states[chosen]), embedding, head.bias, words[chosen])
+
+
+def _token_states(model: EncoderModel, texts: BlockTexts) -> Tensor:
+    """Return the states [N, T, H] of blocks that are read from their tokens."""
+    if isinstance(model, RecurrentModel):
+        ids, mask = as_documents(texts)  # [D, S, T]
+        states = torch.stack(model.segment_states(ids, mask), dim=1)  # [D, S, T, H]
+        return states[texts.documents, texts.places]
+    level = cast(ReadsTokens, model.block_encoder)
+    return level.token_states(texts.input_ids, texts.attention_mask)
 
 
 def block_loss(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
-from encoder.models.layers import BlockEncoder, BlockEncoderConfig, TokenEncoder
+from encoder.models.layers import BlockEncoderConfig, TokenEncoder
 
 TrainingInput = Literal["term_features", "sections"]
 
@@ -76,7 +76,8 @@ class EncoderModel(TrainableModel):
 
     Attributes:
         config: sizes and choices.
-        block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H].
+        block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H]; of a
+            `RecurrentModel` one step, with a memory.
         document_encoder: block vectors [D, S, H], their mask [D, S] and the training input, which
             may be left out -> document vectors [D, dimension] of unit norm.
         training_input: the field of a `training.batch.DocumentBatch` that the document level reads
@@ -85,7 +86,7 @@ class EncoderModel(TrainableModel):
 
     training_input: ClassVar[TrainingInput]
     config: EncoderConfig
-    block_encoder: BlockEncoder
+    block_encoder: TokenEncoder
     document_encoder: nn.Module
 
     @property
@@ -94,11 +95,39 @@ class EncoderModel(TrainableModel):
         return self.block_encoder
 
 
+class RecurrentModel(EncoderModel):
+    """An encoder that reads the blocks of a document in order, each with a memory of those before.
+
+    Its block vectors depend on the whole document: none can be computed or stored alone. Tokens are
+    [D, S, T] of D documents of S blocks; a block without a single token is padding and comes last.
+    """
+
+    @abstractmethod
+    def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
+        """Return the states [D, T, H] of each of the S blocks, when all of them have been read."""
+
+    @abstractmethod
+    def segment_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the block vectors [D, S, H], of unit norm; any values in padding."""
+
+    @abstractmethod
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the document vectors [D, dimension], of unit norm."""
+
+
 class PredictsBlocks(Protocol):
     """The document level of a configuration with `predicts_blocks`."""
 
     def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
         """Return the contextual block representations: [D, S, H], [D, S] -> [D, S, H]."""
+        ...
+
+
+class ReadsTokens(Protocol):
+    """The sentence level of an encoder that reads each block by itself."""
+
+    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the contextual token representations: [N, T], [N, T] -> [N, T, H]."""
         ...
 
 

@@ -225,6 +225,7 @@ class Colde(EncoderModel):
 
     training_input: ClassVar[TrainingInput] = "sections"
     config: ColdeConfig
+    block_encoder: BlockEncoder
     document_encoder: SectionEncoder
 
     def __init__(self, config: ColdeConfig) -> None:

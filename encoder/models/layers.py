@@ -120,9 +120,11 @@ class TokenEncoder(nn.Module):
 
     Attributes:
         layers: from the first to the last.
+        token_embedding: a row for each token id.
     """
 
     layers: nn.ModuleList
+    token_embedding: nn.Embedding
 
     def last_layers(self, count: int) -> list[nn.Module]:
         """Return the last layers, and what follows them."""

@@ -3,11 +3,11 @@
 Encoders turn one document into a vector; rerankers read two documents together and have no vector.
 """
 
-from encoder.models import colde, match_ignition, smith
+from encoder.models import colde, ernie_doc, match_ignition, smith
 from encoder.models.architecture import EncoderArchitecture, RerankerArchitecture
 
 ENCODERS: dict[str, EncoderArchitecture] = {
-    one.name: one for one in (smith.ARCHITECTURE, colde.ARCHITECTURE)
+    one.name: one for one in (smith.ARCHITECTURE, colde.ARCHITECTURE, ernie_doc.ARCHITECTURE)
 }
 RERANKERS: dict[str, RerankerArchitecture] = {
     one.name: one for one in (match_ignition.ARCHITECTURE,)

@@ -203,6 +203,7 @@ class Smith(EncoderModel):
 
     training_input: ClassVar[TrainingInput] = "term_features"
     config: SmithConfig
+    block_encoder: BlockEncoder
     document_encoder: DocumentEncoder
 
     def __init__(self, config: SmithConfig) -> None:

@@ -1,0 +1,316 @@
+"""ERNIE-Doc: what its segments see, and what padding and other documents may not change."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig, begin_as_mean
+
+SMALL = ErnieDocConfig(
+    vocabulary_size=50,
+    block_length=6,
+    max_blocks=8,
+    hidden_size=8,
+    intermediate_size=12,
+    attention_heads=2,
+    sentence_layers=2,
+    memory_length=3,
+    dimension=5,
+)
+# The rows of the paper's table 7; the first is also the second, which lacks an objective only.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "I": {},
+    "III without retrospective feed": {"retrospective": False},
+    "IV without enhanced recurrence": {"retrospective": False, "recurrence": "layer_below"},
+    "V without recurrence": {"retrospective": False, "recurrence": "none"},
+}
+every_ablation = pytest.mark.parametrize("changes", ABLATIONS.values(), ids=ABLATIONS)
+
+
+def small(**changes: Any) -> ErnieDoc:
+    torch.manual_seed(0)
+    model = ErnieDoc(dataclasses.replace(SMALL, **changes)).eval()
+    with torch.no_grad():  # away from the small start, so that differences show
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.4)
+    return model
+
+
+def tokens(*lengths: int, seed: int = 1) -> tuple[Tensor, Tensor]:
+    """One document of segments of these lengths: token ids and mask, both [1, S, T]."""
+    torch.manual_seed(seed)
+    ids = torch.randint(1, 50, (1, len(lengths), max(lengths)))
+    mask = torch.zeros_like(ids)
+    for place, length in enumerate(lengths):
+        mask[0, place, :length] = 1
+    return ids, mask
+
+
+def changed(ids: Tensor, place: int) -> Tensor:
+    """The same document with another second token in one segment."""
+    other = ids.clone()
+    other[0, place, 1] = other[0, place, 1] % 49 + 1
+    return other
+
+
+# The model again, from the formulas, one number after another.
+
+Row = list[float]
+
+
+def linear(weights: Tensor, bias: Tensor, row: Row) -> Row:
+    return [
+        sum(w * x for w, x in zip(line, row, strict=True)) + b
+        for line, b in zip(weights.tolist(), bias.tolist(), strict=True)
+    ]
+
+
+def norm(layer: torch.nn.LayerNorm, row: Row) -> Row:
+    mean = sum(row) / len(row)
+    deviation = (sum((x - mean) ** 2 for x in row) / len(row) + layer.eps) ** 0.5
+    scale, shift = layer.weight.tolist(), layer.bias.tolist()
+    return [(x - mean) / deviation * g + b for x, g, b in zip(row, scale, shift, strict=True)]
+
+
+def plus(left: Row, right: Row) -> Row:
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+def attend(layer: Any, rows: list[Row], memory: list[Row], config: ErnieDocConfig) -> list[Row]:
+    """softmax(q (k + a) / sqrt(d)) v over [memory o rows], a by the distance of key and query."""
+    attention, width = layer.attention, config.hidden_size // config.attention_heads
+    context = memory + rows
+    queries = [linear(attention.query.weight, attention.query.bias, row) for row in rows]
+    keys_values = [
+        linear(attention.key_value.weight, attention.key_value.bias, row) for row in context
+    ]
+    # Row 0 is of the furthest key before a query.
+    furthest = config.memory_length + config.block_length - 1
+    vectors = attention.distance_embedding.weight.tolist()
+    found = []
+    for place, query in enumerate(queries):
+        row: Row = []
+        for head in range(config.attention_heads):
+            some = slice(head * width, (head + 1) * width)
+            scores = []
+            for key_place, both in enumerate(keys_values):
+                distance = key_place - (len(memory) + place)
+                key = plus(both[: config.hidden_size][some], vectors[distance + furthest])
+                scores.append(sum(q * k for q, k in zip(query[some], key, strict=True)))
+            weights = torch.softmax(torch.tensor(scores) / width**0.5, dim=0).tolist()
+            values = [both[config.hidden_size :][some] for both in keys_values]
+            row += [
+                sum(w * value[i] for w, value in zip(weights, values, strict=True))
+                for i in range(width)
+            ]
+        found.append(linear(attention.output.weight, attention.output.bias, row))
+    return found
+
+
+def naive_states(model: ErnieDoc, segments: list[list[int]]) -> list[list[Row]]:
+    """Equations 1 to 3 and section 3.2: the states of each segment in the last phase."""
+    config, encoder = model.config, model.block_encoder
+    memory: list[list[Row]] = [[] for _ in encoder.layers]
+    found: list[list[Row]] = []
+    for _ in range(2 if config.retrospective else 1):
+        found = []
+        for segment in segments:
+            table = encoder.token_embedding.weight.tolist()
+            rows = [norm(encoder.embedding_norm, table[token]) for token in segment]
+            for number, layer in enumerate(encoder.layers):
+                below = rows
+                attended = attend(layer, rows, memory[number], config)
+                rows = [
+                    norm(layer.attention_norm, plus(a, b))
+                    for a, b in zip(rows, attended, strict=True)
+                ]
+                inner = [
+                    linear(layer.intermediate.weight, layer.intermediate.bias, r) for r in rows
+                ]
+                inner = [F.gelu(torch.tensor(row)).tolist() for row in inner]
+                outer = [linear(layer.output.weight, layer.output.bias, row) for row in inner]
+                rows = [
+                    norm(layer.output_norm, plus(a, b)) for a, b in zip(rows, outer, strict=True)
+                ]
+                kept = {"same_layer": rows, "layer_below": below, "none": []}[config.recurrence]
+                memory[number] = (memory[number] + kept)[-config.memory_length :]
+            found.append(rows)
+    return found
+
+
+@every_ablation
+@pytest.mark.parametrize("lengths", [(6, 6, 6), (4, 2, 6, 5), (1,)], ids=str)
+def test_states_are_those_of_the_formulas(
+    changes: dict[str, Any], lengths: tuple[int, ...]
+) -> None:
+    model = small(**changes)
+    ids, mask = tokens(*lengths)
+    expected = naive_states(
+        model, [ids[0, s, :length].tolist() for s, length in enumerate(lengths)]
+    )
+    found = model.segment_states(ids, mask)
+    for states, rows, length in zip(found, expected, lengths, strict=True):
+        assert torch.allclose(states[0, :length], torch.tensor(rows), atol=2e-5)
+
+
+@every_ablation
+def test_the_document_vector_is_the_last_cls_projected(changes: dict[str, Any]) -> None:
+    model = small(**changes)
+    ids, mask = tokens(5, 6, 3)
+    cls = torch.tensor(
+        naive_states(model, [ids[0, s, :n].tolist() for s, n in enumerate((5, 6, 3))])[-1][0]
+    )
+    projection = model.document_encoder.projection
+    expected = projection.weight @ (cls / cls.norm()) + projection.bias
+    assert torch.allclose(model(ids, mask)[0], expected / expected.norm(), atol=1e-5)
+    vectors = model.segment_vectors(ids, mask)
+    assert torch.allclose(vectors[0, -1], cls / cls.norm(), atol=1e-5)
+    assert torch.allclose(vectors.norm(dim=-1), torch.ones(1, 3), atol=1e-5)
+    assert torch.allclose(model.document_encoder(vectors, mask[:, :, 0]), model(ids, mask))
+
+
+def test_the_mean_of_the_tokens_instead_of_cls() -> None:
+    model = small(pooling="mean")
+    ids, mask = tokens(4, 2)
+    (first, second) = model.segment_states(ids, mask)
+    found = model.segment_vectors(ids, mask)[0]
+    assert torch.allclose(found[0], F.normalize(first[0].mean(0), dim=0), atol=1e-6)
+    assert torch.allclose(found[1], F.normalize(second[0, :2].mean(0), dim=0), atol=1e-6)
+
+
+def test_the_last_segment_reaches_the_first_in_retrospect_only() -> None:
+    ids, mask = tokens(6, 6, 6, 6)
+    other = changed(ids, 3)
+    for retrospective in (True, False):
+        model = small(retrospective=retrospective)
+        before, after = model.segment_states(ids, mask), model.segment_states(other, mask)
+        difference = (before[0] - after[0]).abs().max()
+        assert (difference > 1e-4) == retrospective
+        assert retrospective or difference == 0
+
+
+def test_the_same_layer_reaches_every_segment_and_the_layer_below_one_a_layer() -> None:
+    ids, mask = tokens(*[6] * 7)
+    other = changed(ids, 0)
+    reached = {}
+    for recurrence in ("same_layer", "layer_below", "none"):
+        model = small(retrospective=False, recurrence=recurrence, memory_length=6)
+        states = zip(
+            model.segment_states(ids, mask), model.segment_states(other, mask), strict=True
+        )
+        reached[recurrence] = [bool((a - b).abs().max() > 0) for a, b in states]
+    layers = SMALL.sentence_layers
+    assert reached["same_layer"] == [True] * 7
+    assert reached["layer_below"] == [True] * (1 + layers) + [False] * (6 - layers)
+    assert reached["none"] == [True] + [False] * 6
+
+
+@every_ablation
+def test_padding_and_other_documents_change_nothing(changes: dict[str, Any]) -> None:
+    model = small(**changes)
+    documents = [tokens(6, 4, 6, seed=1), tokens(3, seed=2), tokens(2, 6, seed=3)]
+    ids = torch.randint(1, 50, (3, 4, 6))  # any tokens in padding
+    mask = torch.zeros_like(ids)
+    for row, (own_ids, own_mask) in enumerate(documents):
+        size = own_ids.shape[1:]
+        ids[row, : size[0], : size[1]] = torch.where(
+            own_mask[0] > 0, own_ids[0], ids[row, : size[0], : size[1]]
+        )
+        mask[row, : size[0], : size[1]] = own_mask[0]
+    together = model(ids, mask)
+    vectors = model.segment_vectors(ids, mask)
+    for row, (own_ids, own_mask) in enumerate(documents):
+        assert torch.allclose(together[row], model(own_ids, own_mask)[0], atol=1e-5)
+        alone = model.segment_vectors(own_ids, own_mask)[0]
+        assert torch.allclose(vectors[row, : len(alone)], alone, atol=1e-5)
+
+
+@every_ablation
+@pytest.mark.parametrize("bf16", [False, True])
+def test_gradients_reach_every_parameter(changes: dict[str, Any], bf16: bool) -> None:
+    model = small(**changes)
+    ids, mask = tokens(6, 6, 6)
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        loss = model(ids, mask).float()[0, 0]
+    loss.backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert without == []
+
+
+def test_the_gradient_stops_at_the_memory() -> None:
+    model = small()
+    ids, mask = tokens(6, 6)
+    ids[0, 0], ids[0, 1] = torch.arange(1, 7), torch.arange(11, 17)
+    model(ids, mask)[0, 0].backward()
+    gradient = model.block_encoder.token_embedding.weight.grad
+    assert gradient is not None
+    assert gradient[11:17].abs().amax(1).min() > 0
+    assert not gradient[1:7].any()
+    model.zero_grad()
+    torch.stack(model.segment_states(ids, mask))[:, :, 0, 0].sum().backward()
+    assert model.block_encoder.token_embedding.weight.grad[1:7].any()
+
+
+def test_the_gradient_is_that_of_the_last_segment_with_a_graph_of_all() -> None:
+    model = small()
+    ids, mask = tokens(6, 3, 5)
+    model(ids, mask)[0, 0].backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    vectors = model.segment_vectors(ids, mask)
+    model.document_encoder(vectors, mask[:, :, 0])[0, 0].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        assert torch.allclose(found[name], parameter.grad, atol=1e-6), name
+
+
+def test_the_defaults_are_the_papers_base() -> None:
+    config = ErnieDocConfig()
+    assert (config.sentence_layers, config.hidden_size, config.attention_heads) == (12, 768, 12)
+    assert (config.block_length, config.memory_length) == (512, 128)
+    assert (config.recurrence, config.retrospective, config.pooling) == ("same_layer", True, "cls")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"memory_length": 0}, "memory_length must be at least 1, not 0"),
+        ({"memory_length": -3}, "memory_length must be at least 1, not -3"),
+        ({"recurrence": "up"}, "recurrence must be one of same_layer, layer_below, none"),
+        ({"recurrence": "none"}, "retrospective = true takes a memory"),
+        ({"block_length": 2}, "block_length must be at least 3"),
+        ({"pooling": "max"}, "pooling"),
+    ],
+    ids=str,
+)
+def test_a_configuration_that_cannot_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **changes)
+
+
+def test_what_the_model_cannot_do_is_refused() -> None:
+    model = small()
+    ids, mask = tokens(7)
+    with pytest.raises(ValueError, match="a segment of 7 tokens: this model reads at most 6"):
+        model(ids, mask)
+    with pytest.raises(ValueError, match="reads the last segment"):
+        begin_as_mean(model)
+    with pytest.raises(ValueError, match="no multiple of 3 heads"):
+        small(attention_heads=3)
+
+
+def test_the_memory_is_as_long_as_it_says_however_short_segments_are() -> None:
+    model = small(memory_length=5)
+    ids, mask = tokens(2, 2, 2)
+    memory = model.block_encoder.no_memory(1)
+    counts = []
+    for place in range(3):
+        _, memory = model.block_encoder.step(ids[:, place], mask[:, place], memory)
+        counts.append(int(memory.mask.sum()))
+    assert counts == [2, 4, 5]
+    assert memory.states.shape == (2, 1, 5, 8)
+    assert memory.mask[0].tolist() == [1, 1, 1, 1, 1]
