@@ -102,6 +102,7 @@ FACES: Mapping[str, str] = {
     "encoder.comparison": "alignment compare result sections text words",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
+    "encoder.models.baselines": "arc_i dssm han",
     "encoder.reranker": (
         "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
     ),

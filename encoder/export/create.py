@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -156,9 +157,11 @@ def _architecture(checkpoint: Checkpoint) -> EncoderArchitecture:
 
 def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> EncoderModel:
     sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
-    if recipe.initialise_from_bert:
-        sizes = sizes_of_bert(read_bert_config(folder))
     architecture = ENCODERS[recipe.architecture]
+    if recipe.initialise_from_bert:
+        known = signature(architecture.config).parameters  # not every model has all parts of a BERT
+        of_bert = sizes_of_bert(read_bert_config(folder))
+        sizes = {name: size for name, size in of_bert.items() if name in known}
     torch.manual_seed(seed)
     try:
         config = architecture.config(

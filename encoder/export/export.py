@@ -36,9 +36,9 @@ from encoder.checkpoint import (
 )
 from encoder.errors import CheckpointError
 from encoder.export.create import load_model
-from encoder.export.lstm import with_onnx_lstms
 from encoder.export.quality import Quality, add_to_report, check_quality, write_quality
 from encoder.export.quantise import Array, Sample, quantise
+from encoder.export.rnn import with_onnx_rnns
 from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
 from encoder.models.architecture import EncoderModel
 from encoder.onnx_encoder import OnnxEncoder
@@ -49,7 +49,7 @@ from encoder.tokenizer import BlockTokenizer
 Gate = Callable[[Checkpoint, Sequence[str]], Mapping[str, Quality]]
 
 _OPSET = 20  # the first with Gelu as one operator
-_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM"]  # a CPU has no kernel of it in fp16
+_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM", "GRU"]  # a CPU has no kernels in fp16
 
 
 def export_checkpoint(
@@ -198,7 +198,7 @@ def _export_block_encoder(model: EncoderModel, path: Path) -> None:
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
     export_graph(
-        model.block_encoder,
+        with_onnx_rnns(model.block_encoder),
         {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         {"input_ids": shape, "attention_mask": shape},
         "block_vectors",
@@ -219,7 +219,7 @@ def _export_document_encoder(model: EncoderModel, path: Path) -> None:
     if config.term_width:
         inputs["term_features"] = torch.rand(2, config.term_width)
         shapes["term_features"] = {0: documents}
-    export_graph(with_onnx_lstms(model.document_encoder), inputs, shapes, "document_vectors", path)
+    export_graph(with_onnx_rnns(model.document_encoder), inputs, shapes, "document_vectors", path)
 
 
 def export_graph(

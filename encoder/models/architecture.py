@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
-from encoder.models.layers import BlockEncoderConfig, TokenEncoder
+from encoder.models.layers import TokenEncoder
 
 TrainingInput = Literal["term_features", "sections"]
 
@@ -31,10 +31,30 @@ class Sections:
     successors: Tensor
 
 
-class EncoderConfig(BlockEncoderConfig, Protocol):
+class EncoderConfig(Protocol):
     """What every configuration of an encoder has; fields of its own come on top."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Rows of the token embedding."""
+        ...
+
+    @property
+    def block_length(self) -> int:
+        """Tokens of a sentence block, special tokens included."""
+        ...
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of a block vector."""
+        ...
+
+    @property
+    def layer_norm_epsilon(self) -> float:
+        """Of layer normalisation."""
+        ...
 
     @property
     def max_blocks(self) -> int:

@@ -34,6 +34,7 @@ from encoder.models.architecture import (
     Sections,
     TrainingInput,
 )
+from encoder.models.bidirectional import Bidirectional, check_output_size
 from encoder.models.layers import (
     BlockEncoder,
     Pooling,
@@ -99,8 +100,7 @@ class ColdeConfig:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is no multiple of {self.chunk_heads} chunk_heads"
             )
-        if self.lstm_size % 2:
-            raise ValueError(f"lstm_size must be even, not {self.lstm_size}")
+        check_output_size("lstm_size", self.lstm_size)
 
 
 class ChunkAttention(nn.Module):
@@ -140,26 +140,6 @@ class ChunkAttention(nn.Module):
         return heads.transpose(1, 2)  # [D, A, S, H/A]
 
 
-class BiLstm(nn.Module):
-    """A bidirectional LSTM whose backward direction begins at the last chunk, not in padding."""
-
-    def __init__(self, input_size: int, output_size: int) -> None:
-        super().__init__()
-        self.forwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
-        self.backwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
-
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Read states [D, S, H], padding last under mask [D, S] -> [D, S, output_size]."""
-        lengths = mask.long().sum(1, keepdim=True)  # [D, 1]
-        places = torch.arange(states.shape[1], device=states.device)[None]  # [1, S]
-        turned = torch.where(
-            places < lengths, lengths - 1 - places, places
-        )  # [D, S], undoes itself
-        there = self.forwards(states)[0]
-        back = _at(self.backwards(_at(states, turned))[0], turned)
-        return torch.cat([there, back], dim=-1)
-
-
 class SectionEncoder(nn.Module):
     """The section level: chunk vectors of a section -> its vector (sections 3.1 and 3.2)."""
 
@@ -173,7 +153,7 @@ class SectionEncoder(nn.Module):
             self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
             self.attention = ChunkAttention(config.hidden_size, config.chunk_heads)
             self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-            self.lstm = BiLstm(config.hidden_size, config.lstm_size)
+            self.lstm = Bidirectional(nn.LSTM, config.hidden_size, config.lstm_size)
             features = config.lstm_size + (features if config.aggregate != "lstm" else 0)
         self.dropout = nn.Dropout(config.dropout)
         self.projection = nn.Linear(features, config.dimension)
@@ -274,11 +254,6 @@ def begin_as_mean(encoder: SectionEncoder) -> None:
         encoder.projection.weight.zero_()
         encoder.projection.bias.zero_()
         encoder.projection.weight[:, : config.hidden_size] = torch.eye(config.hidden_size)
-
-
-def _at(states: Tensor, places: Tensor) -> Tensor:
-    """Return the states [D, S, H] at places [D, S]."""
-    return states.gather(1, places[:, :, None].expand_as(states))
 
 
 def _load_bert(model: Colde, folder: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,6 +117,12 @@ def tiny_checkpoint(copy_checkpoint: Callable[[str], Path]) -> Path:
 def tiny_colde(copy_checkpoint: Callable[[str], Path]) -> Path:
     """The directory of a tiny CoLDE with graphs of every precision; do not change it."""
     return copy_checkpoint("colde")
+
+
+@pytest.fixture(scope="session")
+def tiny_baseline(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
+    """Return the directory of a tiny baseline with graphs of every precision, by its name."""
+    return cache(copy_checkpoint)
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,15 @@ TINY_COLDE = TINY.model_copy(
 )
 
 
+# Of each baseline: its architecture, and the sizes of its own.
+BASELINES = {
+    "han": ("han", {}),
+    "smash": ("han", {"paragraph_blocks": 3}),
+    "dssm": ("dssm", {"middle_size": 20}),
+    "arc-i": ("arc-i", {}),
+}
+
+
 def make_bert(target: Path, _: Find) -> None:
     """Write a BERT-architecture checkpoint as a hub would give it: 2 layers, 32 wide, random."""
     target.mkdir()
@@ -147,6 +156,18 @@ def make_colde(target: Path, find: Find) -> None:
     export_checkpoint(create_checkpoint(TINY_COLDE, str(find("bert")), target), PRECISIONS)
 
 
+def baseline_maker(name: str) -> Callable[[Path, Find], None]:
+    """Return what writes a baseline with graphs of every precision."""
+    architecture, model = BASELINES[name]
+    fields = {"name": f"tiny-{name}", "architecture": architecture, "model": model}
+    recipe = TINY.model_copy(update=fields | {"begin_as_mean": False})
+
+    def make(target: Path, find: Find) -> None:
+        export_checkpoint(create_checkpoint(recipe, str(find("bert")), target), PRECISIONS)
+
+    return make
+
+
 def make_terms(target: Path, find: Find) -> None:
     """Write the checkpoint `weights` with a term channel, and graphs of every precision."""
     terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
@@ -194,4 +215,5 @@ MAKERS: Mapping[str, Callable[[Path, Find], None]] = {
     "colde": make_colde,
     "terms": make_terms,
     "reranker": make_reranker,
+    **{name: baseline_maker(name) for name in BASELINES},
 }

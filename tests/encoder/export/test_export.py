@@ -148,12 +148,13 @@ def test_equal_seeds_give_equal_fingerprints(
 def test_every_recipe_makes_a_checkpoint(path: Path, tiny_bert: Path, tmp_path: Path) -> None:
     recipe = read_recipe(path)
     if recipe.initialise_from_bert:  # of the tiny BERT at hand
-        model = recipe.model | {"sentence_layers": 2}
-        recipe = recipe.model_copy(update={"dimension": 32, "model": model, "block_length": 32})
-    smith = load_model(create_checkpoint(recipe, str(tiny_bert), tmp_path / "c"))
+        layers = {"sentence_layers": 2} if "sentence_layers" in recipe.model else {}
+        sizes = {"dimension": 32, "model": recipe.model | layers, "block_length": 32}
+        recipe = recipe.model_copy(update=sizes)
+    encoder = load_model(create_checkpoint(recipe, str(tiny_bert), tmp_path / "c"))
     ids = torch.randint(1_000, 8_000, (1, 3, 8))
     with torch.no_grad():
-        vector = smith(ids, torch.ones_like(ids))
+        vector = encoder(ids, torch.ones_like(ids))
     assert vector.shape == (1, recipe.dimension)
 
 

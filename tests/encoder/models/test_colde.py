@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from encoder.models.bidirectional import Bidirectional
 from encoder.models.colde import (
     Aggregate,
-    BiLstm,
     ChunkAttention,
     Colde,
     ColdeConfig,
@@ -155,7 +155,7 @@ def test_chunk_attention_is_the_formula() -> None:
 
 def test_the_bi_lstm_is_torchs() -> None:
     torch.manual_seed(3)
-    ours, theirs = BiLstm(5, 6), nn.LSTM(5, 3, batch_first=True, bidirectional=True)
+    ours, theirs = Bidirectional(nn.LSTM, 5, 6), nn.LSTM(5, 3, batch_first=True, bidirectional=True)
     weights = dict(ours.forwards.state_dict())
     weights |= {f"{name}_reverse": t for name, t in ours.backwards.state_dict().items()}
     theirs.load_state_dict(weights)

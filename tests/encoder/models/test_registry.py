@@ -85,7 +85,7 @@ def recipe(tiny_recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> Recipe:
 
 
 def test_what_ships_is_registered_by_its_name() -> None:
-    assert list(ENCODERS) == ["smith", "colde", "ernie-doc"]
+    assert list(ENCODERS) == ["smith", "colde", "ernie-doc", "han", "dssm", "arc-i"]
     assert list(RERANKERS) == ["match-ignition"]
     assert all(name == one.name for name, one in (ENCODERS | RERANKERS).items())
 

@@ -1,0 +1,1 @@
+"""Encoders that the papers compare with: HAN, SMASH, DSSM and ARC-I."""
