@@ -317,9 +317,13 @@ class ErnieDoc(RecurrentModel):
         self.document_encoder = LastSegment(config)
         self.apply(initialise_as_bert)
 
+    def no_memory(self, documents: int) -> Memory:
+        """Return the memory before the first segment; see `RecurrentModel`."""
+        return self.block_encoder.no_memory(documents)
+
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """Return the states of every segment in the last phase; see `RecurrentModel`."""
-        memory = self.block_encoder.no_memory(len(input_ids))
+        memory = self.no_memory(len(input_ids))
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         found = []
@@ -351,7 +355,7 @@ class ErnieDoc(RecurrentModel):
         documents, segments, tokens = input_ids.shape
         last = attention_mask.amax(-1).long().sum(1) - 1  # [D]
         is_last = last[:, None] == torch.arange(segments, device=last.device)  # [D, S]
-        memory = self.block_encoder.no_memory(documents)
+        memory = self.no_memory(documents)
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         memory = self._skim(input_ids, attention_mask * ~is_last[:, :, None], memory)

@@ -13,6 +13,7 @@ ENCODERS = [
     *("tiny-fp32", "tiny-fp16", "tiny-int8"),
     *("terms-fp32", "terms-fp16", "terms-int8"),
     *("colde-fp32", "colde-fp16", "colde-int8"),
+    *("ernie_doc-fp32", "ernie_doc-fp16", "ernie_doc-int8"),
     "shipped-int8",
 ]
 TEXTS = [*GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]
@@ -22,6 +23,7 @@ TEXTS = [*GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]
 def encoder(request: pytest.FixtureRequest) -> OnnxEncoder:
     name, precision = request.param.split("-")
     fixtures = {"tiny": "tiny_checkpoint", "terms": "tiny_terms", "colde": "tiny_colde"}
+    fixtures["ernie_doc"] = "tiny_ernie_doc"
     directory = request.getfixturevalue(fixtures[name]) if name in fixtures else DEFAULT_CHECKPOINT
     return OnnxEncoder(load_checkpoint(directory), precision=precision, threads=2)
 

@@ -119,6 +119,12 @@ def tiny_colde(copy_checkpoint: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_ernie_doc(copy_checkpoint: Callable[[str], Path]) -> Path:
+    """The directory of a tiny ERNIE-Doc with graphs of every precision; do not change it."""
+    return copy_checkpoint("ernie-doc")
+
+
+@pytest.fixture(scope="session")
 def tiny_terms(copy_checkpoint: Callable[[str], Path]) -> Path:
     """The directory of the tiny SMITH grown a term channel, with all graphs; do not change it."""
     return copy_checkpoint("terms")
