@@ -149,7 +149,12 @@ class OnnxEncoder:
 
         Returns:
             [dimension], unit norm.
+
+        Raises:
+            ValueError: the document has no block.
         """
+        if not len(block_vectors):
+            raise ValueError("a document with no block has no vector")
         vector = self.combine(block_vectors, self.term_features(blocks))
         return vector if self._adapt is None else self._adapt(vector, blocks)
 

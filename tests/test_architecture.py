@@ -36,7 +36,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "arrays atomic_files blocks errors sentences",
         "checkpoint",
         "alignment block_archive calibration golden onnx_session tokenizer",
-        "comparison terms",
+        "comparison recurrent terms",
         "adapter reranker",
         "onnx_encoder",
         "models",
@@ -65,7 +65,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "batch errors progress sources",
         "losses recipe run_files",
         "objectives",
-        "optimiser",
+        "optimiser pretraining",
         "data loop",
         "collate rerank_objective term_channel",
         "trained_checkpoint",
@@ -102,6 +102,7 @@ FACES: Mapping[str, str] = {
     "encoder.comparison": "alignment compare result sections text words",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
+    "encoder.recurrent": "document_reading",
     "encoder.reranker": (
         "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
     ),
@@ -146,6 +147,7 @@ FACES: Mapping[str, str] = {
         "sampling sections splits"
     ),
     "training.jobs": "fit_search output train_encoder train_reranker",
+    "training.pretraining": "reordering",
     "training.sources": "make_corpus selection",
 }
 

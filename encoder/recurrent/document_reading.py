@@ -22,6 +22,7 @@ class DocumentReading:
 
     Attributes:
         vectors: [S, H] block vectors; a row is final once its segment was read in the last phase.
+        passes: how often every segment is read.
     """
 
     def __init__(self, checkpoint: Checkpoint, step: Step, blocks: Sequence[Sequence[int]]) -> None:
@@ -50,6 +51,7 @@ class DocumentReading:
             (memory.layers, 1, memory.length, checkpoint.block_dimension), dtype=np.float32
         )
         self._mask: Float32 | Int64 = np.zeros((1, memory.length), dtype=np.int64)
+        self.passes = memory.passes
         self._left = memory.passes * len(blocks)
         self.vectors: Float32 = np.empty((len(blocks), checkpoint.block_dimension), np.float32)
 

@@ -16,6 +16,7 @@ class Request:
     blocks: list[int]
     traffic_class: TrafficClass = "short"
     entry: int = 0
+    rank: int = 0
     ended_at: int = 0  # tokens that the encoder had done when it ended
     served: int = 0
     came_at: int = 0
