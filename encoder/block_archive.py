@@ -45,7 +45,7 @@ class ArchiveKey:
         long_sentence: how sentences longer than a block were handled.
         language: ISO 639-1 code, for the sentence splitter.
         max_blocks: sentence blocks read of a document, at most.
-        block_dimension: width H of a block vector.
+        block_dimension: width H of a block vector; 0 where there are tokens only.
         token_type: "uint16" or "uint32", as the vocabulary needs.
     """
 
@@ -58,9 +58,18 @@ class ArchiveKey:
     block_dimension: int
     token_type: str
 
+    @property
+    def tokens_only(self) -> bool:
+        """Whether the archive has no block vectors."""
+        return self.block_dimension == 0
+
 
 def archive_key(
-    checkpoint: Checkpoint, *, precision: str = "int8", max_blocks: int | None = None
+    checkpoint: Checkpoint,
+    *,
+    precision: str = "int8",
+    max_blocks: int | None = None,
+    tokens_only: bool = False,
 ) -> ArchiveKey:
     """Return the key of the archives that a checkpoint writes and can read.
 
@@ -68,22 +77,30 @@ def archive_key(
         checkpoint: of which only the sentence level and the tokenizer matter.
         precision: of the block graph.
         max_blocks: blocks read of a document; by default as many as the checkpoint reads.
+        tokens_only: the archive is to have no block vectors.
 
     Raises:
-        ArchiveError: the checkpoint has no block graph of this precision.
+        ArchiveError: the checkpoint has no block graph of this precision; or it is recurrent, so
+            that its block vectors depend on how many blocks are read, and reads another number.
     """
+    limit = max_blocks or checkpoint.max_blocks
+    if checkpoint.segment_memory is not None and limit != checkpoint.max_blocks and not tokens_only:
+        raise ArchiveError(
+            f"{checkpoint.directory}: reads {checkpoint.max_blocks} blocks of a document, and the "
+            f"vectors of each depend on all of them: they cannot be those of {limit} blocks"
+        )
     graph = f"{precision}/{BLOCK_GRAPH}"
     if graph not in checkpoint.files:
         raise ArchiveError(f"{checkpoint.directory}: has no {graph}: export it first")
     vocabulary = int(checkpoint.model["vocabulary_size"])
     return ArchiveKey(
-        block_encoder=checkpoint.files[graph],
+        block_encoder="" if tokens_only else checkpoint.files[graph],
         tokenizer=checkpoint.files[TOKENIZER],
         block_length=checkpoint.block_length,
         long_sentence=checkpoint.long_sentence,
         language=checkpoint.language,
-        max_blocks=max_blocks or checkpoint.max_blocks,
-        block_dimension=checkpoint.block_dimension,
+        max_blocks=limit,
+        block_dimension=0 if tokens_only else checkpoint.block_dimension,
         token_type="uint16" if vocabulary <= 2**16 else "uint32",
     )
 

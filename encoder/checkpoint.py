@@ -56,6 +56,21 @@ _GRAPHS = (BLOCK_GRAPH, DOCUMENT_GRAPH, PAIR_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentMemory:
+    """What a recurrent encoder remembers between the segments of a document.
+
+    Attributes:
+        layers: how many have a memory.
+        length: hidden states of each.
+        passes: how often every segment is read: 2 with the retrospective feed.
+    """
+
+    layers: int
+    length: int
+    passes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """The description of a checkpoint directory; loading it reads no tensor.
 
@@ -95,6 +110,17 @@ class Checkpoint:
     model: Mapping[str, Any]
     precisions: tuple[str, ...]
     files: Mapping[str, str]
+
+    @property
+    def segment_memory(self) -> SegmentMemory | None:
+        """The memory of a recurrent encoder; None where each block is read by itself."""
+        if "memory_length" not in self.model:
+            return None
+        return SegmentMemory(
+            layers=self.model["sentence_layers"],
+            length=self.model["memory_length"],
+            passes=2 if self.model["retrospective"] else 1,
+        )
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:

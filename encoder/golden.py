@@ -56,6 +56,9 @@ MINIMUM_COSINE = {"fp32": 0.99999, "fp16": 0.999, "int8": 0.96}
 MAXIMUM_DIFFERENCE = {"fp32": 1e-4, "fp16": 1e-2, "int8": 0.1}
 
 
+EncodeBlocks = Callable[[Sequence[Sequence[int]]], Float32]  # blocks of a document -> [S, H]
+
+
 @dataclass(frozen=True, slots=True)
 class Parity:
     """How much a pair of graphs differs from the model: the worst over the golden batch."""
@@ -84,13 +87,16 @@ class GoldenBatch:
     term_features: Float32
     document_vectors: Float32
 
+    def encode(self, encode_blocks: EncodeBlocks) -> Float32:
+        """Return the block vectors [N, block_dimension], of one document after another."""
+        ends = [0, *accumulate(self.sizes)]
+        return np.concatenate([encode_blocks(self.blocks[a:b]) for a, b in pairwise(ends)])
+
     def measure(
-        self,
-        encode_blocks: Callable[[Sequence[Sequence[int]]], Float32],
-        combine: Callable[[Float32, Float32], Float32],
+        self, encode_blocks: EncodeBlocks, combine: Callable[[Float32, Float32], Float32]
     ) -> Parity:
         """Run both graphs, each on the model's own input to it, and compare."""
-        blocks = encode_blocks(self.blocks)
+        blocks = self.encode(encode_blocks)
         ends = [0, *accumulate(self.sizes)]
         documents = np.stack(
             [

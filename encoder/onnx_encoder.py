@@ -4,6 +4,9 @@ On a CPU each sentence block is one call on one thread, and several threads call
 is as fast as batching, wastes nothing on padding, and is the only way to make dynamic int8
 independent of the rest of a batch, because its activations share one scale over the whole tensor.
 On a GPU the blocks of many documents are packed, sorted by length, into a few fixed shapes.
+
+A recurrent encoder reads the blocks of a document in order, each by one call with a memory of those
+before, so it encodes whole documents: many at a time on a CPU, one on a GPU.
 """
 
 import os
@@ -19,6 +22,7 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs
+from encoder.recurrent.document_reading import DocumentReading
 from encoder.terms.term_channel import open_term_channel
 
 GPU_BATCH_TOKENS = 65_536
@@ -48,7 +52,8 @@ class OnnxEncoder:
         provider: the execution provider in use.
         threads: number of threads that can usefully call concurrently.
         batch_tokens: tokens, padding included, that one call of `encode_blocks` should get;
-            0 means one block a call.
+            0 means one block a call, and is always so of a recurrent encoder.
+        recurrent: whether the vector of a block depends on the other blocks of its document.
     """
 
     def __init__(
@@ -86,7 +91,8 @@ class OnnxEncoder:
         self.precision = graphs.precision
         self.provider = graphs.provider
         self.threads = threads or (usable_cores() if graphs.on_cpu else 1)
-        self.batch_tokens = 0 if graphs.on_cpu else GPU_BATCH_TOKENS
+        self.recurrent = checkpoint.segment_memory is not None
+        self.batch_tokens = 0 if graphs.on_cpu or self.recurrent else GPU_BATCH_TOKENS
 
     @property
     def dimension(self) -> int:
@@ -102,17 +108,37 @@ class OnnxEncoder:
         """Encode sentence blocks on the calling thread.
 
         Args:
-            blocks: N token sequences without special tokens.
+            blocks: N token sequences without special tokens; of a recurrent encoder all blocks of
+                one document, in their order.
 
         Returns:
             [N, block_dimension] block vectors.
+
+        Raises:
+            ValueError: the encoder is recurrent, and a block is longer than it reads.
         """
+        if self.recurrent:
+            return self.begin_document(blocks).read()
         vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
         for rows in self._calls(blocks):
             ids, mask = self._pad([blocks[row] for row in rows])
             inputs = {"input_ids": ids, "attention_mask": mask}
             vectors[rows] = self._graphs.block.run(None, inputs)[0][: len(rows)]
         return vectors
+
+    def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
+        """Begin to read a document with a recurrent encoder, one block a step.
+
+        Args:
+            blocks: as in `encode_blocks`.
+
+        Raises:
+            CheckpointError: the encoder is not recurrent.
+            ValueError: a block is longer than it reads.
+        """
+        return DocumentReading(
+            self.checkpoint, lambda inputs: self._graphs.block.run(None, dict(inputs)), blocks
+        )
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
         """Encode one document.
@@ -123,7 +149,12 @@ class OnnxEncoder:
 
         Returns:
             [dimension], unit norm.
+
+        Raises:
+            ValueError: the document has no block.
         """
+        if not len(block_vectors):
+            raise ValueError("a document with no block has no vector")
         vector = self.combine(block_vectors, self.term_features(blocks))
         return vector if self._adapt is None else self._adapt(vector, blocks)
 
@@ -142,21 +173,30 @@ class OnnxEncoder:
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
-        flat = [block for document in documents for block in document.blocks]
+        split = self.encode_block_vectors(documents)
         with ThreadPoolExecutor(self.threads) as pool:
-            if self.batch_tokens:
-                vectors = self.encode_blocks(flat)
-            else:
-                calls = pool.map(lambda block: self.encode_blocks([block]), flat)
-                vectors = np.concatenate([self._no_blocks(), *calls])
-            ends = np.cumsum([len(document.blocks) for document in documents])
-            split = np.split(vectors, ends[:-1]) if documents else []
             blocks = [document.blocks for document in documents]
             encoded = list(pool.map(self.encode_document, blocks, split))
         return EncodedBatch(
             document_vectors=np.array(encoded, dtype=np.float32).reshape(-1, self.dimension),
             block_vectors=tuple(split),
         )
+
+    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
+        """Return the block vectors [S, block_dimension] of each document, with all threads."""
+        if not documents:
+            return []
+        of_each = [document.blocks for document in documents]
+        with ThreadPoolExecutor(self.threads) as pool:
+            if self.recurrent:
+                return list(pool.map(self.encode_blocks, of_each))
+            flat = [block for blocks in of_each for block in blocks]
+            if self.batch_tokens:
+                vectors = self.encode_blocks(flat)
+            else:
+                calls = pool.map(lambda block: self.encode_blocks([block]), flat)
+                vectors = np.concatenate([self._no_blocks(), *calls])
+        return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
 
     def warm_up(self) -> None:
         """Run the golden batch, so that the first request is not slow.

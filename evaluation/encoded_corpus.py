@@ -11,7 +11,6 @@ A text that was encoded before is not encoded again, even under another id.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +27,7 @@ from encoder.alignment.space import (
     join_aligned,
     sample_blocks,
 )
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Int64
 from encoder.atomic_files import write_atomically
 from encoder.block_archive import (
     KEY,
@@ -83,6 +82,8 @@ def encode_corpus(
     encoder: OnnxEncoder,
     progress: Progress,
     max_blocks: int | None = None,
+    *,
+    tokens_only: bool = False,
 ) -> EncodedCorpus:
     """Encode what is new in a corpus; after a kill at any moment, the next run resumes.
 
@@ -93,13 +94,20 @@ def encode_corpus(
         progress: notified of progress and skipped input.
         max_blocks: sentence blocks to read of a document, which may be more than the document
             level reads; by default as many.
+        tokens_only: store no block vectors, and compute none.
 
     Raises:
         CorpusError: the corpus cannot be read or has no readable document, or another process is
             writing into the directory.
-        ArchiveError: the directory is damaged, or was written with another encoder.
+        ArchiveError: the directory is damaged, or was written with another encoder; or the encoder
+            is recurrent, and does not read as many blocks.
     """
-    key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=max_blocks)
+    key = archive_key(
+        encoder.checkpoint,
+        precision=encoder.precision,
+        max_blocks=max_blocks,
+        tokens_only=tokens_only,
+    )
     directory.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(directory / _LOCK, timeout=0):
@@ -110,9 +118,21 @@ def encode_corpus(
 
 
 def keep_blocks(
-    corpus: Path, directory: Path, encoder: OnnxEncoder, progress: Progress
+    corpus: Path,
+    directory: Path,
+    encoder: OnnxEncoder,
+    progress: Progress,
+    *,
+    tokens_only: bool = False,
 ) -> EncodedCorpus:
     """Open the block vectors of a corpus in a directory, after encoding what is missing.
+
+    Args:
+        corpus: as in `encode_corpus`.
+        directory: likewise.
+        encoder: likewise.
+        progress: likewise.
+        tokens_only: likewise.
 
     Raises:
         CorpusError: the corpus cannot be read, or another process is writing into the directory.
@@ -120,7 +140,7 @@ def keep_blocks(
     """
     # An archive may hold more blocks of a document than this checkpoint reads.
     limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
-    return encode_corpus(corpus, directory, encoder, progress, limit)
+    return encode_corpus(corpus, directory, encoder, progress, limit, tokens_only=tokens_only)
 
 
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
@@ -168,7 +188,7 @@ class _TextArchive:
     def __init__(self, directory: Path, encoder: OnnxEncoder, key: ArchiveKey) -> None:
         self._writer = BlockArchiveWriter(directory, key)
         self._path = directory / _TEXTS
-        self._encoder = encoder
+        self._encoder = None if key.tokens_only else encoder
         self._tokenizer = BlockTokenizer(replace(encoder.checkpoint, max_blocks=key.max_blocks))
         texts = _read_texts(self._path, len(self._writer))
         self.row_of = {text.hash: row for row, text in enumerate(texts)}
@@ -185,7 +205,10 @@ class _TextArchive:
                 progress.skipped(SkippedInput(f"document {document.id}", str(error)))
             else:
                 texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
-        vectors = _encode_blocks(blocks, self._encoder)
+        if self._encoder is None:
+            vectors = [np.empty((len(one.blocks), 0), np.float32) for one in blocks]
+        else:
+            vectors = self._encoder.encode_block_vectors(blocks)
         _write_texts(self._path, texts, append=True)  # before the commit, which makes them count
         self._writer.append(blocks, vectors)
         for text in texts:
@@ -217,20 +240,6 @@ def _encode(
     if not ids:
         raise CorpusError(f"{corpus}: has no document that can be read")
     write_atomically(directory / IDS, json.dumps({"ids": ids, "rows": rows, "skipped": skipped}))
-
-
-def _encode_blocks(documents: Sequence[SentenceBlocks], encoder: OnnxEncoder) -> list[Float32]:
-    """Return the block vectors [S, H] of each document, using all threads."""
-    if not documents:
-        return []
-    flat = [block for document in documents for block in document.blocks]
-    if encoder.batch_tokens:
-        vectors = encoder.encode_blocks(flat)
-    else:
-        with ThreadPoolExecutor(encoder.threads) as pool:
-            vectors = np.concatenate(list(pool.map(lambda b: encoder.encode_blocks([b]), flat)))
-    ends = np.cumsum([len(document.blocks) for document in documents])
-    return np.split(vectors, ends[:-1])
 
 
 def _read_texts(path: Path, number: int) -> list[_Text]:

@@ -41,7 +41,7 @@ class Engine:
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         redis: shared with other servers, if one is set.
         rate_limiter: counts the tokens of each client, if a rate is set.
-        encode_cache: of block vectors, unless its size is 0.
+        encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.

@@ -155,14 +155,9 @@ def _open_scheduler(
     metrics: Metrics,
     opened: ExitStack,
 ) -> tuple[EncodeScheduler, EncodeCache | None]:
-    """Start the encoder threads, with a cache in front of them unless it has no room."""
+    """Start the encoder threads, with a cache in front of them if there can be one."""
     probe = probe_vector_space(encoder)
-    width = encoder.checkpoint.block_dimension
-    cache: EncodeCache | None = None
-    if redis is not None:
-        cache = EncodeCache(RedisBlockCache(redis, width), probe.space, metrics)
-    elif settings.block_cache_bytes:
-        cache = EncodeCache(LruBlockCache(settings.block_cache_bytes, width), probe.space, metrics)
+    cache = _open_cache(settings, encoder, redis, metrics, probe.space)
     if cache is not None:
         opened.callback(cache.close)
     scheduler = EncodeScheduler(
@@ -175,6 +170,27 @@ def _open_scheduler(
     opened.callback(scheduler.close)
     scheduler.set_initial_rate(probe.tokens_per_second)
     return scheduler, cache
+
+
+def _open_cache(
+    settings: Settings,
+    encoder: OnnxEncoder,
+    redis: RedisClient | None,
+    metrics: Metrics,
+    space: bytes,
+) -> EncodeCache | None:
+    """Open the cache of block vectors; None if it has no room, or the encoder is recurrent.
+
+    The vector of a block then depends on its document, and cannot be found by its tokens.
+    """
+    width = encoder.checkpoint.block_dimension
+    if encoder.recurrent:
+        return None
+    if redis is not None:
+        return EncodeCache(RedisBlockCache(redis, width), space, metrics)
+    if settings.block_cache_bytes:
+        return EncodeCache(LruBlockCache(settings.block_cache_bytes, width), space, metrics)
+    return None
 
 
 def _create_rate_limiter(

@@ -36,7 +36,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "arrays atomic_files blocks errors sentences",
         "checkpoint",
         "alignment block_archive calibration golden onnx_session tokenizer",
-        "comparison terms",
+        "comparison recurrent terms",
         "adapter reranker",
         "onnx_encoder",
         "models",
@@ -65,7 +65,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "batch errors progress sources",
         "losses recipe run_files",
         "objectives",
-        "optimiser",
+        "optimiser pretraining",
         "data loop",
         "collate rerank_objective term_channel",
         "trained_checkpoint",
@@ -103,6 +103,7 @@ FACES: Mapping[str, str] = {
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
     "encoder.models.baselines": "arc_i dssm han",
+    "encoder.recurrent": "document_reading",
     "encoder.reranker": (
         "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
     ),
@@ -147,6 +148,7 @@ FACES: Mapping[str, str] = {
         "sampling sections splits"
     ),
     "training.jobs": "fit_search output train_encoder train_reranker",
+    "training.pretraining": "reordering",
     "training.sources": "make_corpus selection",
 }
 

@@ -11,7 +11,7 @@ from torch import nn
 from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint
-from encoder.models.architecture import EncoderConfig, EncoderModel
+from encoder.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
 from training.batch import DocumentArrays, DocumentBatch, collate, encode, encode_texts
 from training.data.batch_specs import (
     BatchSpec,
@@ -40,9 +40,11 @@ from training.objectives import (
     pairs_task,
     supervised_contrastive_task,
 )
+from training.pretraining.reordering import OrderHead, reorder_task
 from training.recipe import ALIGNMENT, ObjectiveRecipe
 
 _DOCUMENTS_A_PASS = 64
+_RECURRENT_DOCUMENTS_A_PASS = 8  # whose segments are long, and padded to one length
 
 Sampler = Callable[[np.random.Generator], BatchSpec]
 ReadTerms = Callable[[DocumentSlice], Float32]  # -> [F]
@@ -157,9 +159,11 @@ def encode_slices(
     order = np.argsort(lengths, kind="stable")  # less padding
     vectors = np.empty((len(parts), model.config.dimension), dtype=np.float32)
     device = next(model.parameters()).device
+    recurrent = isinstance(model, RecurrentModel)
+    size = _RECURRENT_DOCUMENTS_A_PASS if recurrent else _DOCUMENTS_A_PASS
     with torch.no_grad():
-        for start in range(0, len(parts), _DOCUMENTS_A_PASS):
-            rows = order[start : start + _DOCUMENTS_A_PASS]
+        for start in range(0, len(parts), size):
+            rows = order[start : start + size]
             batch = reader.batch([parts[row] for row in rows], generator).to(device)
             vectors[rows] = encode(model, batch).cpu().numpy()
     return vectors
@@ -225,6 +229,8 @@ def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:
         return WordHead(config)
     if recipe.kind == "sp":
         return BlockHead(config)
+    if recipe.kind == "reorder":
+        return OrderHead(config, recipe.parameters["chunks"])
     if recipe.kind == "pairs":
         return nn.Module()
     return Temperature(recipe.parameters["temperature"])
@@ -275,9 +281,18 @@ def _pretraining_task(
     batch, head = making.batch(spec.documents), making.head
     if isinstance(head, BlockHead):
         return masked_blocks_task(batch, recipe.parameters["masked_blocks"], head, making.generator)
-    if not isinstance(head, WordHead) or batch.texts is None:
+    if not isinstance(head, WordHead | OrderHead) or batch.texts is None:
         raise TrainingRecipeError(f"objective {recipe.name}: masked words need trained blocks")
     share = recipe.parameters["share"]
+    if isinstance(head, OrderHead):
+        return reorder_task(
+            batch.texts,
+            making.reader.checkpoint,
+            making.vocabulary,
+            (recipe.parameters["chunks"], share),
+            head,
+            making.generator,
+        )
     return masked_words_task(batch.texts, making.vocabulary, share, head, making.generator)
 
 

@@ -132,6 +132,19 @@ class MaskedBlocksRecipe(ObjectiveRecipe):
     masked_blocks: PositiveInt = 2
 
 
+class ReorderRecipe(ObjectiveRecipe):
+    """The order of the chunks of a document, and words of all of its segments.
+
+    Attributes:
+        chunks: of a document, at most (m); there are 1! + ... + m! classes.
+        share: of the words that are predicted; 0 for none.
+    """
+
+    kind: Literal["reorder"] = "reorder"
+    chunks: Annotated[int, Field(ge=2, le=6)] = 3
+    share: Share = 0.15
+
+
 class RerankRecipe(ObjectiveRecipe):
     """Pairs of documents that a reranker reads together.
 
@@ -158,6 +171,7 @@ AnyObjective = Annotated[
     | DistillationRecipe
     | MaskedWordsRecipe
     | MaskedBlocksRecipe
+    | ReorderRecipe
     | RerankRecipe,
     Field(discriminator="kind"),
 ]
@@ -312,8 +326,9 @@ class TrainingRecipe(RecipeTable):
             raise ValueError(
                 "sentence_level.blocks goes with a sentence level that is trained, and only then"
             )
-        if "wp" in kinds and frozen:
-            raise ValueError('objective "wp" trains the sentence level, which is frozen')
+        for kind in ("wp", "reorder"):
+            if kind in kinds and frozen:
+                raise ValueError(f'objective "{kind}" trains the sentence level, which is frozen')
         if self.aligns and frozen:
             raise ValueError('similarity = "alignment" trains the sentence level, which is frozen')
         return self
@@ -322,6 +337,41 @@ class TrainingRecipe(RecipeTable):
     def aligns(self) -> bool:
         """Whether an objective trains the alignment of blocks."""
         return any(one.parameters.get("similarity") == ALIGNMENT for one in self.objectives)
+
+
+def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
+    """Check that a recipe fits an encoder whose block vectors depend on the whole document, or not.
+
+    Args:
+        recipe: of an encoder.
+        recurrent: whether they do.
+
+    Raises:
+        TrainingRecipeError: it is for the other kind; the message says what cannot be.
+    """
+    kinds = {objective.kind for objective in recipe.objectives}
+    level = recipe.sentence_level
+    reason = None
+    if not recurrent:
+        if "reorder" in kinds:
+            reason = 'objective "reorder" pretrains a recurrent encoder, such as an ernie-doc'
+    elif level.trained == "frozen":
+        reason = (
+            'sentence_level.trained = "frozen" takes stored block vectors, which a recurrent '
+            'encoder has not: set "all" or "last", with blocks = max_blocks'
+        )
+    elif level.blocks < recipe.max_blocks:
+        reason = (
+            f"sentence_level.blocks is {level.blocks}, under the {recipe.max_blocks} of "
+            "max_blocks: a recurrent encoder reads every block of a document"
+        )
+    elif recipe.aligns or "sp" in kinds:
+        what = 'similarity = "alignment"' if recipe.aligns else 'objective "sp"'
+        reason = f"{what} takes vectors of lone blocks, which a recurrent encoder has not"
+    elif recipe.terms.dimension:
+        reason = "terms.dimension: a recurrent encoder has no term channel"
+    if reason is not None:
+        raise TrainingRecipeError(f"recipe {recipe.name}: {reason}")
 
 
 def recipe_fingerprint(recipe: TrainingRecipe) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from tokenizers import Tokenizer, pre_tokenizers
 
 from encoder.blocks import LongSentence
@@ -71,6 +71,23 @@ class Recipe(RecipeTable):
     begin_as_mean: bool
     model: dict[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _check_model(self) -> "Recipe":
+        """Check that `[model]` is of this architecture, and its values where all are here."""
+        config = ENCODERS[self.architecture].config
+        if unknown := self.model.keys() - signature(config).parameters.keys():
+            raise ValueError(
+                f"model.{min(unknown)}: unknown field of the architecture {self.architecture}"
+            )
+        if not self.initialise_from_bert:  # whose sizes are others
+            config(
+                block_length=self.block_length,
+                max_blocks=self.max_blocks,
+                dimension=self.dimension,
+                **self.model,
+            )
+        return self
+
 
 class RerankerRecipe(RecipeTable):
     """The recipe of a new reranker; see `PairShape` and `encoder.models.match_ignition`."""
@@ -113,10 +130,10 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
         CheckpointError: the recipe and the BERT checkpoint do not fit.
     """
     folder = find_bert(bert)
-    directory.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(folder)
-    tokenizer.save(str(directory / TOKENIZER))
     model = _new_model(recipe, folder, tokenizer.get_vocab_size(), seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(directory / TOKENIZER))
     save_weights(model, directory)
     write_config(directory, _config_of(recipe, model.config, tokenizer))
     write_manifest(directory)

@@ -3,10 +3,8 @@
 Exports for users also pass the quality gate, which compares smaller precisions with fp32.
 """
 
-import logging
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,10 +12,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
-import onnx
 import torch
-from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
-from torch import nn
 from torch.export import Dim
 
 from encoder.checkpoint import (
@@ -36,20 +31,19 @@ from encoder.checkpoint import (
 )
 from encoder.errors import CheckpointError
 from encoder.export.create import load_model
+from encoder.export.onnx_graph import export_graph, halve
 from encoder.export.quality import Quality, add_to_report, check_quality, write_quality
 from encoder.export.quantise import Array, Sample, quantise
+from encoder.export.recurrent import encode_document_blocks, export_step, step_samples
 from encoder.export.rnn import with_onnx_rnns
 from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
-from encoder.models.architecture import EncoderModel
+from encoder.models.architecture import EncoderModel, RecurrentModel
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 
 # Compares precisions of a checkpoint with its fp32 over documents.
 Gate = Callable[[Checkpoint, Sequence[str]], Mapping[str, Quality]]
-
-_OPSET = 20  # the first with Gelu as one operator
-_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM", "GRU"]  # a CPU has no kernels in fp16
 
 
 def export_checkpoint(
@@ -77,7 +71,7 @@ def export_checkpoint(
     model = load_model(checkpoint)
     golden = compute_golden_batch(checkpoint, model)
     with staged_graphs(checkpoint.directory, precisions) as staging:
-        _write_graphs(model, staging, precisions, _samples(checkpoint, golden))
+        _write_graphs(model, staging, precisions, _samples(checkpoint, model, golden))
         write_manifest(staging)
         staged = load_checkpoint(staging)
         parities = {precision: _measure(staged, golden, precision) for precision in precisions}
@@ -131,8 +125,7 @@ def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenB
     blocks, vectors = [], []
     with torch.no_grad():
         for document, features in zip(documents, terms, strict=True):
-            rows = [_encode_block(checkpoint, model, block) for block in document.blocks]
-            stacked = torch.cat(rows)  # [S, H]
+            stacked = _encode_blocks(checkpoint, model, document.blocks)  # [S, H]
             mask = torch.ones(1, len(stacked), dtype=torch.int64)
             also = [torch.from_numpy(features)[None]] if len(features) else []
             vectors.append(model.document_encoder(stacked[None], mask, *also)[0].numpy())
@@ -146,22 +139,26 @@ def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenB
     )
 
 
-def _encode_block(
-    checkpoint: Checkpoint, model: EncoderModel, block: Sequence[int]
+def _encode_blocks(
+    checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
 ) -> torch.Tensor:
-    ids = torch.tensor([[checkpoint.start_token, *block, checkpoint.end_token]])
-    result: torch.Tensor = model.block_encoder(ids, torch.ones_like(ids))
-    return result
+    if isinstance(model, RecurrentModel):
+        return encode_document_blocks(checkpoint, model, blocks)
+    rows = []
+    for block in blocks:
+        ids = torch.tensor([[checkpoint.start_token, *block, checkpoint.end_token]])
+        rows.append(model.block_encoder(ids, torch.ones_like(ids)))
+    return torch.cat(rows)
 
 
-def _samples(checkpoint: Checkpoint, golden: GoldenBatch) -> dict[str, list[Sample]]:
+def _samples(
+    checkpoint: Checkpoint, model: EncoderModel, golden: GoldenBatch
+) -> dict[str, list[Sample]]:
     """Return the golden batch as inputs of each graph, for the quantiser to learn ranges from."""
     blocks: list[Sample] = []
-    for block in golden.blocks:
-        ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
-        blocks.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
     documents: list[Sample] = []
     for start, end in pairwise([0, *accumulate(golden.sizes)]):
+        blocks += _block_samples(checkpoint, model, golden.blocks[start:end])
         mask = np.ones((1, end - start), dtype=np.int64)
         sample: dict[str, Array] = {
             "block_vectors": golden.block_vectors[None, start:end],
@@ -171,6 +168,18 @@ def _samples(checkpoint: Checkpoint, golden: GoldenBatch) -> dict[str, list[Samp
             sample["term_features"] = golden.term_features[None, len(documents)]
         documents.append(sample)
     return {BLOCK_GRAPH: blocks, DOCUMENT_GRAPH: documents}
+
+
+def _block_samples(
+    checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
+) -> list[Sample]:
+    if isinstance(model, RecurrentModel):
+        return step_samples(checkpoint, model, blocks)
+    samples: list[Sample] = []
+    for block in blocks:
+        ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
+        samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    return samples
 
 
 def _write_graphs(
@@ -190,10 +199,13 @@ def _write_graphs(
             if precision == "int8":
                 quantise(fp32 / graph, target / graph, samples[graph])
             elif precision == "fp16":
-                _halve(fp32 / graph, target / graph)
+                halve(fp32 / graph, target / graph)
 
 
 def _export_block_encoder(model: EncoderModel, path: Path) -> None:
+    if isinstance(model, RecurrentModel):
+        export_step(model, path)
+        return
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
@@ -201,7 +213,7 @@ def _export_block_encoder(model: EncoderModel, path: Path) -> None:
         with_onnx_rnns(model.block_encoder),
         {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         {"input_ids": shape, "attention_mask": shape},
-        "block_vectors",
+        ["block_vectors"],
         path,
     )
 
@@ -219,63 +231,7 @@ def _export_document_encoder(model: EncoderModel, path: Path) -> None:
     if config.term_width:
         inputs["term_features"] = torch.rand(2, config.term_width)
         shapes["term_features"] = {0: documents}
-    export_graph(with_onnx_rnns(model.document_encoder), inputs, shapes, "document_vectors", path)
-
-
-def export_graph(
-    module: nn.Module,
-    inputs: dict[str, torch.Tensor],
-    dynamic_shapes: dict[str, dict[int, Dim]],
-    output: str,
-    path: Path,
-) -> None:
-    """Export a module to one ONNX graph, without the warnings of the exporter."""
-    with _quiet(), torch.no_grad():
-        torch.onnx.export(
-            module,
-            kwargs=inputs,
-            f=path,
-            input_names=list(inputs),
-            output_names=[output],
-            dynamic_shapes=dynamic_shapes,
-            opset_version=_OPSET,
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-    _clear_metadata(path)
-
-
-def _clear_metadata(path: Path) -> None:
-    """Remove the lines of source, with the folders of this machine, that each node came from.
-
-    The digest of a graph then depends on what it computes alone; archives of block vectors are
-    known by it (`encoder/block_archive.py`).
-    """
-    model = onnx.load(path)
-    for node in model.graph.node:
-        node.ClearField("metadata_props")
-    onnx.save(model, path)
-
-
-def _halve(source: Path, target: Path) -> None:
-    with _quiet():
-        graph = convert_float_to_float16(
-            onnx.load(source), keep_io_types=True, op_block_list=_KEPT_IN_FP32
-        )
-    onnx.save(graph, target)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence exporters, which warn of their internals and of weights too small for fp16."""
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
+    export_graph(with_onnx_rnns(model.document_encoder), inputs, shapes, ["document_vectors"], path)
 
 
 def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:

@@ -14,7 +14,8 @@ from torch.export import Dim
 
 from encoder.checkpoint import PAIR_GRAPH, PARITY, write_manifest
 from encoder.export.create import load_reranker_model
-from encoder.export.export import check_precisions, export_graph, staged_graphs
+from encoder.export.export import check_precisions, staged_graphs
+from encoder.export.onnx_graph import export_graph
 from encoder.export.quality import add_to_report
 from encoder.export.quantise import Sample, quantise
 from encoder.models.architecture import RerankerModel
@@ -90,7 +91,7 @@ def _write_graphs(
         for name, tensor in zip(_INPUTS, _tensors(longest), strict=True)
     }
     shape = {0: Dim("pairs"), 1: Dim("tokens", min=_SHORTEST, max=model.config.length)}
-    export_graph(model, inputs, dict.fromkeys(_INPUTS, shape), "logits", fp32 / PAIR_GRAPH)
+    export_graph(model, inputs, dict.fromkeys(_INPUTS, shape), ["logits"], fp32 / PAIR_GRAPH)
     if "int8" in precisions:
         (directory / "int8").mkdir()
         samples: list[Sample] = [

@@ -123,6 +123,10 @@ class RecurrentModel(EncoderModel):
     """
 
     @abstractmethod
+    def no_memory(self, documents: int) -> tuple[Tensor, Tensor]:
+        """Return the memory before the first block of so many documents, and its mask."""
+
+    @abstractmethod
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """Return the states [D, T, H] of each of the S blocks, when all of them have been read."""
 

@@ -27,6 +27,7 @@ from encoder.models.layers import (
     initialise_as_bert,
     masked_mean,
 )
+from encoder.models.relative_attention import RelativeAttention
 from encoder.models.weights import BertWeights
 
 Recurrence = Literal["same_layer", "layer_below", "none"]
@@ -120,68 +121,18 @@ class Memory(NamedTuple):
     mask: Tensor
 
 
-class RelativeAttention(nn.Module):
-    """Multi-head attention from a segment to itself and the memory (equations 1 and 3).
-
-    Positions are relative (Shaw et al. 2018, equation 4): to each key a vector of its distance from
-    the query is added, which all heads share.
-    """
-
-    def __init__(self, config: ErnieDocConfig) -> None:
-        super().__init__()
-        if config.hidden_size % config.attention_heads:
-            raise ValueError(
-                f"hidden_size {config.hidden_size} is no multiple of {config.attention_heads} heads"
-            )
-        self.heads = config.attention_heads
-        self.longest = config.block_length
-        self.memory_length = config.memory_length
-        self.dropout = config.dropout
-        self.query = nn.Linear(config.hidden_size, config.hidden_size)
-        self.key_value = nn.Linear(config.hidden_size, 2 * config.hidden_size)
-        self.output = nn.Linear(config.hidden_size, config.hidden_size)
-        distances = config.memory_length + 2 * config.block_length - 1
-        self.distance_embedding = nn.Embedding(distances, config.hidden_size // self.heads)
-
-    def forward(self, states: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
-        """Attend: states [D, T, H], memory [D, m, H], bias [D, 1, 1, m + T] -> [D, T, H]."""
-        context = torch.cat([memory, states], dim=1)  # [D, m + T, H]
-        query = self.query(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [D, A, T, H/A]
-        projected = self.key_value(context).unflatten(-1, (2, self.heads, -1))
-        key, value = projected.permute(2, 0, 3, 1, 4).unbind(0)  # each [D, A, m + T, H/A]
-        distances = self.distance_scores(query) / query.shape[-1] ** 0.5
-        attended = F.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=distances + bias,
-            dropout_p=self.dropout if self.training else 0.0,
-        )  # [D, A, T, H/A]
-        output: Tensor = self.output(attended.transpose(1, 2).flatten(-2))
-        return output
-
-    def distance_scores(self, query: Tensor) -> Tensor:
-        """Multiply queries [D, A, T, H/A] by the vector of each key's distance: [D, A, T, m + T].
-
-        Products with all distances are computed at once, and each row of them is moved by one place
-        more than the row above: the distance of a key falls by one from a query to the next.
-        """
-        tokens = query.shape[2]
-        count = self.memory_length + 2 * tokens - 1  # from the first key to the last one's
-        start = self.longest - tokens
-        vectors = self.distance_embedding.weight[start : start + count]
-        products = F.pad(query @ vectors.T, (0, 1)).flatten(-2)  # [D, A, T * (count + 1)]
-        moved = products[..., tokens - 1 : tokens - 1 + tokens * count]
-        rows = moved.reshape(*query.shape[:3], count)
-        return rows[..., : self.memory_length + tokens]
-
-
 class RecurrentLayer(nn.Module):
     """One post-norm Transformer layer that attends to a memory, too."""
 
     def __init__(self, config: ErnieDocConfig) -> None:
         super().__init__()
-        self.attention = RelativeAttention(config)
+        self.attention = RelativeAttention(
+            config.hidden_size,
+            config.attention_heads,
+            config.dropout,
+            tokens=config.block_length,
+            memory=config.memory_length,
+        )
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
         self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
         self.output = nn.Linear(config.intermediate_size, config.hidden_size)
@@ -317,9 +268,13 @@ class ErnieDoc(RecurrentModel):
         self.document_encoder = LastSegment(config)
         self.apply(initialise_as_bert)
 
+    def no_memory(self, documents: int) -> Memory:
+        """Return the memory before the first segment; see `RecurrentModel`."""
+        return self.block_encoder.no_memory(documents)
+
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """Return the states of every segment in the last phase; see `RecurrentModel`."""
-        memory = self.block_encoder.no_memory(len(input_ids))
+        memory = self.no_memory(len(input_ids))
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         found = []
@@ -351,7 +306,7 @@ class ErnieDoc(RecurrentModel):
         documents, segments, tokens = input_ids.shape
         last = attention_mask.amax(-1).long().sum(1) - 1  # [D]
         is_last = last[:, None] == torch.arange(segments, device=last.device)  # [D, S]
-        memory = self.block_encoder.no_memory(documents)
+        memory = self.no_memory(documents)
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         memory = self._skim(input_ids, attention_mask * ~is_last[:, :, None], memory)

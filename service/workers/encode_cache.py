@@ -43,14 +43,17 @@ class VectorSpaceProbe:
 
 def probe_vector_space(encoder: OnnxEncoder) -> VectorSpaceProbe:
     """Encode the golden batch of the checkpoint."""
-    blocks = read_golden_batch(encoder.checkpoint).blocks
+    golden = read_golden_batch(encoder.checkpoint)
     started = time.perf_counter()
-    vectors = encoder.encode_blocks(blocks)
+    if encoder.recurrent:
+        vectors = golden.encode(encoder.encode_blocks)
+    else:
+        vectors = encoder.encode_blocks(golden.blocks)  # packed on a GPU, as requests are
     seconds = time.perf_counter() - started
     digest = blake2b(encoder.checkpoint.fingerprint.encode(), digest_size=_SPACE_BYTES)
     digest.update(encoder.precision.encode())
     digest.update(vectors.tobytes())
-    return VectorSpaceProbe(digest.digest(), sum(len(block) for block in blocks) / seconds)
+    return VectorSpaceProbe(digest.digest(), sum(map(len, golden.blocks)) / seconds)
 
 
 class EncodeCache:

@@ -37,11 +37,13 @@ class Schedulable(Protocol):
         traffic_class: the class whose share it uses.
         tokens: of all its work.
         entry: number of its entry in the queue; 0 while it is not queued.
+        rank: its place in the order of its class, set when it is queued.
     """
 
     traffic_class: TrafficClass
     tokens: int
     entry: int
+    rank: int
 
     def next_tokens(self) -> int:
         """Return the tokens of its next piece of work."""
@@ -78,6 +80,12 @@ class FairQueue(Generic[T]):
     def add(self, request: T) -> None:
         """Queue a request. A class that was idle gets no credit for that time, and owes nothing."""
         own = self._classes[request.traffic_class]
+        request.rank = own.served + request.tokens
+        self.resume(request)
+
+    def resume(self, request: T) -> None:
+        """Queue a request again, at the place it had: its work was waiting for other work of it."""
+        own = self._classes[request.traffic_class]
         if own.head() is None:
             busy = [other.spent for other in self._classes.values() if other.head() is not None]
             if not busy:  # the queue was empty: no class owes anything for the time before
@@ -86,7 +94,7 @@ class FairQueue(Generic[T]):
             own.spent = max(own.spent, min(busy, default=0))
         self._entries += 1
         request.entry = self._entries
-        heapq.heappush(own.heap, (own.served + request.tokens, self._entries, request))
+        heapq.heappush(own.heap, (request.rank, self._entries, request))
 
     def remove(self, request: T) -> None:
         """Remove a request; its heap entry is discarded when it reaches the top."""

@@ -167,9 +167,11 @@ class BlockQueue:
                     continue
                 task.vectors[block.row] = vector
                 task.done += 1
-                self._add(reservation, -min(len(block.tokens), reservation.tokens))
+                self._add(reservation, -min(block.cost, reservation.tokens))
                 if task.done == len(task.pending):
                     last.append(block)
+                elif task.reading is not None:
+                    self._resume(reservation, task)
         return last
 
     def complete(self, reservation: Reservation, task: EncodeTask) -> bool:
@@ -269,9 +271,17 @@ class BlockQueue:
         if task.taken == 0:
             task.started = time.perf_counter()
         last = task.taken + 1 >= len(task.pending)
-        has_more = not last or len(reservation.waiting) > 1
-        self._requests.serve(len(block.tokens), has_more=has_more)
+        leaves = last or task.reading is not None  # whose next block waits for this one
+        has_more = not leaves or len(reservation.waiting) > 1
+        self._requests.serve(block.cost, has_more=has_more)
         task.taken += 1
-        if last:
+        if leaves:
             reservation.waiting.popleft()
         return block
+
+    def _resume(self, reservation: Reservation, task: EncodeTask) -> None:
+        """Queue the next block of a document that a recurrent encoder reads."""
+        reservation.waiting.appendleft(task)
+        if not reservation.entry:
+            self._requests.resume(reservation)
+        self._changed.notify()

@@ -4,6 +4,9 @@ The unit of work is the sentence block. Worker threads take blocks in fair order
 (`service.workers.fair_queue`), so that a book does not hold up a page; the worker that encodes the
 last block of a document also encodes the document and delivers the result. Blocks whose vectors are
 cached are not encoded again, and nothing is computed for a request whose deadline has passed.
+
+A recurrent encoder reads the blocks of a document one after another, with a memory: such a document
+is taken for one block at a time, and has no cached block vectors.
 """
 
 import asyncio
@@ -17,6 +20,7 @@ from functools import partial
 
 import numpy as np
 
+from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.onnx_encoder import OnnxEncoder
 from service.errors import (
@@ -55,7 +59,13 @@ class EncodeScheduler:
             metrics: where to count.
             max_queue_seconds: work that may be queued ahead of a new request.
             cache: of block vectors, if there is one.
+
+        Raises:
+            ValueError: there is a cache, and the encoder is recurrent: the vector of a block then
+                depends on more than its tokens.
         """
+        if cache is not None and encoder.recurrent:
+            raise ValueError("block vectors of a recurrent encoder cannot be cached")
         self._encoder = encoder
         self._metrics = metrics
         self._cache = cache
@@ -136,6 +146,8 @@ class EncodeScheduler:
     async def _create_tasks(self, documents: Sequence[SentenceBlocks]) -> list[EncodeTask]:
         """Return a task for each document, with the block vectors that are cached."""
         loop = asyncio.get_running_loop()
+        if self._encoder.recurrent:
+            return [self._begin(document, loop.create_future()) for document in documents]
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.blocks for document in documents]
         vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
@@ -147,6 +159,17 @@ class EncodeScheduler:
             EncodeTask(one, rows, loop.create_future(), submitted, cached)
             for one, rows, cached in zip(blocks, vectors, known, strict=True)
         ]
+
+    def _begin(self, document: SentenceBlocks, waiter: asyncio.Future[EncodeResult]) -> EncodeTask:
+        reading = self._encoder.begin_document(document.blocks)
+        return EncodeTask(
+            document.blocks,
+            reading.vectors,
+            waiter,
+            time.perf_counter(),
+            reading=reading,
+            passes=reading.passes,
+        )
 
     def close(self) -> None:
         """Stop the workers; callers that still wait get ShuttingDownError."""
@@ -181,16 +204,24 @@ class EncodeScheduler:
 
     def _encode(self, blocks: Sequence[Block]) -> int:
         try:
-            vectors = self._encoder.encode_blocks([block.tokens for block in blocks])
+            vectors = self._vectors_of(blocks)
         except Exception as error:
             self._fail({block.reservation for block in blocks}, error)
             return 0
-        tokens = sum(len(block.tokens) for block in blocks)
+        tokens = sum(block.cost for block in blocks)
         self._metrics.encoded_blocks.inc(len(blocks))
         self._metrics.encoded_tokens.inc(tokens)
         for block in self._queue.store_vectors(blocks, vectors):
             self._finish(block.reservation, block.task)
         return tokens
+
+    def _vectors_of(self, blocks: Sequence[Block]) -> Float32:
+        reading = blocks[0].task.reading
+        if reading is None:
+            return self._encoder.encode_blocks([block.tokens for block in blocks])
+        (block,) = blocks  # a recurrent encoder takes one a call
+        reading.advance()
+        return reading.vectors[[block.row]]
 
     def _measure(self, tokens: float, seconds: float) -> None:
         """Record the rate of one thread, including its work around the encoder."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from encoder.arrays import Float32
+from encoder.recurrent.document_reading import DocumentReading
 from service.workers.fair_queue import TrafficClass
 
 DOCUMENT_ONLY = -1  # the row of a document whose block vectors are all known
@@ -53,7 +54,9 @@ class EncodeTask:
         waiter: future of the result.
         submitted: when it was queued, by `time.perf_counter`.
         known: rows of `vectors` that were filled from the cache.
-        pending: the other rows.
+        reading: of a recurrent encoder: the document, of which every step reads the next block.
+        passes: how often each block is read; 1 but for a recurrent encoder.
+        pending: the other rows, as often as they are read.
         started: when its first block was taken, by `time.perf_counter`.
         taken: number of pending rows that were taken.
         done: number of pending rows that were encoded.
@@ -64,13 +67,16 @@ class EncodeTask:
     waiter: asyncio.Future[EncodeResult]
     submitted: float
     known: Collection[int] = ()
+    reading: DocumentReading | None = None
+    passes: int = 1
     pending: list[int] = field(init=False)
     started: float = 0.0
     taken: int = 0
     done: int = 0
 
     def __post_init__(self) -> None:
-        self.pending = [row for row in range(len(self.blocks)) if row not in self.known]
+        rows = [row for row in range(len(self.blocks)) if row not in self.known]
+        self.pending = rows * self.passes
 
     @property
     def pending_tokens(self) -> int:
@@ -96,6 +102,7 @@ class Reservation:
         stalled: its body does not arrive: other requests do not count it as work ahead of them.
         released: it has ended.
         entry: number of its entry in the fair queue; 0 while it has none.
+        rank: its place in the order of its class.
         waiting: documents with a block that has not been taken.
         unanswered: documents without a result.
     """
@@ -107,6 +114,7 @@ class Reservation:
     stalled: bool = False
     released: bool = False
     entry: int = 0
+    rank: int = 0
     waiting: deque[EncodeTask] = field(default_factory=deque)
     unanswered: set[EncodeTask] = field(default_factory=set)
 
@@ -149,3 +157,8 @@ class Block:
     def tokens(self) -> Sequence[int]:
         """Token ids, without special tokens."""
         return () if self.row == DOCUMENT_ONLY else self.task.blocks[self.row]
+
+    @property
+    def cost(self) -> int:
+        """Tokens that it counts for: those of all readings of a block are its tokens."""
+        return len(self.tokens) // self.task.passes

@@ -13,6 +13,7 @@ ENCODERS = [
     *("tiny-fp32", "tiny-fp16", "tiny-int8"),
     *("terms-fp32", "terms-fp16", "terms-int8"),
     *("colde-fp32", "colde-fp16", "colde-int8"),
+    *("ernie_doc-fp32", "ernie_doc-fp16", "ernie_doc-int8"),
     *("han-fp32", "han-int8", "smash-fp32", "smash-fp16", "dssm-fp32", "dssm-int8"),
     *("arc_i-fp32", "arc_i-fp16", "arc_i-int8"),
     "shipped-int8",
@@ -24,6 +25,7 @@ TEXTS = [*GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]
 def encoder(request: pytest.FixtureRequest) -> OnnxEncoder:
     name, precision = request.param.split("-")
     fixtures = {"tiny": "tiny_checkpoint", "terms": "tiny_terms", "colde": "tiny_colde"}
+    fixtures["ernie_doc"] = "tiny_ernie_doc"
     if name in fixtures:
         directory = request.getfixturevalue(fixtures[name])
     elif name == "shipped":

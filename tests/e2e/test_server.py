@@ -44,6 +44,21 @@ def test_the_main_job_with_the_shipped_checkpoint(
         assert answer["results"][1]["matches"][0]["id"] == "music.txt"
 
 
+def test_an_ernie_doc_is_served_like_any_checkpoint(
+    serve: Callable[..., Any], tiny_ernie_doc: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_ernie_doc) as server:
+        documents = [{"id": "river", "text": RIVER * 4}, {"id": "music", "text": MUSIC}]
+        status, answer = server.request("POST", "/index", {"documents": documents})
+        assert (status, answer["indexed"]) == (200, 2)
+        asked = {"text": RIVER * 4, "top_k": 1, "explain": {"matches": 1}}
+        status, answer = server.request("POST", "/match", asked)
+        assert (status, answer["matches"][0]["id"]) == (200, "river")
+        assert answer["matches"][0]["explanation"]["passages"]
+        status, answer = server.request("POST", "/match", {"id": "music"})
+        assert (status, answer["matches"][0]["id"]) == (200, "river")
+
+
 def test_what_is_acknowledged_is_found_and_stays(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -120,6 +120,12 @@ def tiny_colde(copy_checkpoint: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_ernie_doc(copy_checkpoint: Callable[[str], Path]) -> Path:
+    """The directory of a tiny ERNIE-Doc with graphs of every precision; do not change it."""
+    return copy_checkpoint("ernie-doc")
+
+
+@pytest.fixture(scope="session")
 def tiny_baseline(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
     """Return the directory of a tiny baseline with graphs of every precision, by its name."""
     return cache(copy_checkpoint)

@@ -17,6 +17,7 @@ from encoder.export.create import (
     RerankerRecipe,
     create_checkpoint,
     create_reranker,
+    load_model,
     load_reranker_model,
     write_trained_reranker,
 )
@@ -24,7 +25,7 @@ from encoder.export.export import export_checkpoint
 from encoder.export.export_reranker import export_reranker
 from encoder.golden import GOLDEN_TEXTS
 from encoder.terms.feature_hashing import HashedTerms
-from encoder.terms.term_channel import TermChannel, hashed_vocabulary
+from encoder.terms.term_channel import TermChannel, hashed_vocabulary, open_term_channel
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.recipe import parse_training_recipe
@@ -67,6 +68,16 @@ TINY_COLDE = TINY.model_copy(
             "aggregate": "lstm_and_mean",
         },
         "begin_as_mean": False,  # so that every part of the graph counts
+    }
+)
+
+
+TINY_ERNIE_DOC = TINY.model_copy(
+    update={
+        "name": "tiny-ernie-doc",
+        "architecture": "ernie-doc",
+        "model": {"sentence_layers": 2, "memory_length": 8},
+        "begin_as_mean": False,  # which an ERNIE-Doc cannot
     }
 )
 
@@ -156,6 +167,19 @@ def make_colde(target: Path, find: Find) -> None:
     export_checkpoint(create_checkpoint(TINY_COLDE, str(find("bert")), target), PRECISIONS)
 
 
+def make_ernie_doc(target: Path, find: Find) -> None:
+    """Write an ERNIE-Doc with graphs of every precision, its distances at random."""
+    created = create_checkpoint(TINY_ERNIE_DOC, str(find("bert")), target.with_name("created"))
+    model = load_model(created)
+    torch.manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if "distance_embedding" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    channel = open_term_channel(created)
+    written = write_trained(model, channel, created, target, "tiny-ernie-doc")
+    export_checkpoint(written, PRECISIONS)
+
+
 def baseline_maker(name: str) -> Callable[[Path, Find], None]:
     """Return what writes a baseline with graphs of every precision."""
     architecture, model = BASELINES[name]
@@ -213,6 +237,7 @@ MAKERS: Mapping[str, Callable[[Path, Find], None]] = {
     "weights": make_weights,
     "smith": make_smith,
     "colde": make_colde,
+    "ernie-doc": make_ernie_doc,
     "terms": make_terms,
     "reranker": make_reranker,
     **{name: baseline_maker(name) for name in BASELINES},

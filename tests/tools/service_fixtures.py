@@ -40,6 +40,7 @@ class SteppedEncoder:
     vector is [how many tokens, their sum], a document vector the mean of its block vectors.
     """
 
+    recurrent = False
     fails, kills, fails_document = 666, 667, 668  # tokens that do
 
     def __init__(self, *, threads: int = 1, batch_tokens: int = 0, opened: bool = True) -> None:

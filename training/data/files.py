@@ -92,7 +92,7 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
         TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
     """
     from training.errors import TrainingRecipeError
-    from training.recipe import read_training_recipe
+    from training.recipe import check_recurrence, read_training_recipe
 
     recipe = read_training_recipe(job.recipe)
     for_reranker = any(objective.kind == "rerank" for objective in recipe.objectives)
@@ -100,6 +100,8 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
         raise TrainingRecipeError(f"recipe {job.recipe} is for a reranker, not for an encoder")
     if not for_reranker and isinstance(job.start, RerankerCheckpoint):
         raise TrainingRecipeError(f'recipe {job.recipe}: a reranker takes the objective "rerank"')
+    if isinstance(job.start, Checkpoint):
+        check_recurrence(recipe, recurrent=job.start.segment_memory is not None)
     return recipe if job.steps is None else recipe.model_copy(update={"steps": job.steps})
 
 

@@ -85,6 +85,7 @@ def sampler_of(
         "drop": lambda random: sample_views(sources, size, hard, share, random),
         "distil": lambda random: sample_neighbours(sources, size, random),
         "wp": lambda random: sample_documents(sources, size, random),
+        "reorder": lambda random: sample_documents(sources, size, random),
         "sp": lambda random: sample_documents(sources, size, random),
     }
     return samplers[objective.kind]

@@ -44,6 +44,8 @@ def prepare_data(
 ) -> tuple[TrainingCorpus, ...]:
     """Encode the block vectors of all corpora, read their judgements, check for data leakage.
 
+    Of a recurrent encoder no block vectors are computed: it is trained from tokens.
+
     Raises:
         CorpusError: as `keep_blocks` and `read_training_data`; or the output exists already.
         ArchiveError: the work directory is damaged, or another encoder made it.
@@ -53,7 +55,16 @@ def prepare_data(
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")
     recipe = read_recipe(job)
     encoded = [
-        (files, keep_blocks(files.corpus, _directory_of(job, files) / "blocks", encoder, progress))
+        (
+            files,
+            keep_blocks(
+                files.corpus,
+                _directory_of(job, files) / "blocks",
+                encoder,
+                progress,
+                tokens_only=encoder.recurrent,
+            ),
+        )
         for files in job.files
     ]
     return read_training_data(encoded, recipe.seed, allow_shared=job.allow_shared)

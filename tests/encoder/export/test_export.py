@@ -169,6 +169,54 @@ def test_a_recipe_that_is_not_understood(tmp_path: Path, content: str, message: 
         read_recipe(path)
 
 
+SMALL_RECIPE = """
+name = "x"
+architecture = "{architecture}"
+block_length = {block_length}
+max_blocks = 4
+long_sentence = "split"
+language = "en"
+dimension = 8
+initialise_from_bert = false
+begin_as_mean = false
+[model]
+hidden_size = 8
+attention_heads = 2
+{model}
+"""
+
+
+@pytest.mark.parametrize(
+    ("architecture", "block_length", "model", "message"),
+    [
+        ("ernie-doc", 16, "memory_length = 0", "memory_length must be at least 1, not 0"),
+        ("ernie-doc", 16, "memory_length = -8", "memory_length must be at least 1, not -8"),
+        ("ernie-doc", 2, "memory_length = 8", "block_length must be at least 3"),
+        ("ernie-doc", 16, "document_layers = 2", "unknown field of the architecture ernie-doc"),
+        ("smith", 16, "memory_length = 8", "unknown field of the architecture smith"),
+        ("colde", 16, "retrospective = true", "unknown field of the architecture colde"),
+    ],
+)
+def test_a_recipe_that_cannot_be_followed_is_refused_when_it_is_read(
+    tmp_path: Path, architecture: str, block_length: int, model: str, message: str
+) -> None:
+    (path := tmp_path / "recipe.toml").write_text(
+        SMALL_RECIPE.format(architecture=architecture, block_length=block_length, model=model)
+    )
+    with pytest.raises(CheckpointError, match=message):
+        read_recipe(path)
+
+
+def test_what_cannot_be_made_is_not_begun(
+    tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
+) -> None:
+    changed = {"architecture": "ernie-doc", "model": {"sentence_layers": 2}}
+    recipe = tiny_recipe.model_copy(update=changed)
+    with pytest.raises(CheckpointError, match="an ernie-doc reads the last segment"):
+        create_checkpoint(recipe, str(tiny_bert), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_recipe_that_does_not_fit_its_bert(
     tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path
 ) -> None:

@@ -1,0 +1,1 @@
+"""Reading a document with a recurrent encoder, segment by segment."""

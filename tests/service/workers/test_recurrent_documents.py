@@ -1,0 +1,104 @@
+"""The scheduler with a recurrent encoder: one block of a document after another."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from service.errors import DeadlinePassedError
+from service.metrics import create_metrics
+from service.workers.block_cache import LruBlockCache
+from service.workers.encode_cache import EncodeCache
+from service.workers.scheduler import EncodeScheduler
+from service.workers.work import EncodeResult
+
+BOUND = 100_000
+PAGE = "The river runs to the sea. "
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_ernie_doc: Path) -> OnnxEncoder:
+    return OnnxEncoder(load_checkpoint(tiny_ernie_doc), precision="fp32", threads=3)
+
+
+@pytest.fixture(params=[1, 3])
+def scheduler(encoder: OnnxEncoder, request: pytest.FixtureRequest) -> Iterator[EncodeScheduler]:
+    encoder.threads = request.param
+    made = EncodeScheduler(encoder, max_queue_tokens=BOUND, metrics=create_metrics())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def documents(encoder: OnnxEncoder) -> list[SentenceBlocks]:
+    tokenizer = BlockTokenizer(encoder.checkpoint)
+    return [tokenizer(f"{PAGE * times} Number {times}.") for times in (1, 40, 7, 3, 90, 20)]
+
+
+async def encode(scheduler: EncodeScheduler, *some: SentenceBlocks) -> list[EncodeResult]:
+    with scheduler.reserve(sum(one.receipt.tokens for one in some)) as reservation:
+        return await scheduler.encode(some, reservation)
+
+
+def test_vectors_are_those_of_the_encoder(
+    scheduler: EncodeScheduler, encoder: OnnxEncoder, documents: list[SentenceBlocks]
+) -> None:
+    async def run() -> list[EncodeResult]:
+        together = encode(scheduler, *documents)  # one request of all, and one of each
+        each = [encode(scheduler, document) for document in documents]
+        answers = await asyncio.wait_for(asyncio.gather(together, *each), 60)
+        return [result for answer in answers for result in answer]
+
+    found = asyncio.run(run())
+    expected = encoder.encode(documents)
+    for results in (found[: len(documents)], found[len(documents) :]):
+        vectors = np.stack([one.vector for one in results])
+        assert np.abs(vectors - expected.document_vectors).max() < 1e-6
+        for one, blocks in zip(results, expected.block_vectors, strict=True):
+            assert np.array_equal(one.block_vectors, blocks)
+    assert scheduler.queued_tokens == 0
+
+
+def test_a_page_behind_a_book_is_done_before_the_book(
+    scheduler: EncodeScheduler, documents: list[SentenceBlocks]
+) -> None:
+    async def run() -> None:
+        books = [asyncio.create_task(encode(scheduler, *[documents[4]] * 10)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        await encode(scheduler, documents[0])
+        assert not any(book.done() for book in books)
+        await asyncio.gather(*books)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    assert scheduler.queued_tokens == 0
+
+
+def test_nothing_is_read_after_the_deadline(
+    scheduler: EncodeScheduler, documents: list[SentenceBlocks]
+) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        many = [documents[4]] * 40
+        with (
+            scheduler.reserve(100, deadline=loop.time() + 0.1) as reservation,
+            pytest.raises(DeadlinePassedError),
+        ):
+            await scheduler.encode(many, reservation)
+        await encode(scheduler, documents[0])  # and others are served
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    assert scheduler.queued_tokens == 0
+
+
+def test_there_is_no_cache_of_block_vectors(encoder: OnnxEncoder) -> None:
+    metrics = create_metrics()
+    cache = EncodeCache(LruBlockCache(10_000, 32), b"space", metrics)
+    with pytest.raises(ValueError, match="cannot be cached"):
+        EncodeScheduler(encoder, max_queue_tokens=BOUND, metrics=metrics, cache=cache)
+    cache.close()

@@ -1,0 +1,186 @@
+"""Training of a recurrent encoder: whole documents, from their tokens."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.block_archive import BlockArchiveWriter, archive_key, read_block_archive
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.export.create import load_model
+from encoder.models.architecture import RecurrentModel
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from training.batch import encode, encode_texts, split
+from training.collate import Reader, encode_slices, new_objective
+from training.data.batch_specs import CandidateBatch, DocumentsBatch, DocumentSlice
+from training.errors import TrainingRecipeError
+from training.losses import WordHead, masked_word_prediction, word_loss
+from training.objectives import VectorTask, step_generator
+from training.recipe import check_recurrence, parse_training_recipe
+from training.trained_checkpoint import read_vocabulary
+
+TEXTS = ["The river runs far. " * n for n in (9, 1, 4)]
+ALL = tuple(DocumentSlice(0, row) for row in range(3))
+WHOLE = {"trained": "all", "blocks": 8}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_ernie_doc: Path) -> Checkpoint:
+    return load_checkpoint(tiny_ernie_doc)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Checkpoint) -> RecurrentModel:
+    model = load_model(checkpoint)
+    assert isinstance(model, RecurrentModel)
+    return model
+
+
+@pytest.fixture(scope="module")
+def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """An archive of tokens alone, as training makes it."""
+    tokenizer = BlockTokenizer(checkpoint)
+    directory = tmp_path_factory.mktemp("archive")
+    documents = [tokenizer(text) for text in TEXTS]
+    key = archive_key(checkpoint, precision="fp32", tokens_only=True)
+    nothing = [np.empty((len(one.blocks), 0), np.float32) for one in documents]
+    BlockArchiveWriter(directory, key).append(documents, nothing)
+    return Reader([read_block_archive(directory, key)], checkpoint, 8, trained_blocks=8)
+
+
+def test_documents_are_encoded_as_they_are_served(
+    checkpoint: Checkpoint, model: RecurrentModel, reader: Reader
+) -> None:
+    served = OnnxEncoder(checkpoint, precision="fp32")
+    tokenizer = BlockTokenizer(checkpoint)
+    expected = served.encode([tokenizer(text) for text in TEXTS]).document_vectors
+    assert np.abs(encode_slices(model, reader, ALL, from_tokens=True) - expected).max() < 1e-4
+    batch = reader.batch(ALL, step_generator(0, 1))
+    with torch.no_grad():
+        assert np.abs(encode(model, batch).numpy() - expected).max() < 1e-4
+        parts = torch.cat([encode(model, part) for part in split(batch, 2)])
+    assert np.abs(parts.numpy() - expected).max() < 1e-4
+
+
+def test_a_slice_is_a_document_of_its_own(model: RecurrentModel, reader: Reader) -> None:
+    part = DocumentSlice(0, 0, np.array([1, 2]))
+    (alone,) = encode_slices(model, reader, [part], from_tokens=True)
+    (whole,) = encode_slices(model, reader, ALL[:1], from_tokens=True)
+    assert np.abs(alone - whole).max() > 1e-4
+
+
+def test_masked_words_are_predicted_with_the_whole_document(
+    model: RecurrentModel, reader: Reader
+) -> None:
+    texts = reader.batch(ALL, step_generator(0, 1)).texts
+    assert texts is not None
+    head = WordHead(model.config)
+    words = torch.full_like(texts.input_ids, -1)
+    words[0, 1], words[-1, 2] = 1_700, 2_900
+    found = word_loss(model, head, texts, words)
+    ids, mask = (torch.zeros(3, 8, texts.input_ids.shape[1], dtype=torch.int64) for _ in "ab")
+    for document, place, row, row_mask in zip(
+        texts.documents, texts.places, texts.input_ids, texts.attention_mask, strict=True
+    ):
+        ids[document, place], mask[document, place] = row, row_mask
+    states = model.segment_states(ids, mask)
+    last = int(texts.places[-1])
+    expected = masked_word_prediction(
+        head(torch.stack([states[0][0, 1], states[last][2, 2]])),
+        model.block_encoder.token_embedding.weight,
+        head.bias,
+        torch.tensor([1_700, 2_900]),
+    )
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("objective", "spec"),
+    [
+        ({"kind": "wp"}, DocumentsBatch(ALL)),
+        ({"kind": "reorder", "chunks": 2}, DocumentsBatch(ALL)),
+        (
+            {"kind": "links"},
+            CandidateBatch(
+                ALL[:2],
+                ALL,
+                np.eye(2, 3, dtype=bool),
+                np.zeros((2, 3), dtype=bool),
+                np.zeros((2, 3), np.float32),
+            ),
+        ),
+    ],
+    ids=["wp", "reorder", "links"],
+)
+def test_every_kind_reaches_the_sentence_level(
+    objective: dict[str, Any],
+    spec: Any,
+    checkpoint: Checkpoint,
+    reader: Reader,
+) -> None:
+    model = load_model(checkpoint)
+    recipe = recipe_of(objective, sentence_level=WHOLE)
+    made = new_objective(
+        recipe.objectives[0], lambda _: spec, reader, model.config, read_vocabulary(checkpoint), 1
+    )
+    task = made.sample(step_generator(0, 1))
+    if isinstance(task, VectorTask):
+        task.loss(task.encode(model, task.documents)).backward()
+    else:
+        task.loss(model).backward()
+    gradient = model.block_encoder.layers[0].attention.distance_embedding.weight.grad
+    assert gradient is not None
+    assert gradient.any()
+
+
+def recipe_of(*objectives: dict[str, Any], **more: Any) -> Any:
+    table = {"name": "t", "steps": 1, "documents": 2, "max_blocks": 8, "objective": [*objectives]}
+    return parse_training_recipe(table | more)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (recipe_of({"kind": "links"}), 'trained = "frozen" takes stored block vectors'),
+        (
+            recipe_of({"kind": "links"}, sentence_level=WHOLE | {"blocks": 7}),
+            "blocks is 7, under the 8 of max_blocks",
+        ),
+        (
+            recipe_of({"kind": "links", "similarity": "alignment"}, sentence_level=WHOLE),
+            'similarity = "alignment" takes vectors of lone blocks',
+        ),
+        (
+            recipe_of({"kind": "sp"}, {"kind": "wp"}, sentence_level=WHOLE),
+            'objective "sp" takes vectors of lone blocks',
+        ),
+        (
+            recipe_of({"kind": "links"}, sentence_level=WHOLE, terms={"dimension": 8}),
+            "has no term channel",
+        ),
+    ],
+    ids=["frozen", "some blocks", "alignment", "masked blocks", "terms"],
+)
+def test_what_a_recurrent_encoder_cannot_learn_is_said(recipe: Any, message: str) -> None:
+    check_recurrence(recipe_of({"kind": "reorder"}, sentence_level=WHOLE), recurrent=True)
+    with pytest.raises(TrainingRecipeError, match=message):
+        check_recurrence(recipe, recurrent=True)
+
+
+def test_an_encoder_of_lone_blocks_learns_no_order() -> None:
+    check_recurrence(recipe_of({"kind": "links"}), recurrent=False)
+    with pytest.raises(TrainingRecipeError, match='"reorder" pretrains a recurrent encoder'):
+        check_recurrence(recipe_of({"kind": "reorder"}, sentence_level=WHOLE), recurrent=False)
+
+
+def test_lone_blocks_and_missing_blocks_are_refused(model: RecurrentModel, reader: Reader) -> None:
+    some = Reader(reader.archives, reader.checkpoint, 8, trained_blocks=1)
+    with pytest.raises(ValueError, match="reads all blocks of a document"):
+        encode(model, some.batch(ALL, torch.Generator().manual_seed(3)))
+    with pytest.raises(ValueError, match="no vectors of lone blocks"):
+        encode_texts(model, reader.batch(ALL, step_generator(0, 1)))
+    with pytest.raises(ValueError, match="no block to be read from its tokens"):
+        encode(model, reader.batch(ALL, None))

@@ -1,0 +1,1 @@
+"""Objectives that pretrain recurrent encoders alone."""
