@@ -17,7 +17,7 @@ from benchmarks.quality import (
     retrieval,
 )
 from benchmarks.reliability import run as reliability
-from benchmarks.server import load, overload, upload
+from benchmarks.server import load, overload, search, upload
 from benchmarks.speed import alignment, backup, encoder, families, filters, index, scale
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -28,6 +28,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load": load.table,
     "load-patient": load.table,
     "overload": overload.table,
+    "search": search.table,
     "index": index.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,

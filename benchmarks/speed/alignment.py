@@ -40,18 +40,18 @@ from benchmarks.common import (
     ratios,
     write_record,
 )
-from benchmarks.speed.synthetic_articles import MEDIAN_BLOCKS, article_model, unit
+from benchmarks.speed.stored_articles import open_articles, store_articles
+from benchmarks.speed.synthetic_articles import MEDIAN_BLOCKS, unit
 from encoder.alignment.scoring import align
 from encoder.alignment.space import (
     DIMENSION,
     MAX_BLOCKS,
     AlignedBlocks,
-    fit_space,
     quantise,
     sample_blocks,
 )
 from encoder.onnx_encoder import usable_cores
-from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
+from index.directory.data_directory import STORE_FILE, DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.search.records import AlignmentOptions, EncodedQuery, Mode, SearchOptions
@@ -59,8 +59,7 @@ from index.search.search import search
 
 SIZES = [1_000, 10_000]
 BLOCK_DIMENSION, DOCUMENT_DIMENSION = 384, 1_536
-SAMPLED = 1_000  # documents that the space is fitted to, none of them in the store
-PUT_TOGETHER = 200
+FINGERPRINT = "0" * 64  # of no checkpoint
 CANDIDATES = 200
 K = 10
 ROUNDS = 5
@@ -155,8 +154,11 @@ def _random_blocks(chance: np.random.Generator, count: int) -> AlignedBlocks:
 def measure(folder: Path, size: int) -> dict[str, Any]:
     """Fill a data directory in the folder, unless a former run did, and measure it."""
     path = folder / f"articles-{size}"
-    build = {} if (path / STORE_FILE).exists() else {"build_seconds": _build(path, size)}
-    with closing(_opened(path, read_only=True)) as data:
+    build = {}
+    if not (path / STORE_FILE).exists():
+        sizes = {"dimension": DOCUMENT_DIMENSION, "block_dimension": BLOCK_DIMENSION}
+        build["build_seconds"] = store_articles(path, size, FINGERPRINT, **sizes)
+    with closing(open_articles(path, FINGERPRINT, DOCUMENT_DIMENSION, read_only=True)) as data:
         queries = _queries(data, size)
         return {
             **build,
@@ -164,30 +166,6 @@ def measure(folder: Path, size: int) -> dict[str, Any]:
             **_measure_steps(data),
             **_measure_searches(data, queries),
         }
-
-
-def _opened(path: Path, *, read_only: bool) -> DataDirectory:
-    return open_data_directory(
-        path,
-        fingerprint="0" * 64,
-        dimension=DOCUMENT_DIMENSION,
-        read_only=read_only,
-        find_families=False,
-    )
-
-
-def _build(path: Path, size: int) -> float:
-    model = article_model(SEED, BLOCK_DIMENSION, DOCUMENT_DIMENSION)
-    sampled = (model.article(10**6 + number).blocks for number in range(SAMPLED))
-    space = fit_space(sample_blocks([one.vectors for one in sampled if one is not None]))
-    started = time.perf_counter()
-    with closing(_opened(path, read_only=False)) as data:
-        data.store.alignment.start_with(space)
-        for start in range(0, size, PUT_TOGETHER):
-            numbers = range(start, min(start + PUT_TOGETHER, size))
-            data.store.put([model.article(number) for number in numbers])
-        data.index.rebuild()
-    return time.perf_counter() - started
 
 
 def _queries(data: DataDirectory, size: int) -> list[EncodedQuery]:

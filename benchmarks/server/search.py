@@ -1,0 +1,241 @@
+"""How long does `POST /match` take, and how many searches does the real server answer a second?
+
+    python -m benchmarks.server.search
+    python -m benchmarks.server.search --size 1000 --size 100000 --keep /large/disk
+
+Documents are `benchmarks.speed.synthetic_articles`: about 2,500 words and 60 blocks each, put into
+the store without encoding. Each client has one connection and sends its next request when it has
+the response to the last one. Queries are stored documents, by id or by their text. Clients and
+server share the cores.
+
+All variants run in turns. Beside latencies, the table has the CPU time of the server for each
+answer, which other load on the machine affects less.
+"""
+
+import http.client
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import (
+    SEED,
+    Spread,
+    commit,
+    interleave,
+    make_record,
+    markdown_table,
+    percentiles,
+    spread,
+    write_record,
+)
+from benchmarks.server.server import Server, started
+from benchmarks.speed.scale_steps import processor_seconds
+from benchmarks.speed.stored_articles import store_articles
+from benchmarks.speed.synthetic_articles import article_model
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder, usable_cores
+from index.directory.data_directory import STORE_FILE
+
+SIZES = [1_000, 10_000]
+CLIENTS = [1, 8, 64]
+ROUNDS, SECONDS = 3, 4.0
+TEXTS = 50  # other queries by text are these again
+TIMEOUT_SECONDS = 600
+WARM_UP = 3  # requests of each kind, which read what later ones find in memory
+MODES: dict[str, dict[str, object]] = {
+    "hybrid": {"mode": "hybrid", "align": False},
+    "hybrid, aligned": {"mode": "hybrid"},
+    "semantic": {"mode": "semantic", "align": False},
+    "semantic, aligned": {"mode": "semantic"},
+    "lexical": {"mode": "lexical"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What clients ask for, and how many of them."""
+
+    mode: str
+    query: str
+    clients: int
+
+    def __str__(self) -> str:
+        return f"{self.mode}, by {self.query}, {self.clients} clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a variant.
+
+    Attributes:
+        answered: seconds of each answer.
+        refused: number of other responses.
+        seconds: that the round took.
+        processor: CPU seconds of the server.
+    """
+
+    answered: list[float]
+    refused: int
+    seconds: float
+    processor: float
+
+
+def main(
+    size: Annotated[list[int] | None, typer.Option(min=100, help="Documents; repeatable.")] = None,
+    clients: Annotated[list[int] | None, typer.Option(min=1, help="Repeatable.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Of each variant in a round.")] = SECONDS,
+    checkpoint: Annotated[Path, typer.Option(help="Another one.")] = DEFAULT_CHECKPOINT,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder where data directories are kept, and used again by later runs."),
+    ] = None,
+) -> None:
+    """Measure searches on the real server."""
+    source, opened = commit(), load_checkpoint(checkpoint)
+    sizes, at_a_time = size or SIZES, clients or CLIENTS
+    with tempfile.TemporaryDirectory() as folder:
+        results = {
+            str(one): measure(keep or Path(folder), one, opened, at_a_time, seconds)
+            for one in sizes
+        }
+    settings = {
+        "sizes": sizes,
+        "clients": at_a_time,
+        "seconds": seconds,
+        "rounds": ROUNDS,
+        "checkpoint": opened.name,
+        "threads": usable_cores(),
+        "seed": SEED,
+    }
+    record = make_record("search", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+
+
+def measure(
+    folder: Path, size: int, checkpoint: Checkpoint, clients: Sequence[int], seconds: float
+) -> dict[str, Any]:
+    """Serve articles from a data directory in the folder, made unless it is there, and search."""
+    path = folder / f"articles-{checkpoint.name}-{size}"
+    if not (path / STORE_FILE).exists():
+        encoder = OnnxEncoder(checkpoint)
+        sizes = {"dimension": encoder.dimension, "block_dimension": checkpoint.block_dimension}
+        store_articles(path, size, encoder.fingerprint, **sizes)
+    variants = [Variant(mode, "id", count) for count in clients for mode in MODES]
+    variants += [Variant(mode, "text", clients[0]) for mode in MODES]
+    with started(path, checkpoint.directory) as server:
+        queries = {"id": _ids(size), "text": _texts()}
+        for variant in variants:
+            _ask(server, _bodies(variant, queries)[:WARM_UP])
+        rounds = interleave(
+            {str(one): _runner(server, one, queries, seconds) for one in variants}, ROUNDS
+        )
+    return {str(one): {**asdict(one), **_figures(rounds[str(one)])} for one in variants}
+
+
+def _ids(size: int) -> list[dict[str, object]]:
+    order = np.random.default_rng(SEED).permutation(size).tolist()
+    return [{"id": f"article{number}"} for number in order]
+
+
+def _texts() -> list[dict[str, object]]:
+    model = article_model(SEED, 1, 1)
+    return [{"text": model.article(2 * 10**6 + number).document.text} for number in range(TEXTS)]
+
+
+def _bodies(variant: Variant, queries: Mapping[str, Sequence[dict[str, object]]]) -> list[bytes]:
+    return [json.dumps(one | MODES[variant.mode]).encode() for one in queries[variant.query]]
+
+
+def _runner(
+    server: Server,
+    variant: Variant,
+    queries: Mapping[str, Sequence[dict[str, object]]],
+    seconds: float,
+) -> Callable[[int], Round]:
+    bodies = _bodies(variant, queries)
+
+    def run(number: int) -> Round:
+        start = number * len(bodies) // ROUNDS  # another part of the queries in each round
+        before, began = processor_seconds(server.process.pid), time.perf_counter()
+        with ThreadPoolExecutor(variant.clients) as pool:
+            asking = [
+                pool.submit(
+                    _ask,
+                    server,
+                    islice(cycle(bodies), start + client, None, variant.clients),
+                    began + seconds,
+                )
+                for client in range(variant.clients)
+            ]
+            answers = [one for each in asking for one in each.result()]
+        lasted = time.perf_counter() - began
+        return Round(
+            answered=[taken for status, taken in answers if status == 200],
+            refused=sum(status != 200 for status, _ in answers),
+            seconds=lasted,
+            processor=processor_seconds(server.process.pid) - before,
+        )
+
+    return run
+
+
+def _ask(
+    server: Server, bodies: Iterable[bytes], deadline: float = float("inf")
+) -> list[tuple[int, float]]:
+    """Send bodies, one after the other, until the deadline; return status and seconds of each."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)
+    answers = []
+    for body in bodies:
+        started_at = time.perf_counter()
+        if started_at >= deadline:
+            break
+        connection.request("POST", "/match", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        answers.append((response.status, time.perf_counter() - started_at))
+    connection.close()
+    return answers
+
+
+def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
+    answered = [taken for one in rounds for taken in one.answered]
+    return {
+        "answers": len(answered),
+        "refused": sum(one.refused for one in rounds),
+        "seconds_each": percentiles(answered),
+        "answers_a_second": asdict(spread([len(one.answered) / one.seconds for one in rounds])),
+        "processor_seconds_each": sum(one.processor for one in rounds) / len(answered),
+    }
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Format the record as Markdown."""
+    header = ["search", "p50 ms", "p99 ms", "answers/s", "CPU ms of the server", "refused"]
+    tables = []
+    for size, variants in record["results"].items():
+        rows = [
+            [
+                name,
+                *(1e3 * one["seconds_each"][p] for p in ("p50", "p99")),
+                Spread(**one["answers_a_second"]),
+                1e3 * one["processor_seconds_each"],
+                one["refused"],
+            ]
+            for name, one in variants.items()
+        ]
+        tables.append(f"{int(size):,} documents\n\n{markdown_table(header, rows)}")
+    return "\n\n".join(tables)
+
+
+if __name__ == "__main__":
+    typer.run(main)
