@@ -63,7 +63,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "training": (
         "batch errors progress sources",
-        "losses recipe run_files",
+        "datasets losses recipe run_files",
         "objectives",
         "optimiser",
         "data loop",
@@ -145,8 +145,9 @@ FACES: Mapping[str, str] = {
         "batch_specs corpus files labelled_pairs pair_files rerank_corpus rerank_pairs samplers "
         "sampling sections splits"
     ),
+    "training.datasets": "convert",
     "training.jobs": "fit_search output train_encoder train_reranker",
-    "training.sources": "make_corpus selection",
+    "training.sources": "corpus_folder make_corpus selection",
 }
 
 # The only places that may import these libraries.
