@@ -105,7 +105,9 @@ FACES: Mapping[str, str] = {
     "encoder.reranker": (
         "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
     ),
-    "encoder.terms": "feature_hashing stop_words term_channel term_table title_matcher",
+    "encoder.terms": (
+        "feature_hashing segmentation stop_words term_channel term_table title_matcher"
+    ),
     "evaluation": (
         "baselines block_baselines encoded_corpus experiment judgements metrics quality_gate "
         "report systems"
