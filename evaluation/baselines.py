@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from encoder.terms.segmentation import separate_words
 from evaluation.block_baselines import CorpusBlocks, chunk_system, first_tokens_system, mean_system
 from evaluation.systems import System, vector_system
 from index.errors import CorpusError
@@ -34,7 +35,8 @@ def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
     import bm25s
     import scipy.sparse
 
-    tokens = bm25s.tokenize(list(texts), stopwords="english", show_progress=False)
+    separated = [separate_words(text) for text in texts]
+    tokens = bm25s.tokenize(separated, stopwords="english", show_progress=False)
     words = len(tokens.vocab)
     number = len(texts) if documents is None else documents
     # BM25 of a word in a document needs no query: the index holds it as a matrix [N, words].
@@ -107,13 +109,14 @@ def tfidf_matrix(texts: Sequence[str], documents: int | None = None) -> Any:
     vectorizer = TfidfVectorizer(
         sublinear_tf=True, stop_words="english", min_df=2, max_df=0.5, dtype=np.float32
     )
+    separated = [separate_words(text) for text in texts]
     try:
-        vectorizer.fit(texts[:documents])
+        vectorizer.fit(separated[:documents])
     except ValueError as error:
         raise CorpusError(
             "TF-IDF: no word is in two documents and in at most half of them"
         ) from error
-    return vectorizer.transform(texts)
+    return vectorizer.transform(separated)
 
 
 def _count_words(ids: Sequence[Sequence[int]], words: int) -> Any:

@@ -63,7 +63,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "training": (
         "batch errors progress sources",
-        "losses recipe run_files",
+        "datasets losses recipe run_files",
         "objectives",
         "optimiser pretraining",
         "data loop",
@@ -107,7 +107,9 @@ FACES: Mapping[str, str] = {
     "encoder.reranker": (
         "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
     ),
-    "encoder.terms": "feature_hashing stop_words term_channel term_table title_matcher",
+    "encoder.terms": (
+        "feature_hashing segmentation stop_words term_channel term_table title_matcher"
+    ),
     "evaluation": (
         "baselines block_baselines encoded_corpus experiment judgements metrics quality_gate "
         "report systems"
@@ -147,9 +149,10 @@ FACES: Mapping[str, str] = {
         "batch_specs corpus files labelled_pairs pair_files rerank_corpus rerank_pairs samplers "
         "sampling sections splits"
     ),
+    "training.datasets": "convert",
     "training.jobs": "fit_search output train_encoder train_reranker",
     "training.pretraining": "reordering",
-    "training.sources": "make_corpus selection",
+    "training.sources": "corpus_folder make_corpus selection",
 }
 
 # The only places that may import these libraries.

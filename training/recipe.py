@@ -153,9 +153,11 @@ class RerankRecipe(ObjectiveRecipe):
         candidates: of a query, from which the other pairs are sampled.
         random: share of random documents among the other pairs.
         tokens: of a pair, at most.
+        pairs: "given" trains on the labelled pairs alone, and samples no other ones.
     """
 
     kind: Literal["rerank"] = "rerank"
+    pairs: Literal["sampled", "given"] = "sampled"
     positives: PositiveShare = 0.5
     candidates: PositiveInt = 30
     random: Share = 0.5

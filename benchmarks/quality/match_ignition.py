@@ -2,8 +2,9 @@
 
 All cells use one fine-tuned reranker; filters are switched at inference time and nothing is
 retrained. A cell therefore measures this reranker without a filter that it was trained with, not a
-reranker trained without it. Labelled pairs of the test part; the AUC needs no threshold. Measured
-cells are kept in `--work`.
+reranker trained without it. Labelled pairs of the test part. Accuracy and F1, the paper's figures,
+are at the threshold that is best on the validation pairs, and are left out without such pairs; the
+AUC needs no threshold. Measured cells are kept in `--work`.
 """
 
 import json
@@ -20,6 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.common import commit, make_record, write_record
 from benchmarks.quality.match_ignition_table import table
+from encoder.arrays import Float32
 from encoder.export.create import load_reranker_model
 from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
@@ -31,11 +33,14 @@ from encoder.reranker.pair_tokenizer import (
 )
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.judgements import read_pairs
+from evaluation.metrics import AUC, choose_threshold, measure_pairs
 from index.corpus.reader import read_corpus
 from index.document import Document
+from training.data.files import find_corpus_files, part_in_name
 
 BATCH = 16
 REDUCTIONS = (0.0, 0.05, 0.1, 0.2)
+LabelledTexts = tuple[str, str, int]
 IMPORTANCES = ("pagerank", "attention", "norm", "random")
 
 
@@ -51,7 +56,7 @@ def main(
     work.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
     for name in corpora.split(","):
-        kept = work / f"ablation-{name}-{checkpoint.fingerprint[:16]}-{pairs}.json"
+        kept = work / f"cells-{name}-{checkpoint.fingerprint[:16]}-{pairs}.json"
         results[name] = measure(checkpoint, data / name, pairs, kept)
     settings = {
         "reranker": checkpoint.name,
@@ -72,12 +77,10 @@ def measure(
     cells: dict[str, dict[str, float]] = (
         json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     )
-    labelled = _sample(folder, number)
-    labels = np.array([label for _, _, label in labelled])
+    test, valid = (_sample(folder, number, part) for part in ("test", "valid"))
     for cell, change in plan(checkpoint).items():
         if cell not in cells:
-            pairs = _tokens(change.checkpoint, labelled)
-            cells[cell] = measure_cell(change.model(), pairs, labels, checkpoint.padding_token)
+            cells[cell] = measure_cell(change, test, valid)
             kept.write_text(json.dumps(cells), encoding="utf-8")
     return cells
 
@@ -109,36 +112,48 @@ def plan(checkpoint: RerankerCheckpoint) -> Mapping[str, Change]:
 
 
 def measure_cell(
-    model: MatchIgnition, pairs: Sequence[PairTokens], labels: np.ndarray, padding_token: int
+    change: Change, test: Sequence[LabelledTexts], valid: Sequence[LabelledTexts]
 ) -> dict[str, float]:
-    """Return the AUC of pairs and the processor time of a batch."""
+    """Return AUC, accuracy and F1 of test pairs, and the processor time of a batch."""
+    model, checkpoint = change.model(), change.checkpoint
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    logits, milliseconds = _judge(model, checkpoint, test)
+    labels = np.array([bool(label) for _, _, label in test])
+    figures = {AUC: float(roc_auc_score(labels, logits)), "ms_per_batch": milliseconds}
+    if valid:
+        known = np.array([bool(label) for _, _, label in valid])
+        threshold = choose_threshold(_judge(model, checkpoint, valid)[0], known)
+        measured = measure_pairs(logits, labels, threshold)
+        figures |= {name: measured[name] for name in ("accuracy", "F1")}
+    return figures
+
+
+def _judge(
+    model: MatchIgnition, checkpoint: RerankerCheckpoint, labelled: Sequence[LabelledTexts]
+) -> tuple[Float32, float]:
+    """Return the logits of pairs, and the median processor time of a batch in milliseconds."""
+    pairs = _tokens(checkpoint, labelled)
     logits, seconds = [], []
     with torch.no_grad():
         for start in range(0, len(pairs), BATCH):
-            batch = collate_pairs(pairs[start : start + BATCH], padding_token)
+            batch = collate_pairs(pairs[start : start + BATCH], checkpoint.padding_token)
             began = time.thread_time()
             logits.append(model(*(torch.from_numpy(array) for array in batch)).numpy())
             seconds.append(time.thread_time() - began)
-    return {
-        "AUC": float(roc_auc_score(labels, np.concatenate(logits))),
-        "ms_per_batch": 1000 * float(np.median(seconds)),
-    }
+    return np.concatenate(logits), 1000 * float(np.median(seconds))
 
 
-def _sample(folder: Path, number: int) -> list[tuple[str, str, int]]:
-    """Return texts and labels of pairs of the test part."""
-    pairs = read_pairs(folder / "pairs.test.jsonl.gz")
+def _sample(folder: Path, number: int, part: str) -> list[LabelledTexts]:
+    """Return texts and labels of pairs of a part; none where no file is of that part."""
+    files = [path for path in find_corpus_files(folder).pairs if part_in_name(path) == part]
+    pairs = [pair for path in files for pair in read_pairs(path)]
     chosen = np.random.default_rng(0).permutation(len(pairs))[:number].tolist()
-    documents = read_corpus(folder / "corpus.jsonl.gz")
-    texts = {one.id: one.titled_text for one in documents if isinstance(one, Document)}
+    texts = {one.id: one.titled_text for one in read_corpus(folder) if isinstance(one, Document)}
     return [(texts[p.source], texts[p.target], int(p.label)) for p in (pairs[n] for n in chosen)]
 
 
-def _tokens(
-    checkpoint: RerankerCheckpoint, labelled: Sequence[tuple[str, str, int]]
-) -> list[PairTokens]:
+def _tokens(checkpoint: RerankerCheckpoint, labelled: Sequence[LabelledTexts]) -> list[PairTokens]:
     reader = PairTokenizer(checkpoint)
     read: dict[str, SentenceGraphText] = {}
     for first, second, _ in labelled:

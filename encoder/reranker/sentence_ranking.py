@@ -4,7 +4,6 @@ The sentences of both texts are the nodes of one graph, so that each text decide
 the other. Edges are TextRank's similarity (equation 1), ranks those of PageRank (equation 6).
 """
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +12,14 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.sentences import split_sentences
-from encoder.terms.stop_words import STOP_WORDS
+from encoder.terms.segmentation import split_words
+from encoder.terms.stop_words import CHINESE_STOP_WORDS, STOP_WORDS
 
 DAMPING = 0.85  # d of the paper
 _ITERATIONS = 50
 _TOLERANCE = 1e-5  # of all ranks together, which sum to 1
 _FREQUENT = 24  # sentences; words of more are counted by a matrix product, of fewer pair by pair
-_WORD = re.compile(r"[^\W_]+")
+_LEFT_OUT = STOP_WORDS | CHINESE_STOP_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _words(sentence: str) -> tuple[str, ...]:
     if not lowered.isascii():
         decomposed = unicodedata.normalize("NFKD", lowered)
         lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return tuple(dict.fromkeys(w for w in _WORD.findall(lowered) if w not in STOP_WORDS))
+    return tuple(dict.fromkeys(w for w in split_words(lowered) if w not in _LEFT_OUT))
 
 
 def _common_words(sentences: Sequence[Sequence[str]]) -> Float32:

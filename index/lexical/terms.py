@@ -11,6 +11,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
+from encoder.terms.segmentation import find_words, split_words
 from encoder.terms.stop_words import STOP_WORDS
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
@@ -91,19 +92,19 @@ def _hash_word(word: str) -> int:
 
 MAX_TERM_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a broken file
 
-_WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 _ASCII_OR_ONE = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]")
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in their order, in lower case and without diacritics.
 
+    Chinese and Japanese are segmented (`encoder.terms.segmentation`).
     Numbers are words, since they are what vectors lose. Words are not stemmed and none is left
     out for being common: on validation stemming found less, and weights by document frequency
     did what a list of stop words does.
     """
     plain = _without_diacritics(text.lower())
-    return [word for word in _WORD.findall(plain) if len(word) <= MAX_TERM_CHARACTERS]
+    return [word for word in split_words(plain) if len(word) <= MAX_TERM_CHARACTERS]
 
 
 def word_spans(text: str) -> list[tuple[str, int, int]]:
@@ -124,11 +125,12 @@ def word_spans(text: str) -> list[tuple[str, int, int]]:
         places += range(begin, end) if part[0].isascii() else [begin] * len(plain)
         done += size
     places.append(len(text))
+    plain = "".join(letters)
     return [
         # A diacritic behind the last letter belongs to the word.
-        (found[0], places[found.start()], max(places[found.end() - 1] + 1, places[found.end()]))
-        for found in _WORD.finditer("".join(letters))
-        if len(found[0]) <= MAX_TERM_CHARACTERS
+        (plain[begin:end], places[begin], max(places[end - 1] + 1, places[end]))
+        for begin, end in find_words(plain)
+        if end - begin <= MAX_TERM_CHARACTERS
     ]
 
 

@@ -13,6 +13,7 @@ from service.cli import (
     compare,
     corpora,
     data,
+    datasets,
     serving,
     training,
 )
@@ -41,6 +42,7 @@ for command in (
     calibration.fit_calibration,
     training.train,
     training.make_corpus,
+    datasets.dataset,
     checkpoints.create_checkpoint,
     checkpoints.export,
     training.create_reranker,

@@ -307,7 +307,8 @@ def _check_job(job: TrainingJob[Start]) -> None:
     kinds = {objective.kind for objective in recipe.objectives}
     try:
         if "rerank" in kinds:
-            check_rerank_files(job.files)
+            given = any(getattr(one, "pairs", None) == "given" for one in recipe.objectives)
+            check_rerank_files(job.files, given=given)
         for files in job.files:
             check_pair_files(files, allow_shared=job.allow_shared)
     except CorpusError as error:

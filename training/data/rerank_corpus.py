@@ -14,6 +14,8 @@ from training.data.files import CorpusFiles, part_in_name
 from training.data.pair_files import count_seen, place_pairs, read_labelled_pairs
 from training.data.splits import LEFT_OUT, TRAIN, VALID, check_equal_texts, choose_parts
 
+ONE_LABEL = 'the recipe has pairs = "given", and not pairs of both labels are for training'
+
 
 @dataclass(frozen=True, slots=True)
 class RerankCorpus:
@@ -95,14 +97,20 @@ def read_rerank_corpus(
     )
 
 
-def check_rerank_files(corpora: Sequence[CorpusFiles]) -> None:
+def check_rerank_files(corpora: Sequence[CorpusFiles], *, given: bool = False) -> None:
     """Check that corpora may have what a reranker learns from, without reading their documents.
 
+    Args:
+        corpora: with their files.
+        given: whether it learns from labelled pairs alone.
+
     Raises:
-        CorpusError: a corpus has neither links nor a matching pair for training, or nothing of any
-            corpus can be for validation.
+        CorpusError: a corpus has neither links nor a matching pair for training, or not the pairs
+            that are to be learned from alone; or nothing of any corpus can be for validation.
     """
     for files in corpora:
+        if given and len(_labels(files, TRAIN)) < 2:
+            raise CorpusError(f"{files.corpus}: {ONE_LABEL}")
         if not files.qrels and not files.pairs:
             raise CorpusError(
                 f"{files.corpus}: a reranker learns from links, in a file qrels.tsv, or from "

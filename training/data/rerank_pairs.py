@@ -32,7 +32,7 @@ from training.data.labelled_pairs import (
 )
 from training.data.neighbours import find_neighbours
 from training.data.pair_files import held_out_edges
-from training.data.rerank_corpus import RerankCorpus
+from training.data.rerank_corpus import ONE_LABEL, RerankCorpus
 from training.data.sampling import PROBABLE_MATCH
 from training.data.splits import TRAIN, VALID
 
@@ -56,10 +56,12 @@ class PairKinds:
             `find_neighbours` returns. Validation reranks as many.
         random: share of random pairs, of documents sampled as often as they occur in links, so
             that no text by itself predicts a match.
+        given: whether the labelled pairs of the training part, all of them, are the only ones.
     """
 
     candidates: int
     random: float = 0.5
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,17 @@ def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> l
     documents: where only labelled pairs are known, neighbours that probably match are left out.
 
     Raises:
-        CorpusError: nothing within it matches, or an extra is not installed.
+        CorpusError: nothing within it matches, pairs of one label are given alone, or an extra is
+            not installed.
     """
     rows = np.flatnonzero(corpus.parts == TRAIN)
     labelled = _by_label(corpus.pairs[TRAIN])
+    if kinds.given:
+        if not all(labelled.values()):
+            raise CorpusError(f"{corpus.files.corpus}: {ONE_LABEL}")
+        return [
+            RowPair(a, b, float(label)) for label in labelled for a, b in sorted(labelled[label])
+        ]
     held_out = held_out_edges(corpus.pairs)
     linked = (_links(corpus, rows) - held_out) | labelled[True]
     if not linked:
@@ -237,7 +246,7 @@ def _candidates(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
 
 
 _PAIRS_A_STEP = 64
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True, slots=True)

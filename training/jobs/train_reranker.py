@@ -47,11 +47,12 @@ def train_reranker(
 
     recipe = read_recipe(job)
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
-    check_rerank_files(job.files)
+    given = objective.pairs == "given"
+    check_rerank_files(job.files, given=given)
     corpora = [
         read_rerank_corpus(files, recipe.seed, allow_shared=job.allow_shared) for files in job.files
     ]
-    kinds = PairKinds(objective.candidates, objective.random)
+    kinds = PairKinds(objective.candidates, objective.random, given)
     data = prepare_rerank_data(corpora, job.start, kinds, job.work, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
     out_of_time = TimeLimit(job.seconds)

@@ -5,7 +5,8 @@ import io
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +36,62 @@ def write_corpus(
     """
     selection, texts = _masked_texts(selection, options, unit)
     counts = count(selection, texts)
+    both = sorted({*selection.links, *((b, a) for a, b in selection.links)})
+    with new_folder(output) as folder:
+        write_records(folder / "corpus.jsonl.gz", _records(selection, texts))
+        write_splits(folder, selection.parts)
+        write_judgements(folder, ((query, document, 1) for query, document in both))
+        write_counts(folder, counts)
+    return counts
+
+
+@contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """Give a folder to write into, which becomes `output` at the end, or is removed on an error.
+
+    Raises:
+        OSError: a file or folder could not be written.
+    """
     unfinished = output.with_name(output.name + ".partial")
     if unfinished.exists():
         shutil.rmtree(unfinished)
     unfinished.mkdir()
-    _write_texts(unfinished / "corpus.jsonl.gz", selection, texts)
-    lines = (f"{name}\t{part}\n" for name, part in selection.parts.items())
-    (unfinished / "splits.tsv").write_text("".join(lines), encoding="utf-8")
-    both = sorted({*selection.links, *((b, a) for a, b in selection.links)})
-    rows = (f"{query}\t0\t{document}\t1\n" for query, document in both)
-    (unfinished / "qrels.tsv").write_text("".join(rows), encoding="utf-8")
-    (unfinished / "counts.json").write_text(json.dumps(counts, indent=2) + "\n", encoding="utf-8")
+    try:
+        yield unfinished
+    except BaseException:
+        shutil.rmtree(unfinished)
+        raise
     unfinished.replace(output)
-    return counts
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON Lines with gzip; equal records make an equal file."""
+    with (
+        path.open("wb") as file,
+        # Without a time and a name in its head, equal content is an equal file.
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8") as stream,
+    ):
+        for record in records:
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def write_splits(folder: Path, parts: Mapping[str, str]) -> None:
+    """Write the part of each id as splits.tsv."""
+    lines = (f"{name}\t{part}\n" for name, part in parts.items())
+    (folder / "splits.tsv").write_text("".join(lines), encoding="utf-8")
+
+
+def write_judgements(folder: Path, judgements: Iterable[tuple[str, str, int]]) -> None:
+    """Write (query, document, relevance) as qrels.tsv."""
+    with (folder / "qrels.tsv").open("w", encoding="utf-8") as stream:
+        for query, document, relevance in judgements:
+            stream.write(f"{query}\t0\t{document}\t{relevance}\n")
+
+
+def write_counts(folder: Path, counts: Mapping[str, Any]) -> None:
+    """Write what a folder holds as counts.json."""
+    (folder / "counts.json").write_text(json.dumps(counts, indent=2) + "\n", encoding="utf-8")
 
 
 def count(selection: Selection, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -89,18 +133,7 @@ def _masked_texts(
     return rest, {name: texts[name] for name in rest.parts}
 
 
-def _write_texts(path: Path, selection: Selection, texts: Mapping[str, str]) -> None:
-    # Without a time and a name in its head, equal content is an equal file.
-    with (
-        path.open("wb") as file,
-        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
-        io.TextIOWrapper(packed, encoding="utf-8") as stream,
-    ):
-        for one in selection.documents:
-            record = {
-                "id": one.id,
-                "title": one.title,
-                "text": texts[one.id],
-                "metadata": dict(one.metadata),
-            }
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+def _records(selection: Selection, texts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for one in selection.documents:
+        fields = {"id": one.id, "title": one.title, "text": texts[one.id]}
+        yield fields | {"metadata": dict(one.metadata)}

@@ -32,9 +32,14 @@ def folder(tmp_path: Path) -> Path:
     (folder / "splits.tsv").write_text(
         "".join(f"{n}\t{'valid' if int(n[-1]) < 3 else 'test'}\n" for n in names)
     )
-    with gzip.open(folder / "pairs.test.jsonl.gz", "wt") as file:
-        for source, target, label in [("river3", "river4", 1), ("music3", "river5", 0)]:
-            file.write(json.dumps({"source": source, "target": target, "label": label}) + "\n")
+    pairs = {
+        "valid": [("river0", "river1", 1), ("music0", "river2", 0)],
+        "test": [("river3", "river4", 1), ("music3", "river5", 0)],
+    }
+    for part, some in pairs.items():
+        with gzip.open(folder / f"pairs.{part}.jsonl.gz", "wt") as file:
+            for source, target, label in some:
+                file.write(json.dumps({"source": source, "target": target, "label": label}) + "\n")
     vectors = np.random.default_rng(1).normal(size=(12, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     tokens = np.full(12, 60, dtype=np.int64)
@@ -79,5 +84,8 @@ def test_each_cell_of_the_filters_is_measured_once(folder: Path, tiny_reranker: 
     assert len(cells) == 12
     assert match_ignition.measure(checkpoint, folder, 10, kept) == cells
     assert cells["5 sentence filter"]["AUC"] == cells["6 0%"]["AUC"]
+    assert all({"accuracy", "F1", "AUC"} <= cell.keys() for cell in cells.values())
+    assert 0.5 <= cells["5 neither filter"]["accuracy"] <= 1.0
     record = {"results": {"small": cells}}
+    assert "small accuracy | small F1" in match_ignition_table.table(record)
     assert match_ignition_table.table(record).count("\n\n| ") == 3

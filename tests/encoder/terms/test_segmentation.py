@@ -1,0 +1,121 @@
+"""Words of scripts without spaces; those of English are what they were."""
+
+import argparse
+import decimal
+import inspect
+import re
+import typing
+import unicodedata
+import unittest
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encoder.golden import GOLDEN_TEXTS
+from encoder.reranker.sentence_ranking import split_for_ranking
+from encoder.sentences import split_sentences
+from encoder.terms.segmentation import find_words, separate_words, split_words
+from encoder.terms.stop_words import STOP_WORDS
+from index.lexical.terms import count_terms, words_of
+
+RUN_OF_LETTERS = re.compile(r"[^\W_]+")  # what a word was before scripts were segmented
+SCRIPTS = st.sampled_from("a Zé1_.中国人々〇すカー한เज्ी。\U00020000")
+
+
+def english_texts() -> list[str]:
+    paths = [Path(module.__file__) for module in (argparse, decimal, inspect, typing, unittest)]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    return [*texts, *(text for text in GOLDEN_TEXTS if text.isascii())]
+
+
+def plain(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text.lower())
+    return "".join(one for one in decomposed if not unicodedata.combining(one))
+
+
+def test_words_and_terms_of_english_do_not_change() -> None:
+    texts = english_texts()
+    assert sum(map(len, texts)) > 100_000
+    for text in texts:
+        words = RUN_OF_LETTERS.findall(plain(text))
+        assert split_words(plain(text)) == words
+        short = [word for word in words if len(word) <= 64]
+        assert words_of(text) == short
+        counted = count_terms(text)
+        assert {word: counted[word] for word in set(short)} == {
+            word: short.count(word) for word in set(short)
+        }
+        assert separate_words(text) is text
+
+
+def test_the_sentence_graph_of_english_does_not_change() -> None:
+    for text in english_texts():
+        read = split_for_ranking(text)
+        for (start, end), words in zip(read.spans, read.words, strict=True):
+            found = RUN_OF_LETTERS.findall(plain(text[start:end]))
+            assert words == tuple(dict.fromkeys(one for one in found if one not in STOP_WORDS))
+
+
+@given(st.text(st.characters(max_codepoint=0x08FF)))
+def test_scripts_with_spaces_are_cut_at_what_is_no_letter(text: str) -> None:
+    assert split_words(text) == RUN_OF_LETTERS.findall(text)
+
+
+@given(st.text(SCRIPTS))
+@settings(deadline=None)  # the dictionary is loaded once
+def test_words_are_whole_and_in_order(text: str) -> None:
+    places = list(find_words(text))
+    assert [text[begin:end] for begin, end in places] == split_words(text)
+    ends = [0, *(end for _, end in places)]
+    assert all(end <= begin < after for end, (begin, after) in zip(ends, places, strict=False))
+    left = "".join(one for place, one in enumerate(text) if not covered(place, places))
+    assert not RUN_OF_LETTERS.search(left)
+    without_spaces = separate_words(text).replace(" ", "")
+    assert without_spaces == text.replace(" ", "")
+
+
+def covered(place: int, places: list[tuple[int, int]]) -> bool:
+    return any(begin <= place < end for begin, end in places)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("北京大学的学生参加比赛", "北京大学 的 学生 参加 比赛"),
+        ("動物園出生", "動物園 出生"),
+        ("2024年iPhone发布会", "2024 年 iphone 发布会"),
+        ("東京タワーへ行きました", "東京 タワー へ 行 きました"),
+        ("서울에서 만나요", None),
+        ("यह किताब अच्छी है।", "यह किताब अचछी है"),
+        ("هذا كتاب جديد", "هذا كتاب جديد"),
+    ],
+)
+def test_words_of_languages(text: str, words: str | None) -> None:
+    if words is None:  # written with spaces, which separate its words
+        assert len(words_of(text)) == 2
+    else:
+        assert words_of(text) == words.split()
+
+
+def test_chinese_words_are_separated_for_libraries() -> None:
+    assert separate_words("学生参加比赛。") == " 学生  参加  比赛 。"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["今天天气好。", "我们去公园！", "好吗？", "是的"],
+        ["今日は天気がいい。", "明日は雨。"],
+        ["هل تقرأ؟", "نعم.", "جيد"],
+        ["کیا یہ کتاب ہے؟", "جی۔", "اچھا"],
+        ["यह किताब है।", "वह घर गया।", "क्या तुम हो?"],
+    ],
+)
+def test_full_stops_of_other_scripts_end_sentences(language: str, sentences: list[str]) -> None:
+    for between in ("", " ") if sentences[0][-1] in "。！" else (" ",):
+        text = between.join(sentences)
+        found = [text[start:end] for start, end in split_sentences(text, language)]
+        assert found == sentences

@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import pytest
+
+from index.errors import CorpusError
+from index.progress import SilentProgress
+from tests.tools.corpora import write
+from training.datasets.citations import body, check_citations, read_citations
+
+PAPER = """Parsing with {}
+
+Abstract
+We parse.
+
+1 Introduction
+Paper {} is on grammars of languages and on how they are parsed.
+
+2 Results
+It works.
+
+References
+Another, A. 2001. Citations that give it away.
+"""
+
+
+def write_network(folder: Path, papers: int = 12) -> Path:
+    for number in range(papers):
+        write(folder / f"papers_text/P{number}.txt", PAPER.format(number, number))
+    lines = [f"P{n} ==> P{n + step}" for n in range(papers - 2) for step in (1, 2)]
+    write(folder / "release/2013/acl.txt", "P0 ==> P1\n")
+    write(folder / "release/2014/acl.txt", "\n".join(lines) + "\n")
+    titles = "".join(f"P{n}\tParsing with {n}\t2001\n" for n in range(papers))
+    write(folder / "release/2014/paper_ids.txt", titles)
+    return folder
+
+
+def test_a_body_has_no_abstract_and_no_references() -> None:
+    assert body(PAPER.format("X", "X")) == (
+        "Parsing with X\n\n1 Introduction\nPaper X is on grammars of languages and on how they "
+        "are parsed.\n\n2 Results\nIt works."
+    )
+
+
+def test_a_body_without_such_headings_is_whole() -> None:
+    text = "References are discussed in this abstract paper.\nIt ends."
+    assert body(text) == text
+
+
+def test_citations_of_the_newest_release_are_pairs(tmp_path: Path) -> None:
+    found = read_citations(write_network(tmp_path), 0, SilentProgress())
+    documents = {document.id: document for document in found.documents}
+    assert documents["P3"].title == "Parsing with 3"
+    assert "give it away" not in documents["P3"].text
+    pairs = [pair for some in found.pairs.values() for pair in some]
+    matching = {(pair.source, pair.target) for pair in pairs if pair.label}
+    assert matching == {(f"P{n}", f"P{n + step}") for n in range(10) for step in (1, 2)}
+    others = {(pair.source, pair.target) for pair in pairs if not pair.label}
+    assert len(others) == len(matching)
+    assert not others & (matching | {(b, a) for a, b in matching})
+    assert [len(found.pairs[part]) for part in ("train", "valid", "test")] == [32, 4, 4]
+
+
+def test_lists_of_pairs_are_used_as_they_are(tmp_path: Path) -> None:
+    folder = write_network(tmp_path)
+    write(folder / "acl_train.tsv", "1\tP0\tP1\n0\tP0\tP5\n1\tP2\tunknown\n")
+    write(folder / "acl_dev.tsv", "1\tP1\tP2\n")
+    write(folder / "acl_test.tsv", "0\tP1\tP9\n")
+    found = read_citations(folder, 0, SilentProgress())
+    assert {part: [tuple(pair) for pair in some] for part, some in found.pairs.items()} == {
+        "train": [("P0", "P1", True), ("P0", "P5", False)],
+        "valid": [("P1", "P2", True)],
+        "test": [("P1", "P9", False)],
+    }
+    assert found.left_out["pairs without a text"] == 1
+
+
+def test_a_paper_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
+    folder = write_network(tmp_path)
+    write(folder / "papers_text/P4.txt", b"caf\xe9")
+    found = read_citations(folder, 0, SilentProgress())
+    assert "P4" not in {document.id for document in found.documents}
+    assert found.left_out["papers that are not UTF-8"] == 1
+    assert found.left_out["citations without a text"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("release/2014/acl.txt", "P0 ==> P1\nP0 P2\n", r"acl.txt:2: is not 'paper ==> cited"),
+        ("release/2014/paper_ids.txt", "P0\tonly\n", r"paper_ids.txt:1: has 2 columns, not paper"),
+        ("a_train.tsv", "1\tP0\tP1\n7\tP0\tP2\n", r"a_train.tsv:2: the label is '7', not 0 or 1"),
+        ("a_train.tsv", "1\tP0\tP1\n", "there is no file of pairs for valid"),
+        ("list.tsv", "1\tP0\tP1\n", "the name says none of train, valid"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: str, error: str) -> None:
+    folder = write_network(tmp_path)
+    if name == "a_train.tsv" and "7" in content:
+        write(folder / "a_dev.tsv", "1\tP0\tP1\n")
+        write(folder / "a_test.tsv", "1\tP0\tP1\n")
+    write(folder / name, content)
+    with pytest.raises(CorpusError, match=error):
+        read_citations(folder, 0, SilentProgress())
+
+
+def test_missing_parts_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="there is no folder papers_text"):
+        check_citations(tmp_path)
+    write(tmp_path / "papers_text/P0.txt", "text")
+    with pytest.raises(CorpusError, match=r"there is no acl.txt, nor lists of pairs"):
+        check_citations(tmp_path)

@@ -1,0 +1,129 @@
+"""Match-Ignition on Chinese pairs in the form of CNSE, from the distributed file to figures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.quality import match_ignition
+from encoder.export.create import create_reranker, read_reranker_recipe
+from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
+from encoder.reranker.pair_tokenizer import PairTokenizer
+from evaluation.baselines import tfidf_matrix
+from index.corpus.reader import read_documents
+from index.errors import CorpusError
+from tests.tools.chinese_news import EVENTS, article, write_news
+from tests.tools.command import Run
+from tests.tools.corpora import write
+from training.data.files import find_corpus_files
+from training.data.rerank_corpus import ONE_LABEL, check_rerank_files, read_rerank_corpus
+from training.data.rerank_pairs import PairKinds, training_pairs
+from training.data.splits import TRAIN
+from training.recipe import RECIPES, read_training_recipe
+
+SIZES = Path("encoder/recipes/match-ignition-paper.toml")
+
+
+@pytest.fixture
+def corpus(longmatch: Run, tmp_path: Path) -> Path:
+    source, output = write_news(tmp_path / "same_event_doc_pair.txt"), tmp_path / "cnse"
+    assert longmatch("dataset", "cnse", source, "-o", output).status == 0
+    return output
+
+
+@pytest.fixture
+def small(tiny_bert: Path, tmp_path: Path) -> RerankerCheckpoint:
+    """A reranker of the paper's recipe with two layers and pairs of 64 tokens."""
+    recipe = read_reranker_recipe(SIZES)
+    recipe.model["layers"], recipe.pair["length"], recipe.pair["sentences"] = 2, 64, 2
+    create_reranker(recipe, str(tiny_bert), tmp_path / "start")
+    return load_reranker_checkpoint(tmp_path / "start")
+
+
+def test_the_sizes_are_those_of_the_paper() -> None:
+    recipe = read_reranker_recipe(SIZES)
+    assert (recipe.model["layers"], recipe.model["reduction"]) == (12, 0.1)
+    assert (recipe.pair["sentences"], recipe.pair["length"]) == (5, 512)
+    assert recipe.pair["lead_sentences"] == 0
+    training = read_training_recipe(RECIPES / "rerank-paper.toml")
+    assert training.documents == 8
+    assert training.steps == 10 * round(17_438 / 8)
+    assert training.optimiser.document_rate == training.optimiser.sentence_rate == 1e-5
+    assert training.sentence_level.trained == "all"
+
+
+def test_the_filter_chooses_sentences_that_both_texts_tell(small: RerankerCheckpoint) -> None:
+    reader = PairTokenizer(small)
+    vocabulary = reader._tokenizer
+    for event in EVENTS:
+        pair = reader.pair(*(reader.read(article(event, side)) for side in (0, 1)))
+        assert 30 < len(pair) <= 64
+        for side in (0, 1):
+            tokens = pair.input_ids[(pair.special == 0) & (pair.token_types == side)].tolist()
+            text = vocabulary.decode(tokens).replace(" ", "")
+            assert "天天气" not in text  # the noise at the end of some articles
+            assert "今天多云" not in text
+            assert "昨天下雨" not in text
+
+
+def test_words_make_neighbours_of_articles_on_one_event() -> None:
+    texts = [article(event, side) for event in EVENTS for side in (0, 1)]
+    matrix = tfidf_matrix(texts)
+    similar = (matrix @ matrix.T).toarray()
+    np.fill_diagonal(similar, 0)
+    assert similar.argmax(1).tolist() == [place ^ 1 for place in range(len(texts))]
+
+
+def test_given_pairs_are_the_only_ones(corpus: Path, tmp_path: Path) -> None:
+    read = read_rerank_corpus(find_corpus_files(corpus), allow_shared=True)
+    pairs = training_pairs(read, PairKinds(30, 0.5, given=True), tmp_path / "unused")
+    rows = read.pairs[TRAIN]
+    known = {
+        (min(a, b), max(a, b)): float(label)
+        for a, b, label in zip(rows.sources, rows.targets, rows.labels, strict=True)
+    }
+    assert {(pair.first, pair.second): pair.label for pair in pairs} == known
+    assert len(pairs) == len(known) == 11
+    assert not (tmp_path / "unused").exists()
+
+
+def test_given_pairs_of_one_label_are_refused_before_any_work(
+    longmatch: Run, corpus: Path, tiny_reranker: Path
+) -> None:
+    lines = (corpus / "pairs.train.jsonl").read_text().splitlines()
+    matches = [line for line in lines if json.loads(line)["label"]]
+    write(corpus / "pairs.train.jsonl", "\n".join(matches))
+    with pytest.raises(CorpusError, match=ONE_LABEL):
+        check_rerank_files([find_corpus_files(corpus)], given=True)
+    check_rerank_files([find_corpus_files(corpus)])
+    given = ("--start", tiny_reranker, "--corpus", corpus, "--allow-shared-documents")
+    answer = longmatch("train-reranker", "rerank-paper", *given, "-o", corpus / "out")
+    assert answer.status == 2
+    assert answer.err == f"error: --corpus: {corpus}: {ONE_LABEL}\n"
+
+
+def test_a_reranker_is_trained_and_measured(
+    longmatch: Run, corpus: Path, small: RerankerCheckpoint, tmp_path: Path
+) -> None:
+    shipped = (RECIPES / "rerank-paper.toml").read_text(encoding="utf-8")
+    recipe = shipped.replace("= 21_800", "= 4").replace("= 2_180", "= 2").replace("= 500", "= 2")
+    recipe = recipe.replace("tokens = 512", "tokens = 64")
+    given = ("--start", small.directory, "--corpus", corpus, "--precision", "fp32")
+    command = ("train-reranker", write(tmp_path / "recipe.toml", recipe), *given)
+    output = tmp_path / "trained"
+    answer = longmatch(*command, "-o", output, "--allow-shared-documents")
+    assert answer.status == 0, answer.err
+    report = json.loads((output / "training" / "report.json").read_text())
+    assert report["shared_documents"] is True
+    assert report["steps"] == 4
+    trained = load_reranker_checkpoint(output)
+    cells = match_ignition.measure(trained, corpus, 10, tmp_path / "cells.json")
+    both = cells["5 both filters"]
+    assert both.keys() == {"AUC", "ms_per_batch", "accuracy", "F1"}
+    files = ("--pairs", corpus / "pairs.test.jsonl", "--valid-pairs", corpus / "pairs.valid.jsonl")
+    measured = longmatch("evaluate", corpus, *files, "--baselines", "bm25,tfidf", "--json")
+    assert measured.status == 0, measured.err
+    systems = json.loads(measured.out)["pairs"]["systems"]
+    assert {"bm25", "tfidf"} <= systems.keys()
+    assert len(read_documents(corpus, ["0", "1"])) == 2

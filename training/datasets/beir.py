@@ -1,0 +1,77 @@
+"""A collection in the format of BEIR: corpus.jsonl, queries.jsonl, qrels/*.tsv."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evaluation.judgements import read_qrels
+from index.document import Document
+from index.errors import CorpusError
+from index.progress import Progress
+from training.datasets.dataset import DataSet, read_record
+from training.datasets.lines import part_of_file, require_files, require_folder, text_lines
+
+
+def check_beir(source: Path) -> None:
+    """Check that corpus, queries and judgements are there.
+
+    Raises:
+        CorpusError: what is missing.
+    """
+    require_folder(source)
+    _file(source, "corpus")
+    _file(source, "queries")
+    require_files(_judgements(source), source, "file of judgements qrels/*.tsv")
+
+
+def read_beir(source: Path, progress: Progress) -> DataSet:
+    """Read a collection; the part of a query is that of the judgements which name it.
+
+    Queries without judgements are left out.
+
+    Raises:
+        CorpusError: a file is missing, a line is not of its format, a judged query has no text, or
+            a query is in two parts.
+    """
+    check_beir(source)
+    parts: dict[str, str] = {}
+    judgements: list[tuple[str, str, int]] = []
+    for path in _judgements(source):
+        part = part_of_file(path)
+        for query, judged in read_qrels(path).items():
+            if parts.setdefault(query, part) != part:
+                raise CorpusError(f"{path}: the query {query!r} is in {parts[query]}, too")
+            judgements += [(query, document, relevance) for document, relevance in judged.items()]
+    queries = [one for one in _read(_file(source, "queries")) if one.id in parts]
+    missing = parts.keys() - {query.id for query in queries}
+    if missing:
+        raise CorpusError(f"{_file(source, 'queries')}: has no query {min(missing)!r}")
+    progress.started("reading documents", None)
+    documents = _counted(_read(_file(source, "corpus")), progress)
+    return DataSet(documents, judgements=judgements, queries=queries, parts=parts)
+
+
+def _file(source: Path, name: str) -> Path:
+    found = [source / f"{name}.jsonl{end}" for end in ("", ".gz")]
+    return require_files([path for path in found if path.is_file()], source, found[0].name)[0]
+
+
+def _judgements(source: Path) -> Sequence[Path]:
+    return sorted((source / "qrels").glob("*.tsv"))
+
+
+def _read(path: Path) -> Iterator[Document]:
+    lines: dict[str, int] = {}
+    for line in text_lines(path):
+        document = read_record(f"{path}:{line.number}", line.text)
+        first = lines.setdefault(document.id, line.number)
+        if first != line.number:
+            raise CorpusError(
+                f"{path}:{line.number}: the id {document.id!r} already occurs on line {first}"
+            )
+        yield document
+
+
+def _counted(documents: Iterator[Document], progress: Progress) -> Iterator[Document]:
+    for document in documents:
+        progress.advanced(1)
+        yield document

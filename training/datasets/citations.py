@@ -1,0 +1,144 @@
+"""AAN: papers of the ACL Anthology Network and their citations (SMITH, section 5.1.2)."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from index.document import Document, SkippedInput
+from index.errors import CorpusError
+from index.progress import Progress
+from training.datasets.dataset import TENTHS, DataSet, LabelledIds, make_document
+from training.datasets.lines import (
+    files_below,
+    read_columns,
+    read_text,
+    require_files,
+    require_folder,
+    text_lines,
+)
+from training.datasets.pairs import add_negatives, divide, read_pair_lists, without_missing
+
+TEXTS, NETWORK, TITLES = "papers_text", "acl.txt", "paper_ids.txt"
+_ARROW = "==>"
+_REFERENCES = re.compile(r"^[\s\d.]*(?:references|bibliography)\s*$", re.I | re.M)
+_ABSTRACT = re.compile(r"^\s*abstract\b", re.I | re.M)
+_INTRODUCTION = re.compile(r"^[\s\d.]*introduction\s*$", re.I | re.M)
+
+
+def check_citations(source: Path) -> None:
+    """Check that texts and citations, or lists of pairs, are there.
+
+    Raises:
+        CorpusError: what is missing.
+    """
+    require_folder(source)
+    require_files(_text_files(source), source, f"folder {TEXTS} with .txt files")
+    if not _lists(source):
+        require_files(_networks(source), source, f"{NETWORK}, nor lists of pairs *.tsv")
+
+
+def read_citations(source: Path, seed: int, progress: Progress) -> DataSet:
+    """Read papers, without abstract and references, and pairs of a paper and one that it cites.
+
+    Lists `*.tsv` of label, id and id, one for each part, give the pairs. Without them, each
+    citation is a positive pair, and a random paper that is not cited makes a negative one.
+
+    Raises:
+        CorpusError: files are missing; a line has other columns or another label.
+    """
+    check_citations(source)
+    lists = _lists(source)
+    cited = [] if lists else _read_network(_networks(source)[-1])
+    listed = read_pair_lists(lists, source) if lists else {}
+    titles = _read_titles(source)
+    left_out: Counter[str] = Counter()
+    papers = _read_papers(_text_files(source), titles, left_out, progress)
+    if lists:
+        pairs = without_missing(listed, papers, left_out)
+    else:
+        pairs = _sample(cited, papers, seed, left_out)
+    return DataSet(list(papers.values()), pairs, left_out=left_out)
+
+
+def body(text: str) -> str:
+    """Return the text of a paper without its abstract and its references.
+
+    Sections are found by lines that are their headings: what is before the introduction is left
+    out from the abstract on, and what is behind the last heading of references in the second half.
+    """
+    last = [match.start() for match in _REFERENCES.finditer(text) if match.start() > len(text) // 2]
+    text = text[: last[-1]] if last else text
+    abstract = _ABSTRACT.search(text)
+    introduction = _INTRODUCTION.search(text, abstract.end()) if abstract else None
+    if abstract and introduction:
+        text = text[: abstract.start()] + text[introduction.start() :]
+    return text.strip()
+
+
+def _lists(source: Path) -> list[Path]:
+    return sorted(source.glob("*.tsv"))
+
+
+def _networks(source: Path) -> list[Path]:
+    """Return the networks of all releases, the newest last."""
+    return files_below(source, NETWORK)
+
+
+def _text_files(source: Path) -> list[Path]:
+    return [path for path in files_below(source, "*.txt") if TEXTS in path.parent.parts]
+
+
+def _read_network(path: Path) -> list[tuple[str, str]]:
+    """Return (citing, cited) of each line `A ==> B`, once."""
+    found: dict[tuple[str, str], None] = {}
+    for line in text_lines(path):
+        columns = [column.strip() for column in line.text.split(_ARROW)]
+        if len(columns) != 2 or not all(columns):
+            raise CorpusError(f"{path}:{line.number}: is not 'paper {_ARROW} cited paper'")
+        if columns[0] != columns[1]:
+            found[columns[0], columns[1]] = None
+    if not found:
+        raise CorpusError(f"{path}: holds no citation")
+    return list(found)
+
+
+def _read_titles(source: Path) -> dict[str, str]:
+    found = files_below(source, TITLES)
+    if not found:
+        return {}
+    columns = read_columns(found[-1], ("paper", "title", "year"))
+    return {name: title for _, (name, title, _) in columns}
+
+
+def _read_papers(
+    files: Sequence[Path], titles: dict[str, str], left_out: Counter[str], progress: Progress
+) -> dict[str, Document]:
+    progress.started("reading papers", len(files))
+    papers: dict[str, Document] = {}
+    for path in files:
+        progress.advanced(1)
+        try:
+            text = body(read_text(path))
+        except CorpusError as error:  # as in the paper
+            progress.skipped(SkippedInput(path.name, str(error)))
+            left_out["papers that are not UTF-8"] += 1
+            continue
+        if text:
+            papers[path.stem] = make_document(str(path), path.stem, text, titles.get(path.stem, ""))
+        else:
+            left_out["papers without a body"] += 1
+    return papers
+
+
+def _sample(
+    cited: Sequence[tuple[str, str]], papers: dict[str, Document], seed: int, left_out: Counter[str]
+) -> dict[str, list[LabelledIds]]:
+    names = sorted(papers)
+    # Of papers that cite each other one pair is made.
+    once = {(min(pair), max(pair)): pair for pair in reversed(cited)}
+    positives = [pair for pair in reversed(once.values()) if papers.keys() >= set(pair)]
+    left_out["citations without a text"] += len(once) - len(positives)
+    pairs, missing = add_negatives(positives, lambda _: names, seed)
+    left_out["citations without a negative pair"] += missing
+    return without_missing(divide(pairs, TENTHS, seed), names, left_out)

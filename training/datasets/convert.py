@@ -1,0 +1,176 @@
+"""The job of `longmatch dataset`: a data set as it is distributed becomes a corpus folder."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from index.document import Document
+from index.errors import CorpusError
+from index.progress import Progress
+from training.datasets.beir import check_beir, read_beir
+from training.datasets.citations import check_citations, read_citations
+from training.datasets.classes import find_classes, read_classes
+from training.datasets.dataset import DataSet, LabelledIds
+from training.datasets.news import find_news, read_news
+from training.datasets.pairs import paired_ids
+from training.datasets.patents import check_patents, read_patents
+from training.datasets.plagiarism import check_plagiarism, read_plagiarism
+from training.datasets.trec import find_collection, read_collection
+from training.datasets.wikipedia import (
+    check_articles,
+    check_gwikimatch,
+    read_gwikimatch,
+    read_similar_articles,
+)
+from training.sources.corpus_folder import (
+    new_folder,
+    write_counts,
+    write_judgements,
+    write_records,
+    write_splits,
+)
+
+UNCLEAR = "unclear: ask those who distribute it"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A data set that can be converted.
+
+    Attributes:
+        licence: what is known of it.
+        check: raises CorpusError if files are missing, without reading them.
+        read: with the seed of what is sampled and divided.
+        agreement: that a user must have made; empty where none is asked for.
+    """
+
+    licence: str
+    check: Callable[[Path], object]
+    read: Callable[[Path, int, Progress], DataSet]
+    agreement: str = ""
+
+
+DATASETS: Mapping[str, Known] = {
+    "aan": Known(UNCLEAR, check_citations, read_citations),
+    "gwikimatch": Known(
+        "CC BY 4.0 for the pairs, CC BY-SA for the articles",
+        check_gwikimatch,
+        lambda source, _, progress: read_gwikimatch(source, progress),
+    ),
+    "wiki65k": Known("CC BY-SA", check_articles, read_similar_articles),
+    "cnse": Known(UNCLEAR, find_news, read_news),
+    "cnss": Known(UNCLEAR, find_news, read_news),
+    "pan": Known(UNCLEAR, check_plagiarism, read_plagiarism),
+    "patents": Known(
+        "CC BY 4.0 for Google Patents Public Data; unclear for labels",
+        check_patents,
+        read_patents,
+    ),
+    "classes": Known("that of the documents", find_classes, read_classes),
+    "trec": Known(
+        "by agreement",
+        find_collection,
+        lambda source, _, progress: read_collection(source, progress),
+        "NIST and the owners of the texts hand out most collections of TREC to those who have "
+        "signed an agreement on their use",
+    ),
+    "beir": Known(
+        "of each collection its own",
+        check_beir,
+        lambda source, _, progress: read_beir(source, progress),
+    ),
+}
+
+
+def check_dataset(name: str, source: Path) -> None:
+    """Check that the files of a data set are there, without reading them.
+
+    Raises:
+        CorpusError: what is missing.
+    """
+    DATASETS[name].check(source)
+
+
+def convert_dataset(
+    name: str, source: Path, output: Path, seed: int, progress: Progress
+) -> dict[str, Any]:
+    """Write a data set as a corpus folder, which appears complete or not at all.
+
+    Args:
+        name: of `DATASETS`.
+        source: the folder or file as it is distributed.
+        output: must not exist.
+        seed: of what is sampled and divided.
+        progress: is notified.
+
+    Returns:
+        Counts of documents, pairs, judgements and queries, and of what was left out.
+
+    Raises:
+        CorpusError: a file is missing, or a line is not of its format; names it.
+        OSError: the folder could not be written.
+    """
+    read = DATASETS[name].read(source, seed, progress)
+    with new_folder(output) as folder:
+        written: set[str] = set()
+        write_records(folder / "corpus.jsonl.gz", _records(read, written))
+        if not written:
+            raise CorpusError(f"{source}: has no document")
+        for part, pairs in read.pairs.items():
+            if pairs:
+                _write_pairs(folder / f"pairs.{part}.jsonl", pairs)
+        if read.queries:
+            write_records(folder / "queries.jsonl.gz", map(_record, read.queries))
+        if read.parts:
+            write_splits(folder, read.parts)
+        judgements = list(read.judgements)
+        if judgements:
+            write_judgements(folder, judgements)
+        counts = _count(name, read, len(written), len(judgements))
+        write_counts(folder, counts)
+    return counts
+
+
+def _records(read: DataSet, written: set[str]) -> Iterator[dict[str, Any]]:
+    for document in read.documents:
+        if document.id in written:
+            raise CorpusError(f"the document {document.id!r} occurs twice")
+        written.add(document.id)
+        yield _record(document)
+
+
+def _record(document: Document) -> dict[str, Any]:
+    fields: dict[str, Any] = {"id": document.id, "title": document.title, "text": document.text}
+    return fields | ({"metadata": dict(document.metadata)} if document.metadata else {})
+
+
+def _write_pairs(path: Path, pairs: Iterable[LabelledIds]) -> None:
+    with path.open("w", encoding="utf-8") as stream:
+        for pair in pairs:
+            record = {"source": pair.source, "target": pair.target, "label": int(pair.label)}
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _count(name: str, read: DataSet, documents: int, judgements: int) -> dict[str, Any]:
+    return {
+        "data set": name,
+        "licence": DATASETS[name].licence,
+        "documents": documents,
+        "pairs": {
+            part: {"matching": sum(pair.label for pair in pairs), "all": len(pairs)}
+            for part, pairs in read.pairs.items()
+        },
+        "documents in pairs of two parts": _shared(read),
+        "judgements": judgements,
+        "queries": len(read.queries),
+        "left out": {reason: count for reason, count in read.left_out.items() if count},
+    }
+
+
+def _shared(read: DataSet) -> int:
+    """Count the documents that are in the pairs of two parts or three."""
+    parts = Counter(name for part in read.pairs for name in paired_ids({part: read.pairs[part]}))
+    return sum(number > 1 for number in parts.values())

@@ -1,0 +1,167 @@
+"""The lines and columns of a distributed file; whatever is wrong names file and line."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.judgements import PARTS
+from index.corpus.json_lines import BadLine, Line, read_lines
+from index.errors import CorpusError
+
+# The names of the parts in distributed files, whole words of the file's name.
+_PART_NAMES = {
+    **{part: part for part in PARTS},
+    **{"training": "train", "dev": "valid", "eval": "valid", "val": "valid"},
+    **{"validation": "valid", "testing": "test"},
+}
+
+
+def require_files(paths: Sequence[Path], source: Path, expected: str) -> Sequence[Path]:
+    """Return paths, of which there must be one.
+
+    Raises:
+        CorpusError: there is none; says what was expected.
+    """
+    if not paths:
+        raise CorpusError(f"{source}: there is no {expected}")
+    return paths
+
+
+def require_folder(source: Path) -> None:
+    """Check that a source is a folder.
+
+    Raises:
+        CorpusError: it is missing, or a file.
+    """
+    if not source.is_dir():
+        raise CorpusError(f"{source}: there is no such folder")
+
+
+def files_below(folder: Path, *patterns: str) -> list[Path]:
+    """Return the files at any depth whose names match a pattern, in order, without hidden ones."""
+    found = {path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()}
+    return sorted(path for path in found if not path.name.startswith("."))
+
+
+def text_lines(path: Path) -> Iterator[Line]:
+    """Read the lines of a file that are not empty, plain or gzip.
+
+    Raises:
+        CorpusError: there is no such file, or a line cannot be read.
+    """
+    if not path.is_file():
+        raise CorpusError(f"{path}: there is no such file")
+    for line in read_lines(path):
+        if isinstance(line, BadLine):
+            raise CorpusError(f"{path}:{line.number}: {line.reason}")
+        if line.text.strip():
+            yield line
+
+
+def read_columns(path: Path, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Read columns that are separated by tabs, each with the `file:line` it is from.
+
+    Raises:
+        CorpusError: a line has another number of columns, or there is no line.
+    """
+    some = False
+    for line in text_lines(path):
+        where = f"{path}:{line.number}"
+        columns = [column.strip() for column in line.text.split("\t")]
+        if len(columns) != len(names):
+            raise CorpusError(f"{where}: has {len(columns)} columns, not {', '.join(names)}")
+        some = True
+        yield where, columns
+    if not some:
+        raise CorpusError(f"{path}: is empty")
+
+
+def read_objects(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read JSON Lines, each object with the `file:line` it is from.
+
+    Raises:
+        CorpusError: a line is not a JSON object.
+    """
+    for path in paths:
+        for line in text_lines(path):
+            where = f"{path}:{line.number}"
+            try:
+                record = json.loads(line.text)
+            except (ValueError, RecursionError) as error:
+                raise CorpusError(f"{where}: is not JSON") from error
+            if not isinstance(record, dict):
+                raise CorpusError(f"{where}: is not a JSON object")
+            yield where, record
+
+
+def text_field(record: dict[str, Any], name: str, where: str, default: str | None = None) -> str:
+    """Return a field that is text, or a number where an id is asked for.
+
+    Raises:
+        CorpusError: it is missing and there is no default, or it is no text.
+    """
+    if name not in record and default is not None:
+        return default
+    value = record.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise CorpusError(f"{where}: {name}: is {'not text' if name in record else 'missing'}")
+    return value
+
+
+def read_label(text: str, where: str) -> bool:
+    """Return a label.
+
+    Raises:
+        CorpusError: it is neither 0 nor 1.
+    """
+    if text not in ("0", "1"):
+        raise CorpusError(f"{where}: the label is {text[:20]!r}, not 0 or 1")
+    return text == "1"
+
+
+def part_of_file(path: Path) -> str:
+    """Return the part that the name of a file says it is for (`acl_dev.tsv`).
+
+    Raises:
+        CorpusError: the name says none, or two.
+    """
+    words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
+    parts = {_PART_NAMES[word] for word in words if word in _PART_NAMES}
+    if len(parts) != 1:
+        raise CorpusError(f"{path}: the name says none of train, valid (dev, eval) and test")
+    return parts.pop()
+
+
+def one_file_a_part(paths: Sequence[Path], source: Path) -> dict[str, Path]:
+    """Return the file of each part.
+
+    Raises:
+        CorpusError: a part has no file, or two.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        part = part_of_file(path)
+        if part in found:
+            raise CorpusError(f"{path}: {found[part].name} is for {part}, too")
+        found[part] = path
+    for part in PARTS:
+        if part not in found:
+            raise CorpusError(f"{source}: there is no file of pairs for {part}")
+    return {part: found[part] for part in PARTS}
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a UTF-8 file with its line ends as they are, which offsets count.
+
+    Raises:
+        CorpusError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}: is not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error

@@ -1,0 +1,209 @@
+"""PAN: suspicious and source documents with annotated plagiarism (Match-Ignition, section 4.1).
+
+Each annotated case is a positive pair: the passage in the suspicious document and the one in the
+source document. The negative pair has another passage of that source document, of the same length,
+which no annotation of any document touches.
+"""
+
+import xml.etree.ElementTree as ElementTree
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.judgements import PARTS
+from index.document import Document
+from index.errors import CorpusError
+from index.progress import Progress
+from training.datasets.dataset import DataSet, LabelledIds, Shares, make_document
+from training.datasets.lines import files_below, read_text, require_files, require_folder
+from training.sources.selection import unit_hash
+
+SHARES: Shares = (0.75, 0.125, 0.125)  # those of table 1 of Match-Ignition
+_OFFSETS = ("this_offset", "this_length", "source_offset", "source_length")
+_TRIES = 20  # random places for the passage of a negative pair
+_LARGEST = 16 * 2**20  # bytes of a file of annotations
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One annotated case of plagiarism; offsets and lengths are in characters.
+
+    Attributes:
+        suspicious: the name of the suspicious file.
+        source: the name of the source file.
+        this: (offset, length) in the suspicious document.
+        that: (offset, length) in the source document.
+        where: the file of annotations.
+    """
+
+    suspicious: str
+    source: str
+    this: tuple[int, int]
+    that: tuple[int, int]
+    where: str
+
+
+def check_plagiarism(source: Path) -> None:
+    """Check that annotations and texts are there.
+
+    Raises:
+        CorpusError: what is missing.
+    """
+    require_folder(source)
+    require_files(files_below(source, "*.xml"), source, ".xml file of annotations")
+    require_files(files_below(source, "*.txt"), source, ".txt file of a document")
+
+
+def read_plagiarism(source: Path, seed: int, progress: Progress) -> DataSet:
+    """Read cases of plagiarism as pairs of passages; a suspicious document is in one part.
+
+    Raises:
+        CorpusError: an annotation is no XML, misses an attribute, or names a document or a passage
+            that is not there.
+    """
+    check_plagiarism(source)
+    texts = _index_texts(files_below(source, "*.txt"))
+    annotations = files_below(source, "*.xml")
+    progress.started("reading annotations", len(annotations), unit="files")
+    cases: list[Case] = []
+    for path in annotations:
+        progress.advanced(1)
+        cases += _read_cases(path, texts)
+    if not cases:
+        raise CorpusError(f"{source}: no annotation is a case of plagiarism with a source")
+    return _make_pairs(cases, texts, seed, progress)
+
+
+def _index_texts(paths: Sequence[Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in paths:
+        if found.setdefault(path.name, path) != path:
+            raise CorpusError(f"{path}: {found[path.name]} has the same name")
+    return found
+
+
+def _parse(path: Path) -> ElementTree.Element:
+    if path.stat().st_size > _LARGEST:
+        raise CorpusError(f"{path}: is larger than {_LARGEST} bytes")
+    text = read_text(path)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:  # entities can grow without limit
+        raise CorpusError(f"{path}: declares a document type or entities, which are not read")
+    try:
+        return ElementTree.fromstring(text)  # noqa: S314
+    except ElementTree.ParseError as error:
+        raise CorpusError(f"{path}:{error.position[0]}: is not XML: {error}") from error
+
+
+def _read_cases(path: Path, texts: Mapping[str, Path]) -> Iterator[Case]:
+    root = _parse(path)
+    suspicious = root.get("reference", "")
+    for feature in root.iter("feature"):
+        source = feature.get("source_reference")
+        if feature.get("name") != "plagiarism" or source is None:
+            continue  # of the document, or plagiarism whose source is unknown
+        numbers = []
+        for name in _OFFSETS:
+            value = feature.get(name, "")
+            if not value.isdecimal():
+                said = f"is {value[:20]!r}, not a number" if value else "is missing"
+                raise CorpusError(f"{path}: {name}: {said}")
+            numbers.append(int(value))
+        for name in (suspicious, source):
+            if name not in texts:
+                raise CorpusError(f"{path}: there is no document {name!r}")
+        this, that = (numbers[0], numbers[1]), (numbers[2], numbers[3])
+        yield Case(suspicious, source, this, that, str(path))
+
+
+def _make_pairs(
+    cases: Sequence[Case], texts: Mapping[str, Path], seed: int, progress: Progress
+) -> DataSet:
+    part_of = _choose_parts(sorted({case.suspicious for case in cases}), seed)
+    taken: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    of_source: dict[str, list[int]] = defaultdict(list)
+    for number, case in enumerate(cases):
+        taken[case.source].append((case.that[0], sum(case.that)))
+        of_source[case.source].append(number)
+    passages = _cut_suspicious(cases, texts, progress)
+    documents: dict[str, Document] = {}
+    pairs: dict[str, list[LabelledIds]] = {part: [] for part in PARTS}
+    left_out: Counter[str] = Counter()
+    progress.started("reading source documents", len(of_source))
+    for source, numbers in of_source.items():
+        progress.advanced(1)
+        text = read_text(texts[source])
+        for number in numbers:
+            case = cases[number]
+            some = pairs[part_of[case.suspicious]]
+            ours = _add(documents, case, passages[number], case.suspicious, case.this)
+            that = _passage(text, case.that, texts[source], case)
+            some.append(LabelledIds(ours, _add(documents, case, that, source, case.that), True))
+            start = _free_place(text, case, taken[source], seed)
+            if start is None:
+                left_out["cases without a negative pair"] += 1
+            else:
+                place = (start, case.that[1])
+                other = _add(documents, case, text[start : sum(place)], source, place)
+                some.append(LabelledIds(ours, other, False))
+    # Cases of one passage with two sources give it two pairs, and repeated cases the same one.
+    unique = {part: list(dict.fromkeys(some)) for part, some in pairs.items()}
+    return DataSet(list(documents.values()), unique, left_out=left_out)
+
+
+def _cut_suspicious(
+    cases: Sequence[Case], texts: Mapping[str, Path], progress: Progress
+) -> dict[int, str]:
+    of_suspicious: dict[str, list[int]] = defaultdict(list)
+    for number, case in enumerate(cases):
+        of_suspicious[case.suspicious].append(number)
+    passages = {}
+    progress.started("reading suspicious documents", len(of_suspicious))
+    for name, numbers in of_suspicious.items():
+        progress.advanced(1)
+        text = read_text(texts[name])
+        for number in numbers:
+            passages[number] = _passage(text, cases[number].this, texts[name], cases[number])
+    return passages
+
+
+def _passage(text: str, place: tuple[int, int], path: Path, case: Case) -> str:
+    start, length = place
+    passage = text[start : start + length]
+    if len(passage) < length or not passage.strip():
+        raise CorpusError(
+            f"{case.where}: the passage at {start} of {length} characters is not in {path}, "
+            f"which has {len(text)}"
+        )
+    return passage
+
+
+def _add(
+    documents: dict[str, Document], case: Case, text: str, name: str, place: tuple[int, int]
+) -> str:
+    unique = f"{Path(name).stem}:{place[0]}+{place[1]}"
+    if unique not in documents:
+        documents[unique] = make_document(case.where, unique, text)
+    return unique
+
+
+def _free_place(text: str, case: Case, taken: Sequence[tuple[int, int]], seed: int) -> int | None:
+    """Return where a passage of the same length begins that nothing was taken from, if found."""
+    length = case.that[1]
+    for step in range(_TRIES):
+        key = f"passage {seed} {step} {case.suspicious} {case.this} {case.source} {case.that}"
+        start = int(unit_hash(key) * (len(text) - length + 1))
+        free = all(start + length <= begin or start >= end for begin, end in taken)
+        if free and text[start : start + length].strip():
+            return start
+    return None
+
+
+def _choose_parts(names: Sequence[str], seed: int) -> dict[str, str]:
+    order = sorted(names, key=lambda name: unit_hash(f"suspicious {seed} {name}"))
+    first, second = (round(sum(SHARES[:count]) * len(order)) for count in (1, 2))
+    train, valid, test = PARTS
+    return {
+        name: train if place < first else valid if place < second else test
+        for place, name in enumerate(order)
+    }

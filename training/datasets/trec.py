@@ -1,0 +1,185 @@
+"""A collection of TREC: documents in SGML-like files, topics, and judgements.
+
+Markup differs between collections. What is common to them is read: `<DOC>`, `<DOCNO>`, and the
+elements of a title and of text; entities that HTML does not have stay as they are.
+"""
+
+import codecs
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bs4.element import Tag
+
+from evaluation.judgements import Qrels, read_qrels
+from index.corpus.files import element_text, parse_markup, shorten
+from index.document import Document, SkippedInput
+from index.errors import CorpusError
+from index.progress import Progress
+from training.datasets.dataset import DataSet, make_document
+from training.datasets.lines import files_below, require_files, require_folder
+
+DOCUMENTS, TOPICS, QRELS = "documents", "topics*", "qrels*"
+_NUMBER = re.compile(r"<DOCNO>\s*(.*?)\s*</DOCNO>", re.I | re.S)
+_TITLES = ("headline", "title", "ttl", "hl", "ti", "head")
+_HEADS = ("docno", "docid", "docoldno", "dochdr")
+_TOPIC = re.compile(r"<top>(.*?)</top>", re.I | re.S)
+_FIELD = re.compile(r"<(num|title|desc|narr)>", re.I)
+_LABELS = re.compile(r"^\s*(?:Number|Topic|Description|Narrative)\s*:", re.I)
+_MOST_CHARACTERS = 64 * 2**20  # of a document
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionFiles:
+    """The files of a collection: documents, topics and judgements."""
+
+    documents: tuple[Path, ...]
+    topics: tuple[Path, ...]
+    qrels: tuple[Path, ...]
+
+
+def find_collection(source: Path) -> CollectionFiles:
+    """Find the folder `documents`, and files `topics*` and `qrels*`.
+
+    Raises:
+        CorpusError: what is missing, or is compressed in a way that is not read.
+    """
+    require_folder(source)
+    documents = require_files(files_below(source / DOCUMENTS, "*"), source, f"{DOCUMENTS}/ files")
+    for path in documents:
+        if path.suffix in (".Z", ".z", ".bz2", ".zip"):
+            raise CorpusError(f"{path}: is compressed: expand it, or use gzip")
+    topics = require_files(_files(source, TOPICS), source, f"file {TOPICS}")
+    qrels = require_files(_files(source, QRELS), source, f"file {QRELS}")
+    return CollectionFiles(tuple(documents), tuple(topics), tuple(qrels))
+
+
+def read_collection(source: Path, progress: Progress) -> DataSet:
+    """Read a collection. The text of a query is title, description and narrative of its topic.
+
+    A document without text is skipped and reported.
+
+    Raises:
+        CorpusError: a file is missing or not of its format, an id repeats, or a judged topic has
+            no text.
+    """
+    files = find_collection(source)
+    judgements: Qrels = {}
+    for path in files.qrels:
+        for query, judged in read_qrels(path).items():
+            if query in judgements:
+                raise CorpusError(f"{path}: the topic {query!r} has judgements in another file")
+            judgements[query] = judged
+    topics = {topic.id: topic for path in files.topics for topic in _read_topics(path)}
+    missing = judgements.keys() - topics.keys()
+    if missing:
+        raise CorpusError(f"{files.topics[0]}: has no topic {min(missing)!r}, which is judged")
+    return DataSet(
+        _read_documents(files.documents, progress),
+        judgements=[
+            (query, document, relevance)
+            for query, judged in judgements.items()
+            for document, relevance in judged.items()
+        ],
+        queries=[topic for name, topic in topics.items() if name in judgements],
+    )
+
+
+def _files(source: Path, pattern: str) -> list[Path]:
+    return sorted(path for path in source.glob(pattern) if path.is_file())
+
+
+def _read_topics(path: Path) -> Iterator[Document]:
+    some = False
+    for topic in _TOPIC.finditer(_decode(path.read_bytes())):
+        pieces = _FIELD.split(topic[1])
+        fields = {
+            name.lower(): " ".join(_LABELS.sub("", value.split("</")[0]).split())
+            for name, value in zip(pieces[1::2], pieces[2::2], strict=True)
+        }
+        number = fields.get("num", "")
+        if not number:
+            raise CorpusError(f"{path}: a topic has no <num>")
+        # Numbers below 100 are padded in some topics, and in no judgements.
+        name = number.lstrip("0") if number.isdecimal() else number
+        texts = [fields[field] for field in ("title", "desc", "narr") if fields.get(field)]
+        where = f"{path}: topic {name}"
+        yield make_document(where, name, "\n\n".join(texts), fields.get("title", ""))
+        some = True
+    if not some:
+        raise CorpusError(f"{path}: holds no <top> … </top>")
+
+
+def _read_documents(paths: tuple[Path, ...], progress: Progress) -> Iterator[Document]:
+    progress.started("reading documents", None)
+    seen: set[str] = set()
+    for path in paths:
+        some = False
+        for where, markup in _split(path):
+            progress.advanced(1)
+            some = True
+            document = _read_document(where, markup)
+            if document is None:
+                progress.skipped(SkippedInput(where, "the document has no text"))
+            elif document.id in seen:
+                raise CorpusError(f"{where}: the document {document.id!r} already occurs")
+            else:
+                seen.add(document.id)
+                yield document
+        if not some:
+            raise CorpusError(f"{path}: holds no <DOC> … </DOC>")
+
+
+def _split(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield each document of a file with the line where it begins."""
+    lines: list[str] = []
+    begin = size = 0
+    for number, raw in enumerate(_raw_lines(path), start=1):
+        line = _decode(raw)
+        tag = line.strip().lower()
+        if tag.startswith("<doc>"):
+            if begin:
+                raise CorpusError(f"{path}:{number}: <DOC> before the </DOC> of line {begin}")
+            lines, begin, size = [], number, 0
+        if begin:
+            lines.append(line)
+            size += len(line)
+            if size > _MOST_CHARACTERS:
+                raise CorpusError(f"{path}:{begin}: is longer than {_MOST_CHARACTERS} characters")
+        if begin and tag.endswith("</doc>"):
+            yield f"{path}:{begin}", "".join(lines)
+            begin = 0
+    if begin:
+        raise CorpusError(f"{path}:{begin}: <DOC> has no </DOC>")
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield from file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorpusError(f"{path}: is damaged or cut off") from error
+
+
+def _decode(raw: bytes) -> str:
+    """Return text of UTF-8, or else of ISO 8859-1, which the older collections have."""
+    try:
+        return raw.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _read_document(where: str, markup: str) -> Document | None:
+    number = _NUMBER.search(markup)
+    if not number or not number[1]:
+        raise CorpusError(f"{where}: has no <DOCNO>")
+    soup = parse_markup(markup)
+    for head in soup.find_all(_HEADS):
+        head.decompose()
+    titles = (soup.find(name) for name in _TITLES)
+    title = next((shorten(one.get_text()) for one in titles if isinstance(one, Tag)), "")
+    text = element_text(soup)
+    return make_document(where, number[1], text, title) if text else None
