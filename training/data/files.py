@@ -91,8 +91,9 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
     Raises:
         TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
     """
+    from training.data.recurrence import check_recurrence
     from training.errors import TrainingRecipeError
-    from training.recipe import check_recurrence, read_training_recipe
+    from training.recipe import read_training_recipe
 
     recipe = read_training_recipe(job.recipe)
     for_reranker = any(objective.kind == "rerank" for objective in recipe.objectives)
