@@ -152,7 +152,16 @@ def block_vectors(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     texts = batch.texts
     if texts is None or len(texts.documents) == 0:
         return batch.block_vectors
-    computed = model.block_encoder(texts.input_ids, texts.attention_mask)  # [N, H]
+    return put_computed(batch, model.block_encoder(texts.input_ids, texts.attention_mask))
+
+
+def put_computed(batch: DocumentBatch, computed: Tensor) -> Tensor:
+    """Return the block vectors [D, S, H], those of the texts of the batch being computed [N, H].
+
+    Raises:
+        ValueError: the batch has no texts.
+    """
+    texts = texts_of(batch)
     return batch.block_vectors.index_put(
         (texts.documents, texts.places), computed.to(batch.block_vectors.dtype)
     )

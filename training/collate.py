@@ -23,7 +23,7 @@ from training.data.batch_specs import (
     SimilarityBatch,
 )
 from training.errors import TrainingRecipeError
-from training.losses import BlockHead, WordHead
+from training.losses import BlockHead, JointHead, WordHead
 from training.objectives import (
     Candidates,
     ModelTask,
@@ -35,13 +35,14 @@ from training.objectives import (
     choose_blocks,
     contrastive_task,
     distillation_task,
+    joint_task,
     masked_blocks_task,
     masked_words_task,
     pairs_task,
     supervised_contrastive_task,
 )
 from training.pretraining.reordering import OrderHead, reorder_task
-from training.recipe import ALIGNMENT, ObjectiveRecipe
+from training.recipe import ALIGNMENT, JointRecipe, ObjectiveRecipe
 
 _DOCUMENTS_A_PASS = 64
 _RECURRENT_DOCUMENTS_A_PASS = 8  # whose segments are long, and padded to one length
@@ -211,7 +212,7 @@ class _Making:
 
 
 def _check(recipe: ObjectiveRecipe, config: EncoderConfig) -> None:
-    if recipe.kind == "sp" and not config.predicts_blocks:
+    if recipe.kind in ("sp", "wp+sp") and not config.predicts_blocks:
         raise TrainingRecipeError(
             f"objective {recipe.name}: this architecture cannot predict masked sentence blocks"
         )
@@ -229,6 +230,8 @@ def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:
         return WordHead(config)
     if recipe.kind == "sp":
         return BlockHead(config)
+    if recipe.kind == "wp+sp":
+        return JointHead(config)
     if recipe.kind == "reorder":
         return OrderHead(config, recipe.parameters["chunks"])
     if recipe.kind == "pairs":
@@ -281,6 +284,8 @@ def _pretraining_task(
     batch, head = making.batch(spec.documents), making.head
     if isinstance(head, BlockHead):
         return masked_blocks_task(batch, recipe.parameters["masked_blocks"], head, making.generator)
+    if isinstance(recipe, JointRecipe) and isinstance(head, JointHead):
+        return joint_task(batch, making.vocabulary, recipe, head, making.generator)
     if not isinstance(head, WordHead | OrderHead) or batch.texts is None:
         raise TrainingRecipeError(f"objective {recipe.name}: masked words need trained blocks")
     share = recipe.parameters["share"]

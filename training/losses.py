@@ -14,7 +14,14 @@ from encoder.models.architecture import (
     ReadsTokens,
     RecurrentModel,
 )
-from training.batch import BlockTexts, DocumentBatch, as_documents, block_vectors
+from training.batch import (
+    BlockTexts,
+    DocumentBatch,
+    as_documents,
+    block_vectors,
+    put_computed,
+    texts_of,
+)
 
 _LEAST_OWN = 1e-2  # of a document of nothing but hubs
 
@@ -60,7 +67,11 @@ def word_loss(model: EncoderModel, head: WordHead, texts: BlockTexts, words: Ten
     Returns:
         [] loss, the mean over the masked words; 0 where none is masked.
     """
-    states = _token_states(model, texts)  # [N, T, H]
+    return _predict_words(model, head, _token_states(model, texts), words)
+
+
+def _predict_words(model: EncoderModel, head: WordHead, states: Tensor, words: Tensor) -> Tensor:
+    """Predict words [N, T], -1 where there is none, from the states [N, T, H] of their tokens."""
     chosen = words >= 0
     if not chosen.any():
         return states.sum() * 0.0
@@ -95,14 +106,56 @@ def block_loss(
     Raises:
         TypeError: the architecture has no states of blocks.
     """
+    return _predict_blocks(model, head, batch, block_vectors(model, batch), masked)
+
+
+def _predict_blocks(
+    model: EncoderModel, head: BlockHead, batch: DocumentBatch, vectors: Tensor, masked: Tensor
+) -> Tensor:
+    """Predict the masked [D, S] of the block vectors [D, S, H] of a batch."""
     if not model.config.predicts_blocks:
         raise TypeError("this architecture cannot predict masked sentence blocks")
-    vectors = block_vectors(model, batch)  # [D, S, H]
     level = cast(PredictsBlocks, model.document_encoder)
     states = level.block_states(head(vectors, masked), batch.block_mask)
     if not masked.any():
         return states.sum() * 0.0
     return masked_block_prediction(states[masked], vectors[masked].to(states.dtype))
+
+
+class JointHead(nn.Module):
+    """The heads of masked words and masked sentence blocks of one batch."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.words = WordHead(config)
+        self.blocks = BlockHead(config)
+
+
+def joint_loss(
+    model: EncoderModel, head: JointHead, batch: DocumentBatch, words: Tensor, masked: Tensor
+) -> Tensor:
+    """Masked words and masked sentence blocks of one and the same batch (SMITH, equation 7).
+
+    Args:
+        model: both of whose levels are trained.
+        head: of this objective.
+        batch: documents whose texts have hidden words, [N, T].
+        words: [N, T] the token ids to predict, -1 where there is nothing to predict.
+        masked: [D, S] bool, the blocks to predict.
+
+    Returns:
+        [] the sum of both losses, each a mean.
+
+    Raises:
+        TypeError: the architecture has no states of blocks.
+        ValueError: the batch has no texts.
+    """
+    texts = texts_of(batch)
+    level = cast(ReadsTokens, model.block_encoder)
+    states = level.token_states(texts.input_ids, texts.attention_mask)  # [N, T, H]
+    vectors = put_computed(batch, level.pool(states, texts.attention_mask))  # [D, S, H]
+    of_words = _predict_words(model, head.words, states, words)
+    return of_words + _predict_blocks(model, head.blocks, batch, vectors, masked)
 
 
 def pair_cross_entropy(cosines: Tensor, labels: Tensor, amplifier: float) -> Tensor:

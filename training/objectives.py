@@ -8,25 +8,28 @@ a loss that needs nothing but document vectors can be computed in chunks of a la
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from encoder.models.architecture import EncoderModel, TrainableModel
-from training.batch import BlockTexts, DocumentBatch, encode, encode_texts
+from training.batch import BlockTexts, DocumentBatch, encode, encode_texts, texts_of
 from training.losses import (
     BlockHead,
+    JointHead,
     WordHead,
     alignment_scores,
     block_loss,
     contrastive,
+    joint_loss,
     pair_cross_entropy,
     relation_distillation,
     supervised_contrastive,
     word_loss,
 )
+from training.recipe import JointRecipe
 
 _BECOMES_MASK = 0.8
 _BECOMES_RANDOM = 0.1
@@ -345,6 +348,31 @@ def masked_words_task(
     def loss(model: EncoderModel) -> Tensor:
         device = head.bias.device
         return word_loss(model, head, masked.to(device), words.to(device))
+
+    return ModelTask(loss)
+
+
+def joint_task(
+    documents: DocumentBatch,
+    vocabulary: Vocabulary,
+    recipe: JointRecipe,
+    head: JointHead,
+    generator: torch.Generator,
+) -> ModelTask[EncoderModel]:
+    """Hide words and sentence blocks of the same documents and predict both.
+
+    Raises:
+        ValueError: no block is read from its tokens.
+    """
+    texts = texts_of(documents)
+    hidden, places = mask_words(texts.input_ids, vocabulary, recipe.share, generator)
+    words = torch.where(places, texts.input_ids, -1)
+    masked = mask_blocks(documents.block_mask, recipe.masked_blocks, generator)
+    batch = replace(documents, texts=replace(texts, input_ids=hidden))
+
+    def loss(model: EncoderModel) -> Tensor:
+        device = head.words.bias.device
+        return joint_loss(model, head, batch.to(device), words.to(device), masked.to(device))
 
     return ModelTask(loss)
 

@@ -71,6 +71,8 @@ def new_optimiser(
             {"params": parameters, "full_rate": rate, "weight_decay": decay}
             for (rate, decay), parameters in groups.items()
         ],
+        betas=recipe.betas,
+        eps=recipe.epsilon,
         fused=True,
     )
 

@@ -132,6 +132,14 @@ class MaskedBlocksRecipe(ObjectiveRecipe):
     masked_blocks: PositiveInt = 2
 
 
+class JointRecipe(ObjectiveRecipe):
+    """Words of blocks and whole blocks of the same documents (SMITH, equation 7)."""
+
+    kind: Literal["wp+sp"] = "wp+sp"
+    share: PositiveShare = 0.15
+    masked_blocks: PositiveInt = 2
+
+
 class ReorderRecipe(ObjectiveRecipe):
     """The order of the chunks of a document, and words of all of its segments.
 
@@ -173,6 +181,7 @@ AnyObjective = Annotated[
     | DistillationRecipe
     | MaskedWordsRecipe
     | MaskedBlocksRecipe
+    | JointRecipe
     | ReorderRecipe
     | RerankRecipe,
     Field(discriminator="kind"),
@@ -188,7 +197,9 @@ class OptimiserRecipe(RecipeTable):
         term_rate: learning rate of the term channel.
         warm_up: steps in which the rates rise from 0.
         decay: how they fall to 0 until the last step.
-        weight_decay: of the matrices of linear layers; nothing else decays.
+        weight_decay: of the matrices of linear layers; nothing else decays. 0 is Adam.
+        betas: of the running means of the gradient and of its square.
+        epsilon: added to the root of the latter.
         gradient_clip: largest norm of the gradient.
     """
 
@@ -198,6 +209,8 @@ class OptimiserRecipe(RecipeTable):
     warm_up: NonNegativeInt = 0
     decay: Literal["linear", "cosine"] = "linear"
     weight_decay: NonNegativeFloat = 0.01
+    betas: Annotated[tuple[Share, Share], Field(strict=False)] = (0.9, 0.999)
+    epsilon: PositiveFloat = 1e-8
     gradient_clip: PositiveFloat = 1.0
 
 
@@ -328,7 +341,7 @@ class TrainingRecipe(RecipeTable):
             raise ValueError(
                 "sentence_level.blocks goes with a sentence level that is trained, and only then"
             )
-        for kind in ("wp", "reorder"):
+        for kind in ("wp", "wp+sp", "reorder"):
             if kind in kinds and frozen:
                 raise ValueError(f'objective "{kind}" trains the sentence level, which is frozen')
         if self.aligns and frozen:

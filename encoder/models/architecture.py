@@ -154,6 +154,10 @@ class ReadsTokens(Protocol):
         """Return the contextual token representations: [N, T], [N, T] -> [N, T, H]."""
         ...
 
+    def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the block vectors of token states: [N, T, H], [N, T] -> [N, H] of unit norm."""
+        ...
+
 
 class ReadsTerms(Protocol):
     """The document level of a configuration with a `term_width`.

@@ -168,7 +168,10 @@ class BlockEncoder(TokenEncoder):
         Returns:
             [N, H] block vectors of unit norm.
         """
-        states = self.token_states(input_ids, attention_mask)
+        return self.pool(self.token_states(input_ids, attention_mask), attention_mask)
+
+    def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the block vectors of token states: [N, T, H], [N, T] -> [N, H] of unit norm."""
         pooled = (
             states[:, 0] if self.config.pooling == "cls" else masked_mean(states, attention_mask)
         )  # [N, H]

@@ -12,11 +12,13 @@ from encoder.models.smith import Smith
 from training.batch import DocumentArrays, collate
 from training.losses import (
     BlockHead,
+    JointHead,
     WordHead,
     _hubness,
     alignment_scores,
     block_loss,
     contrastive,
+    joint_loss,
     masked_block_prediction,
     masked_word_prediction,
     pair_cross_entropy,
@@ -24,7 +26,14 @@ from training.losses import (
     supervised_contrastive,
     word_loss,
 )
-from training.objectives import Vocabulary, masked_blocks_task, masked_words_task
+from training.objectives import (
+    Vocabulary,
+    joint_task,
+    masked_blocks_task,
+    masked_words_task,
+    step_generator,
+)
+from training.recipe import JointRecipe
 
 VOCABULARY = Vocabulary(size=50, mask_token=3, special_tokens=(0, 1, 2, 3))
 
@@ -67,6 +76,31 @@ def test_blocks_are_predicted_from_what_is_left(
     found = block_loss(model, head, batch, masked)
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
     assert block_loss(model, head, batch, torch.zeros_like(masked)).item() == 0
+
+
+def test_words_and_blocks_of_one_batch_are_predicted_together(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
+) -> None:
+    model, batch = tiny_model(), collate(documents)
+    head, texts = JointHead(model.config), batch.texts
+    assert texts is not None
+    words = torch.full_like(texts.input_ids, -1)
+    words[0, 1], words[4, 2] = 17, 29
+    masked = torch.zeros_like(batch.block_mask).bool()
+    masked[texts.documents[0], texts.places[0]] = masked[3, 5] = masked[7, 2] = True
+    apart = word_loss(model, head.words, texts, words) + block_loss(
+        model, head.blocks, batch, masked
+    )
+    found = joint_loss(model, head, batch, words, masked)
+    assert found.item() == pytest.approx(apart.item(), rel=1e-5)
+    recipe = JointRecipe(kind="wp+sp", share=0.5)
+    task = joint_task(batch, VOCABULARY, recipe, head, step_generator(0, 1))
+    task.loss(model).backward()
+    level = model.document_encoder
+    read = [model.block_encoder, level.layers, level.position_embedding, head]
+    for parameter in [parameter for part in read for parameter in part.parameters()]:
+        assert parameter.grad is not None
+        assert parameter.grad.abs().max() > 0
 
 
 def test_a_masked_block_is_not_seen(

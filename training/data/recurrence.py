@@ -30,8 +30,8 @@ def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
             f"sentence_level.blocks is {level.blocks}, under the {recipe.max_blocks} of "
             "max_blocks: a recurrent encoder reads every block of a document"
         )
-    elif recipe.aligns or "sp" in kinds:
-        what = 'similarity = "alignment"' if recipe.aligns else 'objective "sp"'
+    elif recipe.aligns or kinds & {"sp", "wp+sp"}:
+        what = 'similarity = "alignment"' if recipe.aligns else "masked sentence blocks"
         reason = f"{what} takes vectors of lone blocks, which a recurrent encoder has not"
     elif recipe.terms.dimension:
         reason = "terms.dimension: a recurrent encoder has no term channel"

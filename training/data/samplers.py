@@ -87,6 +87,7 @@ def sampler_of(
         "wp": lambda random: sample_documents(sources, size, random),
         "reorder": lambda random: sample_documents(sources, size, random),
         "sp": lambda random: sample_documents(sources, size, random),
+        "wp+sp": lambda random: sample_documents(sources, size, random),
     }
     return samplers[objective.kind]
 
