@@ -20,13 +20,13 @@ _SIGNS = "".join(
     for code in _SCRIPTS_WITH_SIGNS
     if unicodedata.category(chr(code)) in ("Mc", "Mn") and not unicodedata.combining(chr(code))
 )
-_SIGN = re.compile(f"[{_SIGNS}]")
 _WORD_WITH_SIGNS = re.compile(rf"[^\W_](?:[^\W_]|[{_SIGNS}])*")
 
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HIRAGANA = "\u3041-\u309f"
 _KATAKANA = "\u30a1-\u30ff\u31f0-\u31ff"  # with the mark of a long vowel
 _UNSPACED = re.compile(f"[{_HAN}{_HIRAGANA}{_KATAKANA}]")
+_SPECIAL = re.compile(f"[{_SIGNS}{_HAN}{_HIRAGANA}{_KATAKANA}]")
 _RUN = re.compile(
     f"(?P<han>[{_HAN}]+)|[{_HIRAGANA}]+|[{_KATAKANA}]+|[^{_HAN}{_HIRAGANA}{_KATAKANA}]+"
 )
@@ -38,16 +38,16 @@ def split_words(plain: str) -> list[str]:
     Args:
         plain: a text; diacritics, if they are to be ignored, are removed before.
     """
-    if plain.isascii() or not _UNSPACED.search(plain):
-        return _pattern(plain).findall(plain)
+    if plain.isascii() or not _SPECIAL.search(plain):
+        return _WORD.findall(plain)
     return [plain[begin:end] for begin, end in find_words(plain)]
 
 
 def find_words(plain: str) -> Iterator[tuple[int, int]]:
     """Yield the (begin, end) characters of each word, as `split_words` returns them."""
-    unspaced = not plain.isascii() and _UNSPACED.search(plain) is not None
-    for word in _pattern(plain).finditer(plain):
-        if unspaced and _UNSPACED.search(word[0]):
+    special = not plain.isascii() and _SPECIAL.search(plain) is not None
+    for word in (_WORD_WITH_SIGNS if special else _WORD).finditer(plain):
+        if special and _UNSPACED.search(word[0]):
             yield from _segment(word[0], word.start())
         else:
             yield word.span()
@@ -65,10 +65,6 @@ def separate_words(text: str) -> str:
         pieces += [text[done:begin], text[begin:end]]
         done = end
     return " ".join([*pieces, text[done:]])
-
-
-def _pattern(plain: str) -> re.Pattern[str]:
-    return _WORD_WITH_SIGNS if not plain.isascii() and _SIGN.search(plain) else _WORD
 
 
 def _segment(text: str, begin: int) -> Iterator[tuple[int, int]]:

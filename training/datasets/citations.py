@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from index.corpus.json_lines import BadLine, read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
 from training.datasets.dataset import TENTHS, DataSet, LabelledIds, make_document
 from training.datasets.lines import (
     files_below,
-    read_columns,
     read_text,
     require_files,
     require_folder,
@@ -21,6 +21,7 @@ from training.datasets.pairs import add_negatives, divide, read_pair_lists, with
 
 TEXTS, NETWORK, TITLES = "papers_text", "acl.txt", "paper_ids.txt"
 _ARROW = "==>"
+_TITLE_COLUMNS = ("paper", "title", "year")
 _REFERENCES = re.compile(r"^[\s\d.]*(?:references|bibliography)\s*$", re.I | re.M)
 _ABSTRACT = re.compile(r"^\s*abstract\b", re.I | re.M)
 _INTRODUCTION = re.compile(r"^[\s\d.]*introduction\s*$", re.I | re.M)
@@ -51,7 +52,7 @@ def read_citations(source: Path, seed: int, progress: Progress) -> DataSet:
     lists = _lists(source)
     cited = [] if lists else _read_network(_networks(source)[-1])
     listed = read_pair_lists(lists, source) if lists else {}
-    titles = _read_titles(source)
+    titles = _read_titles(source, progress)
     left_out: Counter[str] = Counter()
     papers = _read_papers(_text_files(source), titles, left_out, progress)
     if lists:
@@ -103,12 +104,21 @@ def _read_network(path: Path) -> list[tuple[str, str]]:
     return list(found)
 
 
-def _read_titles(source: Path) -> dict[str, str]:
-    found = files_below(source, TITLES)
-    if not found:
-        return {}
-    columns = read_columns(found[-1], ("paper", "title", "year"))
-    return {name: title for _, (name, title, _) in columns}
+def _read_titles(source: Path, progress: Progress) -> dict[str, str]:
+    """Read the titles of the newest release; a line that is not UTF-8 gives none."""
+    titles = {}
+    for path in files_below(source, TITLES)[-1:]:
+        for line in read_lines(path):
+            if isinstance(line, BadLine):
+                progress.skipped(SkippedInput(f"{path.name}:{line.number}", line.reason))
+                continue
+            columns = line.text.split("\t")
+            if len(columns) != len(_TITLE_COLUMNS):
+                where = f"{path}:{line.number}"
+                expected = ", ".join(_TITLE_COLUMNS)
+                raise CorpusError(f"{where}: has {len(columns)} columns, not {expected}")
+            titles[columns[0].strip()] = columns[1].strip()
+    return titles
 
 
 def _read_papers(

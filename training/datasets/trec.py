@@ -48,7 +48,9 @@ def find_collection(source: Path) -> CollectionFiles:
         CorpusError: what is missing, or is compressed in a way that is not read.
     """
     require_folder(source)
-    documents = require_files(files_below(source / DOCUMENTS, "*"), source, f"{DOCUMENTS}/ files")
+    documents = require_files(
+        files_below(source / DOCUMENTS, "*"), source, f"folder {DOCUMENTS} with files"
+    )
     for path in documents:
         if path.suffix in (".Z", ".z", ".bz2", ".zip"):
             raise CorpusError(f"{path}: is compressed: expand it, or use gzip")

@@ -99,6 +99,12 @@ def test_words_of_languages(text: str, words: str | None) -> None:
         assert words_of(text) == words.split()
 
 
+def test_english_words_beside_other_scripts_do_not_change() -> None:
+    text = "Ran (乱, Ran) is a film by Kurosawa (黒澤 明); दिल is Dil."
+    english = [word for word in words_of(text) if word.isascii()]
+    assert english == ["ran", "ran", "is", "a", "film", "by", "kurosawa", "is", "dil"]
+
+
 def test_chinese_words_are_separated_for_libraries() -> None:
     assert separate_words("学生参加比赛。") == " 学生  参加  比赛 。"
 

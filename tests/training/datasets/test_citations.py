@@ -83,6 +83,13 @@ def test_a_paper_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     assert found.left_out["citations without a text"] == 4
 
 
+def test_a_title_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
+    folder = write_network(tmp_path)
+    write(folder / "release/2014/paper_ids.txt", b"P1\tcaf\xe9\t2001\nP2\tA title\t2001\n")
+    titles = {one.id: one.title for one in read_citations(folder, 0, SilentProgress()).documents}
+    assert (titles["P1"], titles["P2"]) == ("", "A title")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [

@@ -104,7 +104,7 @@ def test_what_is_wrong_with_trec_is_named(
 
 
 def test_missing_parts_of_trec_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="there is no documents/ files"):
+    with pytest.raises(CorpusError, match="there is no folder documents with files"):
         find_collection(tmp_path)
     write(tmp_path / "documents/a", DOCS.encode("latin-1"))
     with pytest.raises(CorpusError, match=r"there is no file topics\*"):
