@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from encoder.models.architecture import EncoderArchitecture, RecurrentModel, TrainingInput
 from encoder.models.layers import (
@@ -273,13 +274,19 @@ class ErnieDoc(RecurrentModel):
         return self.block_encoder.no_memory(documents)
 
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """Return the states of every segment in the last phase; see `RecurrentModel`."""
+        """Return the states of every segment in the last phase; see `RecurrentModel`.
+
+        With gradients, a segment is computed again for its own, so that the activations of one
+        segment at a time are held.
+        """
         memory = self.no_memory(len(input_ids))
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         found = []
         for ids, mask in _segments(input_ids, attention_mask):
-            states, memory = self.block_encoder.step(ids, mask, memory)
+            states, memory = checkpoint(
+                self.block_encoder.step, ids, mask, memory, use_reentrant=False
+            )
             found.append(states)
         return found
 
