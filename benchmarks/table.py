@@ -18,7 +18,16 @@ from benchmarks.quality import (
 )
 from benchmarks.reliability import run as reliability
 from benchmarks.server import load, overload, search, upload
-from benchmarks.speed import alignment, backup, encoder, families, filters, index, scale
+from benchmarks.speed import (
+    alignment,
+    backup,
+    encoder,
+    families,
+    filters,
+    index,
+    long_document,
+    scale,
+)
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
@@ -37,6 +46,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "families": families.table,
     "scale": scale.table,
     "alignment": alignment.table,
+    "long-document": long_document.table,
     "upload": upload.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,

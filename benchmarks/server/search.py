@@ -3,7 +3,7 @@
     python -m benchmarks.server.search
     python -m benchmarks.server.search --size 1000 --size 100000 --keep /large/disk
 
-Documents are `benchmarks.speed.synthetic_articles`: about 2,500 words and 60 blocks each, put into
+Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks each, put into
 the store without encoding. Each client has one connection and sends its next request when it has
 the response to the last one. Queries are stored documents, by id or by their text. Clients and
 server share the cores.
@@ -39,8 +39,8 @@ from benchmarks.common import (
 )
 from benchmarks.server.server import Server, started
 from benchmarks.speed.scale_steps import processor_seconds
-from benchmarks.speed.stored_articles import store_articles
-from benchmarks.speed.synthetic_articles import article_model
+from benchmarks.synthetic.articles import article_model
+from benchmarks.synthetic.stored_articles import store_articles
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.directory.data_directory import STORE_FILE

@@ -3,7 +3,7 @@
     python -m benchmarks.speed.alignment
     python -m benchmarks.speed.alignment --size 1000 --size 100000 --keep /large/disk
 
-Documents are `benchmarks.speed.synthetic_articles`: about 2,500 words and 60 blocks each. They are
+Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks each. They are
 put into the store without encoding. Queries are stored documents; searches run in process, one
 after the other, on one thread, with and without alignment in turns. Ratios are of the CPU time of
 the working thread, which other load on the machine affects less than the clock.
@@ -40,8 +40,8 @@ from benchmarks.common import (
     ratios,
     write_record,
 )
-from benchmarks.speed.stored_articles import open_articles, store_articles
-from benchmarks.speed.synthetic_articles import MEDIAN_BLOCKS, unit
+from benchmarks.synthetic.articles import MEDIAN_BLOCKS, unit
+from benchmarks.synthetic.stored_articles import open_articles, store_articles
 from encoder.alignment.scoring import align
 from encoder.alignment.space import (
     DIMENSION,

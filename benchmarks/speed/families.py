@@ -32,7 +32,7 @@ from benchmarks.common import (
     spread,
     write_record,
 )
-from benchmarks.speed.planted_families import PLANTED, PlantedDocument, plant
+from benchmarks.synthetic.planted_families import PLANTED, PlantedDocument, plant
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer

@@ -12,7 +12,7 @@ def test_a_small_run_is_measured_and_can_be_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
     monkeypatch.setattr(search, "ROUNDS", 2)
-    monkeypatch.setattr("benchmarks.speed.stored_articles.SAMPLED", 120)
+    monkeypatch.setattr("benchmarks.synthetic.stored_articles.SAMPLED", 120)
     monkeypatch.setattr("benchmarks.common._PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(search, "TEXTS", 3)
     measured = search.measure(tmp_path, 120, load_checkpoint(tiny_checkpoint), [1, 2], 0.2)

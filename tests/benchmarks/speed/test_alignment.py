@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.speed import alignment
-from benchmarks.speed.synthetic_articles import MEDIAN_BLOCKS, article_model
+from benchmarks.synthetic.articles import MEDIAN_BLOCKS, article_model
 from index.lexical.terms import count_terms, is_pair
 
 
@@ -16,7 +16,7 @@ def test_a_small_run_is_measured_and_can_be_printed(
     monkeypatch.setattr(alignment, "ROUNDS", 2)
     monkeypatch.setattr(alignment, "QUERIES_A_ROUND", 2)
     monkeypatch.setattr(alignment, "REPEATS", 2)
-    monkeypatch.setattr("benchmarks.speed.stored_articles.SAMPLED", 120)
+    monkeypatch.setattr("benchmarks.synthetic.stored_articles.SAMPLED", 120)
     monkeypatch.setattr("benchmarks.common._PAUSE_SECONDS", 0.0)
     kernel = alignment.measure_kernel()
     assert set(kernel) == {"60", "96"}

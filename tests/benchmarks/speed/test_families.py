@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import read_documents
-from benchmarks.speed import families, planted_families
-from benchmarks.speed.planted_families import PLANTED, PlantedDocument, plant
+from benchmarks.speed import families
+from benchmarks.synthetic import planted_families
+from benchmarks.synthetic.planted_families import PLANTED, PlantedDocument, plant
 from index.document import Document
 
 

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.common import SEED
-from benchmarks.speed.synthetic_articles import article_model
+from benchmarks.synthetic.articles import article_model
 from encoder.alignment.space import fit_space, sample_blocks
 from index.directory.data_directory import DataDirectory, open_data_directory
 
