@@ -31,7 +31,8 @@ def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
             "max_blocks: a recurrent encoder reads every block of a document"
         )
     elif recipe.aligns or kinds & {"sp", "wp+sp"}:
-        what = 'similarity = "alignment"' if recipe.aligns else "masked sentence blocks"
+        kind = "wp+sp" if "wp+sp" in kinds else "sp"
+        what = 'similarity = "alignment"' if recipe.aligns else f'objective "{kind}"'
         reason = f"{what} takes vectors of lone blocks, which a recurrent encoder has not"
     elif recipe.terms.dimension:
         reason = "terms.dimension: a recurrent encoder has no term channel"
