@@ -60,8 +60,7 @@ def plot_by_milliseconds(
     axes = figure.subplots()
     for name, (milliseconds, one) in systems.items():
         ends = [[max(one.value - one.low, 0.0)], [max(one.high - one.value, 0.0)]]
-        style = {"marker": "o", "linestyle": "none", "elinewidth": 0.8}
-        axes.errorbar([milliseconds], [one.value], yerr=ends, label=name, **style)
+        axes.errorbar([milliseconds], [one.value], yerr=ends, label=name, fmt="o", elinewidth=0.8)
     axes.set_xscale("log")
     axes.set(xlabel="milliseconds of a document", ylabel=measure)
     _finish(figure, path)
