@@ -13,7 +13,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.export.create import load_model
 from encoder.models.architecture import EncoderModel
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
-from evaluation.metrics import choose_threshold, estimate_pairs
+from evaluation.metrics import choose_threshold, measure_pairs
 from evaluation.report import (
     PairTask,
     RetrievalTask,
@@ -139,9 +139,9 @@ def measure_lengths(
         chosen = system.score_pairs(truth.valid.sources, truth.valid.targets)
         threshold = choose_threshold(chosen, truth.valid.labels)
         scores = system.score_pairs(truth.test.sources, truth.test.targets)
-        figures = estimate_pairs(scores, truth.test.labels, threshold, resamples=1)
+        figures = measure_pairs(scores, truth.test.labels, threshold)
         read = prepared.data.encoded.archive.mean_tokens(blocks)
-        points.append({"tokens": read} | {name: one.value for name, one in figures.items()})
+        points.append({"tokens": read} | figures)
     return points
 
 
