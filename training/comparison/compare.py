@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from encoder.arrays import Float32
 from encoder.atomic_files import write_atomically
@@ -31,6 +32,7 @@ from training.comparison.measure import (
 )
 from training.comparison.plan import PlannedModel, fingerprint
 from training.comparison.runs import (
+    DataReader,
     Prepared,
     choose_rate,
     drop_run,
@@ -39,7 +41,6 @@ from training.comparison.runs import (
     measure_pace,
     open_start,
     open_trained,
-    prepare,
     train_run,
 )
 from training.comparison.table import draw, table
@@ -73,17 +74,25 @@ def compare_models(job: Comparison, shown: Shown, threads: int | None = None) ->
     Raises:
         CorpusError: the corpus cannot be read, or lacks what is measured.
         TrainingError: the budget is too small for one step of each run of a model, every rate of
-            a model diverges, or the folder is of another comparison.
+            a model diverges, or the folder is of another comparison or in use.
         EncoderError: a model cannot be made or trained.
         OSError: a file cannot be written.
     """
     if threads:
         torch.set_num_threads(threads)
     open_output(job)
-    prepared, steps = {}, {}
-    for model in job.models:
-        with shown.progress() as progress:
-            prepared[model.key] = prepare(job, model, progress)
+    try:
+        with FileLock(job.work / "writer.lock", timeout=0):
+            return _compare(job, shown)
+    except Timeout as error:
+        raise TrainingError(f"{job.output}: another process is comparing into it") from error
+
+
+def _compare(job: Comparison, shown: Shown) -> dict[str, Any]:
+    steps = {}
+    with shown.progress() as progress:
+        read = DataReader(job, progress)
+        prepared = {model.key: read(model) for model in job.models}
     first = prepared[job.models[0].key]
     truth = read_truth(job.files, first.data.encoded.ids)
     _check_measured(job, first, truth)

@@ -4,7 +4,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 
 from encoder.arrays import Float32
 from encoder.atomic_files import replace_durably
-from encoder.block_archive import archive_key
+from encoder.block_archive import ArchiveKey, archive_key
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.export.create import Recipe, create_checkpoint
 from encoder.export.export import export_checkpoint
@@ -137,41 +137,48 @@ def open_start(job: Comparison, model: PlannedModel, seed: int) -> Checkpoint:
     return load_checkpoint(directory)
 
 
-def prepare(job: Comparison, model: PlannedModel, progress: Progress) -> Prepared:
-    """Read the corpus as a model does: as stored block vectors, or as tokens alone.
+class DataReader:
+    """Reads the corpus as each model does, once for all that read it in the same way."""
 
-    Raises:
-        CorpusError: the corpus cannot be read, or lacks what is measured or learned from.
-        EncoderError: the checkpoint cannot be made or exported.
-    """
-    first = job.plan.seeds[0]
-    recipe = recipe_of_run(job.plan, model, rate=model.rates[0], seed=first, steps=1)
-    start = open_start(job, model, first)
-    encoded = _encode(job, start, recipe, progress)
-    (data,) = read_training_data([(job.files, encoded)], first)
-    neighbours = job.work / "neighbours"
-    return Prepared(data, sources_of(recipe, start, [data], [neighbours], progress), recipe)
+    def __init__(self, job: Comparison, progress: Progress) -> None:
+        self._job = job
+        self._progress = progress
+        self._known: dict[object, tuple[TrainingCorpus, Sequence[TrainingSource]]] = {}
 
+    def __call__(self, model: PlannedModel) -> Prepared:
+        """Read it for a model: as stored block vectors, or as tokens alone.
 
-def _encode(
-    job: Comparison, start: Checkpoint, recipe: TrainingRecipe, progress: Progress
-) -> EncodedCorpus:
-    corpus = job.files.corpus
-    if recipe.sentence_level.trained != "frozen":
-        key = archive_key(start, tokens_only=True)
-        kept = keep_tokens(corpus, _archive_folder(job.blocks, key), start, progress)
-        return replace(kept, archive=kept.archive.without_vectors(start.block_dimension))
-    if PRECISION not in start.precisions:
-        export_checkpoint(start, [PRECISION])
-        start = load_checkpoint(start.directory)
-    encoder = OnnxEncoder(start, precision=PRECISION, threads=torch.get_num_threads())
-    key = archive_key(start, precision=PRECISION)
-    return keep_blocks(corpus, _archive_folder(job.blocks, key), encoder, progress)
+        Raises:
+            CorpusError: the corpus cannot be read, or lacks what is learned from.
+            EncoderError: the checkpoint cannot be made or exported.
+        """
+        job, first = self._job, self._job.plan.seeds[0]
+        recipe = recipe_of_run(job.plan, model, rate=model.rates[0], seed=first, steps=1)
+        start = open_start(job, model, first)
+        frozen = recipe.sentence_level.trained == "frozen"
+        if frozen and PRECISION not in start.precisions:
+            export_checkpoint(start, [PRECISION])
+            start = load_checkpoint(start.directory)
+        key = archive_key(start, precision=PRECISION, tokens_only=not frozen)
+        cut = any("parts" in objective.parameters for objective in recipe.objectives)
+        alike = (key, start.block_dimension, recipe.max_blocks, cut)
+        if alike not in self._known:
+            encoded = self._encode(start, key)
+            (data,) = read_training_data([(job.files, encoded)], first)
+            directories = [job.work / "neighbours"]
+            sources = sources_of(recipe, start, [data], directories, self._progress)
+            self._known[alike] = data, sources
+        return Prepared(*self._known[alike], recipe)
 
-
-def _archive_folder(blocks: Path, key: object) -> Path:
-    """Return the folder of an archive: models with one sentence level share it."""
-    return blocks / fingerprint({"key": repr(key)})[:16]
+    def _encode(self, start: Checkpoint, key: ArchiveKey) -> EncodedCorpus:
+        # Models with one sentence level share an archive.
+        directory = self._job.blocks / fingerprint(asdict(key))[:16]
+        corpus = self._job.files.corpus
+        if key.tokens_only:
+            kept = keep_tokens(corpus, directory, start, self._progress)
+            return replace(kept, archive=kept.archive.without_vectors(start.block_dimension))
+        encoder = OnnxEncoder(start, precision=PRECISION, threads=torch.get_num_threads())
+        return keep_blocks(corpus, directory, encoder, self._progress)
 
 
 def measure_pace(

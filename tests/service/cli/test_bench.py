@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from encoder.checkpoint import load_checkpoint
 from tests.tools.command import Run
@@ -292,6 +293,18 @@ def test_the_folder_of_another_comparison_is_refused(
     assert answer.status == 2
     assert "is of another comparison: budget_steps differs" in answer.err
     assert (output / "result.json").read_bytes() == before
+
+
+def test_a_folder_in_use_is_refused(
+    longmatch: Run, tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    command = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan, "-o", output]
+    assert longmatch(*command, "--budget-seconds", 1e-6).status == 2  # makes the folder
+    with FileLock(output / "work" / "writer.lock"):
+        answer = longmatch(*command, "--budget-seconds", 1e-6)
+    assert answer.status == 2
+    assert "another process is comparing into it" in answer.err
 
 
 def test_a_budget_below_the_pace_is_refused(
