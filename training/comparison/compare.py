@@ -1,7 +1,7 @@
 """The job of `longmatch bench models`: every model trained, tuned and measured, resumable."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -146,16 +146,12 @@ def _train_model(
     shown: Shown,
 ) -> dict[str, Any]:
     """Tune the rate with the first seed, train all seeds with the best one, and encode."""
-    first, *others = job.plan.seeds
+    first = job.plan.seeds[0]
     tried = [_train(job, Run(model, rate, first, steps), prepared, shown) for rate in model.rates]
-    rate = choose_rate(tried, model)
+    chosen, trained = _train_seeds(job, model, prepared, tried, shown)
+    rate = chosen[0].rate
     for other in set(model.rates) - {rate}:
         drop_run(job, Run(model, other, first, steps))
-    chosen = [Run(model, rate, seed, steps) for seed in job.plan.seeds]
-    trained = [one for one in tried if one["rate"] == rate]
-    trained += [_train(job, Run(model, rate, seed, steps), prepared, shown) for seed in others]
-    if any("diverged" in one for one in trained):
-        raise TrainingError(f"{model.key}: the rate {rate:g} diverges with another seed")
     vectors = [_vectors(job, run, prepared, shown) for run in chosen]
     lengths = keep_cell(
         job,
@@ -177,6 +173,24 @@ def _train_model(
         "commands": [commands(job, run) for run in chosen],
         "vectors": vectors,
     }
+
+
+def _train_seeds(
+    job: Comparison,
+    model: PlannedModel,
+    prepared: Prepared,
+    tried: Sequence[Cell],
+    shown: Shown,
+) -> tuple[list[Run], list[Cell]]:
+    """Train every seed with the best rate; one that diverges with a seed counts as diverged."""
+    left = list(tried)
+    while True:
+        rate = choose_rate(left, model)
+        chosen = [Run(model, rate, seed, int(tried[0]["steps"])) for seed in job.plan.seeds]
+        trained = [_train(job, run, prepared, shown) for run in chosen]
+        if not any("diverged" in one for one in trained):
+            return chosen, trained
+        left = [one for one in left if one["rate"] != rate]
 
 
 def _train(job: Comparison, run: Run, prepared: Prepared, shown: Shown) -> Cell:

@@ -68,7 +68,6 @@ MODELS = {
     "han": "paragraph_blocks = 0",
     "ernie-doc": "sentence_layers = 2\nmemory_length = 8",
 }
-MEASURED_ONCE = ("milliseconds", "ratio")
 
 
 @pytest.fixture(scope="module")

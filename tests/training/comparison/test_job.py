@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from training.comparison.plan import (
     read_plan,
     training_table,
 )
+from training.comparison.runs import choose_rate
+from training.errors import TrainingError
 
 
 def test_a_recipe_is_written_as_it_is_read() -> None:
@@ -54,6 +57,20 @@ def test_tables_are_merged_and_lists_replaced() -> None:
 )
 def test_the_steps_of_a_run(budget: Budget, pace: float, steps: int) -> None:
     assert budget.steps_of_run(4, pace) == steps
+
+
+def test_the_best_rate_that_does_not_diverge() -> None:
+    (model,) = read_plan(DEFAULT_PLAN).choose(["han"])
+    tried: list[dict[str, Any]] = [
+        {"rate": 3e-4, "best": 0.5},
+        {"rate": 1e-3, "best": 0.5},
+        {"rate": 3e-3, "diverged": "step 3: the gradient"},
+    ]
+    assert choose_rate(tried, model) == 3e-4
+    tried[1]["best"] = 0.6
+    assert choose_rate(tried, model) == 1e-3
+    with pytest.raises(TrainingError, match=r"han: all rates of \[0.0003, 0.001, 0.003\] diverge"):
+        choose_rate(tried[2:], model)
 
 
 def test_models_of_the_plan_can_be_created() -> None:
