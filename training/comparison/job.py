@@ -125,7 +125,8 @@ def check_output(output: Path, of_job: Mapping[str, Any]) -> None:
     Raises:
         TrainingError: it is something else; says what differs.
     """
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+    begun = f"{PLAN}.partial"  # all that a kill at the very start leaves
+    if not output.exists() or (output.is_dir() and {p.name for p in output.iterdir()} <= {begun}):
         return
     try:
         kept = json.loads((output / PLAN).read_text(encoding="utf-8"))
@@ -150,10 +151,11 @@ def open_output(job: Comparison) -> None:
     """
     of_job = facts(job)
     check_output(job.output, of_job)
-    for folder in ("recipes", "work/cells", "work/vectors"):
-        (job.output / folder).mkdir(parents=True, exist_ok=True)
+    job.output.mkdir(parents=True, exist_ok=True)
     content = {"fingerprint": fingerprint(of_job), "facts": of_job}
     write_atomically(job.output / PLAN, json.dumps(content, indent=1, sort_keys=True) + "\n")
+    for folder in ("recipes", "work/cells", "work/vectors"):
+        (job.output / folder).mkdir(parents=True, exist_ok=True)
     for model in job.models:
         write_atomically(job.creation_recipe(model), to_toml(creation_table(job.plan_file, model)))
 
