@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from encoder.onnx_encoder import usable_cores
+from evaluation.markdown import markdown_table as markdown_table
+from evaluation.markdown import short_number
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.reader import read_corpus
 from index.document import Document
@@ -45,7 +47,7 @@ class Spread:
     high: float
 
     def __str__(self) -> str:
-        return f"{_short(self.median)} ({_short(self.low)}-{_short(self.high)})"
+        return f"{short_number(self.median)} ({short_number(self.low)}-{short_number(self.high)})"
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -198,25 +200,6 @@ def write_record(record: Mapping[str, Any]) -> Path:
     path = RESULTS / f"{record['benchmark']}-{date:%Y%m%dT%H%M%S}.json"
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Format a Markdown table; floats are shortened, all but the first column right-aligned."""
-    cells = [list(header), *([_short(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    lines = [
-        [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
-        for row in (cells[0], rule, *cells[1:])
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _short(value: object) -> str:
-    """Format a number with three significant digits."""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _cpu_model() -> str:

@@ -17,7 +17,7 @@ replaced whole: a writer killed at any moment loses its last batch and nothing e
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def archive_key(
             f"vectors of each depend on all of them: they cannot be those of {limit} blocks"
         )
     graph = f"{precision}/{BLOCK_GRAPH}"
-    if graph not in checkpoint.files:
+    if graph not in checkpoint.files and not tokens_only:
         raise ArchiveError(f"{checkpoint.directory}: has no {graph}: export it first")
     vocabulary = int(checkpoint.model["vocabulary_size"])
     return ArchiveKey(
@@ -197,6 +197,18 @@ class BlockArchive:
 
     def __len__(self) -> int:
         return len(self.document_ends)
+
+    def without_vectors(self, width: int) -> "BlockArchive":
+        """Return it for a model of block vectors [width] that reads tokens only: they are 0."""
+        nothing = np.broadcast_to(np.zeros((), np.float16), (len(self.block_ends), width))
+        return replace(self, block_vectors=nothing)
+
+    def mean_tokens(self, max_blocks: int) -> float:
+        """Return how many tokens the first blocks of a document have, the mean over documents."""
+        ends = np.concatenate([[0], self.block_ends])
+        starts = np.concatenate([[0], self.document_ends[:-1]])
+        stops = np.minimum(starts + max_blocks, self.document_ends)
+        return float((ends[stops] - ends[starts]).mean())
 
     def span(self, row: int) -> tuple[int, int]:
         """Return the first block of a document and the one after its last.

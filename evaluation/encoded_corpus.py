@@ -82,8 +82,6 @@ def encode_corpus(
     encoder: OnnxEncoder,
     progress: Progress,
     max_blocks: int | None = None,
-    *,
-    tokens_only: bool = False,
 ) -> EncodedCorpus:
     """Encode what is new in a corpus; after a kill at any moment, the next run resumes.
 
@@ -94,7 +92,6 @@ def encode_corpus(
         progress: notified of progress and skipped input.
         max_blocks: sentence blocks to read of a document, which may be more than the document
             level reads; by default as many.
-        tokens_only: store no block vectors, and compute none.
 
     Raises:
         CorpusError: the corpus cannot be read or has no readable document, or another process is
@@ -102,19 +99,8 @@ def encode_corpus(
         ArchiveError: the directory is damaged, or was written with another encoder; or the encoder
             is recurrent, and does not read as many blocks.
     """
-    key = archive_key(
-        encoder.checkpoint,
-        precision=encoder.precision,
-        max_blocks=max_blocks,
-        tokens_only=tokens_only,
-    )
-    directory.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(directory / _LOCK, timeout=0):
-            _encode(corpus, directory, encoder, progress, key)
-    except Timeout as error:
-        raise CorpusError(f"{directory}: another process is encoding into it") from error
-    return read_encoded_corpus(directory, key)
+    key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=max_blocks)
+    return _encode_into(corpus, directory, _Source(encoder.checkpoint, encoder, key), progress)
 
 
 def keep_blocks(
@@ -122,8 +108,6 @@ def keep_blocks(
     directory: Path,
     encoder: OnnxEncoder,
     progress: Progress,
-    *,
-    tokens_only: bool = False,
 ) -> EncodedCorpus:
     """Open the block vectors of a corpus in a directory, after encoding what is missing.
 
@@ -132,15 +116,38 @@ def keep_blocks(
         directory: likewise.
         encoder: likewise.
         progress: likewise.
-        tokens_only: likewise.
 
     Raises:
         CorpusError: the corpus cannot be read, or another process is writing into the directory.
         ArchiveError: the directory is damaged, or was written with another encoder.
     """
-    # An archive may hold more blocks of a document than this checkpoint reads.
-    limit = read_key(directory).max_blocks if (directory / KEY).exists() else None
-    return encode_corpus(corpus, directory, encoder, progress, limit, tokens_only=tokens_only)
+    return encode_corpus(corpus, directory, encoder, progress, _kept_blocks(directory))
+
+
+def keep_tokens(
+    corpus: Path, directory: Path, checkpoint: Checkpoint, progress: Progress
+) -> EncodedCorpus:
+    """Open the sentence blocks of a corpus in a directory, after reading what is missing.
+
+    Block vectors are neither computed nor stored, and the checkpoint needs no graph.
+
+    Args:
+        corpus: as in `encode_corpus`.
+        directory: likewise.
+        checkpoint: provides the tokenizer.
+        progress: likewise.
+
+    Raises:
+        CorpusError: as `keep_blocks`.
+        ArchiveError: as `keep_blocks`.
+    """
+    key = archive_key(checkpoint, max_blocks=_kept_blocks(directory), tokens_only=True)
+    return _encode_into(corpus, directory, _Source(checkpoint, None, key), progress)
+
+
+def _kept_blocks(directory: Path) -> int | None:
+    """Return how many blocks of a document an archive holds, which may be more than are read."""
+    return read_key(directory).max_blocks if (directory / KEY).exists() else None
 
 
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
@@ -177,6 +184,27 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
 
 
 @dataclass(frozen=True, slots=True)
+class _Source:
+    """What blocks and block vectors are made with; without an encoder, blocks alone."""
+
+    checkpoint: Checkpoint
+    encoder: OnnxEncoder | None
+    key: ArchiveKey
+
+
+def _encode_into(
+    corpus: Path, directory: Path, source: _Source, progress: Progress
+) -> EncodedCorpus:
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(directory / _LOCK, timeout=0):
+            _encode(corpus, directory, source, progress)
+    except Timeout as error:
+        raise CorpusError(f"{directory}: another process is encoding into it") from error
+    return read_encoded_corpus(directory, source.key)
+
+
+@dataclass(frozen=True, slots=True)
 class _Text:
     hash: str
     tokens: int
@@ -185,11 +213,13 @@ class _Text:
 class _TextArchive:
     """The archive with the hashes of its texts, open for appending."""
 
-    def __init__(self, directory: Path, encoder: OnnxEncoder, key: ArchiveKey) -> None:
-        self._writer = BlockArchiveWriter(directory, key)
+    def __init__(self, directory: Path, source: _Source) -> None:
+        self._writer = BlockArchiveWriter(directory, source.key)
         self._path = directory / _TEXTS
-        self._encoder = None if key.tokens_only else encoder
-        self._tokenizer = BlockTokenizer(replace(encoder.checkpoint, max_blocks=key.max_blocks))
+        self._encoder = source.encoder
+        self._tokenizer = BlockTokenizer(
+            replace(source.checkpoint, max_blocks=source.key.max_blocks)
+        )
         texts = _read_texts(self._path, len(self._writer))
         self.row_of = {text.hash: row for row, text in enumerate(texts)}
         _write_texts(self._path, texts)  # removes what a killed run left
@@ -217,11 +247,10 @@ class _TextArchive:
         progress.advanced(len(documents), tokens=tokens)
 
 
-def _encode(
-    corpus: Path, directory: Path, encoder: OnnxEncoder, progress: Progress, key: ArchiveKey
-) -> None:
-    progress.started("encoding", count_documents(corpus))
-    archive = _TextArchive(directory, encoder, key)
+def _encode(corpus: Path, directory: Path, source: _Source, progress: Progress) -> None:
+    what = "encoding" if source.encoder else "reading"
+    progress.started(what, count_documents(corpus))
+    archive = _TextArchive(directory, source)
     ids: list[str] = []
     rows: list[int] = []
     skipped = 0

@@ -244,15 +244,41 @@ def estimate_pairs(
     Raises:
         MissingExtraError: scikit-learn or scipy is not installed.
     """
-    values = measure_pairs(scores, labels, threshold)
+    return estimate_pairs_of_seeds([(scores, threshold)], labels, resamples)
+
+
+def estimate_pairs_of_seeds(
+    seeds: Sequence[tuple[Float32, float]], labels: Labels, resamples: int = RESAMPLES
+) -> dict[str, Estimate]:
+    """Return `estimate_pairs` of the mean over several trainings of one model.
+
+    Args:
+        seeds: of each training the scores Float32[P] and its threshold.
+        labels: Bool[P].
+        resamples: of the pairs; the trainings are not resampled.
+
+    Raises:
+        MissingExtraError: scikit-learn or scipy is not installed.
+    """
+    measured = [measure_pairs(scores, labels, threshold) for scores, threshold in seeds]
+    names = list(measured[0])
 
     def of_resamples(counts: Float64) -> Float64:
-        figures = _at_threshold(counts, scores >= threshold, labels)
-        return np.stack([*figures, _auc(counts, scores, labels)][: len(values)])
+        figures = [
+            np.stack(
+                [
+                    *_at_threshold(counts, scores >= threshold, labels),
+                    _auc(counts, scores, labels),
+                ][: len(names)]
+            )
+            for scores, threshold in seeds
+        ]
+        mean: Float64 = np.mean(figures, axis=0)
+        return mean
 
-    low, high = bootstrap_percentiles(len(scores), of_resamples, resamples)
-    estimates = join_estimates(np.array(list(values.values())), low, high)
-    return dict(zip(values, estimates, strict=True))
+    low, high = bootstrap_percentiles(len(labels), of_resamples, resamples)
+    means = np.array([np.mean([one[name] for one in measured]) for name in names])
+    return dict(zip(names, join_estimates(means, low, high), strict=True))
 
 
 def _at_threshold(counts: Float64, similar: Labels, labels: Labels) -> list[Float64]:

@@ -42,6 +42,30 @@ def plot_by_tokens_read(
     _finish(figure, path)
 
 
+def plot_by_milliseconds(
+    path: Path, systems: Mapping[str, tuple[float, Estimate]], measure: str
+) -> None:
+    """Plot quality by the milliseconds that a document takes, with intervals of the quality.
+
+    Args:
+        path: of the SVG file.
+        systems: for each system, milliseconds of a document, and its figure.
+        measure: name of the figure.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    figure = _figure()
+    axes = figure.subplots()
+    for name, (milliseconds, one) in systems.items():
+        ends = [[max(one.value - one.low, 0.0)], [max(one.high - one.value, 0.0)]]
+        axes.errorbar([milliseconds], [one.value], yerr=ends, label=name, fmt="o", elinewidth=0.8)
+    axes.set_xscale("log")
+    axes.set(xlabel="milliseconds of a document", ylabel=measure)
+    _finish(figure, path)
+
+
 def plot_by_length(
     path: Path,
     systems: Mapping[str, Mapping[str, Estimate]],

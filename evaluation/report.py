@@ -14,8 +14,9 @@ from evaluation.metrics import (
     MEASURES,
     QueryMeasures,
     choose_threshold,
-    estimate_pairs,
+    estimate_pairs_of_seeds,
     evaluate_per_query,
+    measure_pairs,
 )
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import DEPTH, Run, System, rank
@@ -94,8 +95,36 @@ def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: 
         CorpusError: no query has a judgement.
         MissingExtraError: a library that measures is not installed.
     """
-    runs = [rank(one, task.ids, task.query_ids, task.rows) for one in systems]
-    return _report_runs(systems, runs, task, reference)
+    return report_retrieval_of_seeds({one.name: [one] for one in systems}, task, reference)
+
+
+def report_retrieval_of_seeds(
+    models: Mapping[str, Sequence[System]], task: RetrievalTask, reference: str
+) -> Report:
+    """Measure models that were trained several times: the mean of each query over the trainings.
+
+    Args:
+        models: by name, a system for each training; at least one.
+        task: what is measured.
+        reference: name of the model that the others are compared with.
+
+    Returns:
+        As `report_retrieval`; of several trainings also the means of each, `by_seed`.
+
+    Raises:
+        CorpusError: as `report_retrieval`.
+        MissingExtraError: as `report_retrieval`.
+    """
+    judged, by_seed = {}, {}
+    for name, systems in models.items():
+        runs = [rank(one, task.ids, task.query_ids, task.rows) for one in systems]
+        found = [evaluate_per_query(run, task.ids, task.qrels) for run in runs]
+        values = np.mean([one.values for one in found], axis=0)
+        judged[name] = replace(found[0], values=values)
+        by_seed[name] = [dict(zip(MEASURES, m.values.mean(0).tolist(), strict=True)) for m in found]
+    settings = {name: systems[0].settings for name, systems in models.items()}
+    report = _report_judged(settings, judged, task, reference)
+    return _with_seeds(report, by_seed)
 
 
 def report_with_and_without_mentions(
@@ -155,6 +184,15 @@ def _report_runs(
         system.name: evaluate_per_query(run, task.ids, task.qrels)
         for system, run in zip(systems, runs, strict=True)
     }
+    return _report_judged({one.name: one.settings for one in systems}, judged, task, reference)
+
+
+def _report_judged(
+    settings: Mapping[str, str],
+    judged: Mapping[str, QueryMeasures],
+    task: RetrievalTask,
+    reference: str,
+) -> Report:
     kept = next(iter(judged.values())).query_ids
     length_of = dict(zip(task.query_ids, task.tokens.tolist(), strict=True))
     buckets = length_buckets(np.array([length_of[query] for query in kept], dtype=np.int64))
@@ -164,16 +202,23 @@ def _report_runs(
         "reference": reference,
         "systems": {},
     }
-    for system in systems:
-        values = judged[system.name].values
-        one: Report = {"settings": system.settings, **_means(values), "by_length": {}}
+    for name, measured in judged.items():
+        values = measured.values
+        one: Report = {"settings": settings[name], **_means(values), "by_length": {}}
         for number, bucket in enumerate(BUCKETS):
             some = values[buckets == number]
             if len(some):
                 one["by_length"][bucket] = {"queries": len(some), **_means(some)}
-        if system.name != reference:
-            one["against"] = _compare(judged[system.name], judged[reference])
-        report["systems"][system.name] = one
+        if name != reference:
+            one["against"] = _compare(measured, judged[reference])
+        report["systems"][name] = one
+    return report
+
+
+def _with_seeds(report: Report, by_seed: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
+    for name, seeds in by_seed.items():
+        if len(seeds) > 1:
+            report["systems"][name]["by_seed"] = list(seeds)
     return report
 
 
@@ -200,6 +245,28 @@ def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> R
     Raises:
         MissingExtraError: a library that measures is not installed.
     """
+    return report_pairs_of_seeds({one.name: [one] for one in systems}, task, reference)
+
+
+def report_pairs_of_seeds(
+    models: Mapping[str, Sequence[System]], task: PairTask, reference: str
+) -> Report:
+    """Measure models that were trained several times: means over the trainings.
+
+    Every training has its own threshold; `threshold` is their mean. Intervals and p come from
+    pairs, whose values are means over the trainings.
+
+    Args:
+        models: by name, a system for each training; at least one.
+        task: what is measured.
+        reference: name of the model that the others are compared with.
+
+    Returns:
+        As `report_pairs`; of several trainings also the figures of each, `by_seed`.
+
+    Raises:
+        MissingExtraError: a library that measures is not installed.
+    """
     pairs, valid = task.pairs, task.valid or task.pairs
     buckets = length_buckets(task.tokens)
     suffix = "" if task.valid else "_upper_bound"
@@ -210,26 +277,33 @@ def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> R
         "reference": reference,
         "systems": {},
     }
-    right = {}
-    for system in systems:
-        scores = system.score_pairs(pairs.sources, pairs.targets)
-        threshold = choose_threshold(system.score_pairs(valid.sources, valid.targets), valid.labels)
-        right[system.name] = ((scores >= threshold) == pairs.labels).astype(np.float64)
-        every_pair = np.ones(len(scores), dtype=np.bool_)
-        one: Report = {"settings": system.settings, "threshold": threshold}
-        one |= _pair_figures(scores, pairs, threshold, every_pair, suffix)
+    right, by_seed = {}, {}
+    for name, systems in models.items():
+        seeds = []
+        for system in systems:
+            chosen = system.score_pairs(valid.sources, valid.targets)
+            scores = system.score_pairs(pairs.sources, pairs.targets)
+            seeds.append((scores, choose_threshold(chosen, valid.labels)))
+        right[name] = np.mean([(s >= limit) == pairs.labels for s, limit in seeds], axis=0)
+        by_seed[name] = [measure_pairs(s, pairs.labels, limit) for s, limit in seeds]
+        every_pair = np.ones(len(pairs.labels), dtype=np.bool_)
+        one: Report = {
+            "settings": systems[0].settings,
+            "threshold": float(np.mean([limit for _, limit in seeds])),
+        }
+        one |= _pair_figures(seeds, pairs, every_pair, suffix)
         one["by_length"] = {
             bucket: {"pairs": int((buckets == number).sum())}
-            | _pair_figures(scores, pairs, threshold, buckets == number, suffix)
+            | _pair_figures(seeds, pairs, buckets == number, suffix)
             for number, bucket in enumerate(BUCKETS)
             if (buckets == number).any()
         }
-        report["systems"][system.name] = one
+        report["systems"][name] = one
     for name, one in report["systems"].items():
         if name != reference:
             compared = compare_paired(right[name], right[reference])
             one["against"] = {f"accuracy{suffix}": asdict(compared)}
-    return report
+    return _with_seeds(report, by_seed)
 
 
 def _means(values: np.ndarray[Any, np.dtype[np.float64]]) -> Report:
@@ -247,9 +321,10 @@ def _compare(one: QueryMeasures, other: QueryMeasures) -> Report:
 
 
 def _pair_figures(
-    scores: Float32, pairs: PairRows, threshold: float, chosen: Any, suffix: str
+    seeds: Sequence[tuple[Float32, float]], pairs: PairRows, chosen: Any, suffix: str
 ) -> Report:
-    figures = estimate_pairs(scores[chosen], pairs.labels[chosen], threshold)
+    some = [(scores[chosen], threshold) for scores, threshold in seeds]
+    figures = estimate_pairs_of_seeds(some, pairs.labels[chosen])
     return {
         name if name == "AUC" else name + suffix: asdict(figure) for name, figure in figures.items()
     }

@@ -56,7 +56,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "evaluation": (
         "calibration_error encoded_corpus judgements significance systems",
-        "block_baselines mentions metrics plots second_stage",
+        "block_baselines markdown mentions metrics plots second_stage",
         "baselines quality_gate report",
         "experiment",
         "fitting",
@@ -70,6 +70,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "collate rerank_objective term_channel",
         "trained_checkpoint",
         "jobs",
+        "comparison",
     ),
     "service": (
         "errors metrics settings web",
@@ -111,8 +112,8 @@ FACES: Mapping[str, str] = {
         "feature_hashing segmentation stop_words term_channel term_table title_matcher"
     ),
     "evaluation": (
-        "baselines block_baselines encoded_corpus experiment judgements metrics quality_gate "
-        "report systems"
+        "baselines block_baselines encoded_corpus experiment judgements markdown metrics plots "
+        "quality_gate report significance systems"
     ),
     "evaluation.fitting": "calibration fusion",
     "evaluation.mentions": "left_out masking",
@@ -145,6 +146,7 @@ FACES: Mapping[str, str] = {
         "block_cache encode_cache redis_block_cache rerank_pool reservation scheduler work"
     ),
     "training": "errors recipe",
+    "training.comparison": "compare job plan runs",
     "training.data": (
         "batch_specs corpus files labelled_pairs pair_files rerank_corpus rerank_pairs samplers "
         "sampling sections splits"

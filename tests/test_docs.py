@@ -366,8 +366,11 @@ def test_an_undocumented_and_an_unknown_metric_are_found() -> None:
 
 
 def commands(app: typer.Typer) -> dict[str, Any]:
-    """Return the commands of an application by name."""
-    found: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+    """Return the commands of an application by name; those of a group as `group command`."""
+    found: dict[str, Any] = {}
+    for name, one in vars(typer.main.get_command(app))["commands"].items():
+        inner = getattr(one, "commands", {name: one})
+        found |= {name if inner == {name: one} else f"{name} {n}": c for n, c in inner.items()}
     return found
 
 
@@ -392,6 +395,8 @@ def unknown_commands(known: Mapping[str, Any], pages: Pages) -> list[str]:
             for service, name, rest in _COMMAND.findall(line):
                 if in_container and not service:
                     continue  # the name of the service, then another program
+                both = " ".join([name, *rest.split()[:1]])
+                name = both if both in known else name
                 if name not in known:
                     unknown.append(f"{path}: longmatch {name}")
                     continue

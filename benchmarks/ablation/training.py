@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.ablation.data import AblationData
 from encoder.arrays import Float32
-from encoder.block_archive import BlockArchive
 from encoder.models.architecture import EncoderModel
 from training.batch import encode
 from training.collate import Reader, encode_slices, new_objective
@@ -68,7 +66,7 @@ def new_reader(data: AblationData, max_blocks: int, *, width: int = 0) -> Reader
     """
     archives = [one.encoded.archive for one in data.corpora]
     if width:
-        archives = [_without_vectors(archive, width) for archive in archives]
+        archives = [archive.without_vectors(width) for archive in archives]
     return Reader(archives, data.checkpoint, max_blocks, trained_blocks=max_blocks if width else 0)
 
 
@@ -110,20 +108,9 @@ def encode_corpora(model: EncoderModel, data: AblationData, reader: Reader) -> l
 
 def tokens_read(data: AblationData, max_blocks: int) -> int:
     """Return how many tokens the first blocks of a document have, the mean over all documents."""
-    tokens, documents = 0, 0
-    for one in data.corpora:
-        ends, archive = np.concatenate([[0], one.encoded.archive.block_ends]), one.encoded.archive
-        starts = np.concatenate([[0], archive.document_ends[:-1]])
-        stops = np.minimum(starts + max_blocks, archive.document_ends)
-        tokens += int((ends[stops] - ends[starts]).sum())
-        documents += len(archive)
-    return round(tokens / documents)
-
-
-def _without_vectors(archive: BlockArchive, width: int) -> BlockArchive:
-    """Return an archive for a model of another width, which reads tokens and no vector."""
-    nothing = np.broadcast_to(np.zeros((), np.float16), (len(archive.block_vectors), width))
-    return replace(archive, block_vectors=nothing)
+    archives = [one.encoded.archive for one in data.corpora]
+    tokens = sum(archive.mean_tokens(max_blocks) * len(archive) for archive in archives)
+    return round(tokens / sum(map(len, archives)))
 
 
 def _objectives(model: EncoderModel, run: Run) -> list[Objective]:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
 from service.cli import (
+    bench,
     calibration,
     checkpoints,
     compare,
@@ -54,6 +55,7 @@ for command in (
 ):
     app.command()(command)
 app.command("train-reranker")(training.train_reranker_command)
+app.add_typer(bench.app, name="bench")
 
 
 def main() -> None:

@@ -81,6 +81,19 @@ def test_what_is_committed_is_read_whatever_a_killed_writer_left(
     require_documents(read_block_archive(directory), written)
 
 
+def test_tokens_alone_and_how_many_are_read(tmp_path: Path) -> None:
+    writer = BlockArchiveWriter(tmp_path, KEY)
+    write(writer, 0, 4)
+    archive = read_block_archive(tmp_path)
+    bare = archive.without_vectors(7)
+    assert bare.vectors(2).shape == (len(archive.blocks(2)), 7)
+    assert not bare.vectors(2).any()
+    assert bare.blocks(2) == archive.blocks(2)
+    for limit in (1, 3, 9):
+        read = [sum(map(len, archive.blocks(row)[:limit])) for row in range(4)]
+        assert archive.mean_tokens(limit) == pytest.approx(sum(read) / 4)
+
+
 def test_a_writer_killed_for_real_loses_no_committed_document(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(ROOT)!r}]\n"

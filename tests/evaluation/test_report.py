@@ -18,7 +18,9 @@ from evaluation.report import (
     leave_out,
     length_buckets,
     report_pairs,
+    report_pairs_of_seeds,
     report_retrieval,
+    report_retrieval_of_seeds,
     report_with_and_without_mentions,
 )
 from evaluation.systems import DEPTH, System, rank, vector_system
@@ -183,3 +185,26 @@ def test_quality_by_tokens_read() -> None:
     assert tuple(curve) == TOKENS_READ
     assert curve[64] < 0.6 < 0.9 < curve[256]
     assert curve[256] == curve[8_192]
+
+
+def test_figures_of_seeds_are_their_means() -> None:
+    task = PairTask(pair_rows(1), pair_rows(2), np.full(200, 100))
+    models = {"both": [GOOD, BAD], "good": [GOOD, GOOD]}
+    pairs = report_pairs_of_seeds(models, task, "good")["systems"]
+    found = report_retrieval_of_seeds(models, QUESTION, "good")["systems"]
+    alone = report_pairs([GOOD, BAD], task, "good")["systems"]
+    ranked = report_retrieval([GOOD, BAD], QUESTION, "good")["systems"]
+    for together, single, names in (
+        (pairs, alone, ("accuracy", "F1", "AUC")),
+        (found, ranked, ("nDCG@10", "recall@100")),
+    ):
+        for name in names:
+            good, bad = (single[one][name]["value"] for one in ("good", "bad"))
+            assert together["both"][name]["value"] == pytest.approx((good + bad) / 2)
+            assert [one[name] for one in together["both"]["by_seed"]] == [good, bad]
+            # Two equal seeds are no more certain than one: seeds are not resampled.
+            assert together["good"][name] == single["good"][name]
+            assert together["both"][name]["low"] <= together["both"][name]["value"]
+    assert "by_seed" not in alone["good"]
+    whole, half = alone["bad"]["against"]["accuracy"], pairs["both"]["against"]["accuracy"]
+    assert half["difference"] == pytest.approx(whole["difference"] / 2)

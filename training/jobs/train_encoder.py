@@ -15,7 +15,7 @@ import numpy as np
 from encoder.checkpoint import TERMS, Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import TermChannel
-from evaluation.encoded_corpus import keep_blocks
+from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
@@ -54,19 +54,14 @@ def prepare_data(
     if job.output.exists():
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")
     recipe = read_recipe(job)
-    encoded = [
-        (
-            files,
-            keep_blocks(
-                files.corpus,
-                _directory_of(job, files) / "blocks",
-                encoder,
-                progress,
-                tokens_only=encoder.recurrent,
-            ),
-        )
-        for files in job.files
-    ]
+    encoded = []
+    for files in job.files:
+        directory = _directory_of(job, files) / "blocks"
+        if encoder.recurrent:
+            kept = keep_tokens(files.corpus, directory, job.start, progress)
+        else:
+            kept = keep_blocks(files.corpus, directory, encoder, progress)
+        encoded.append((files, kept))
     return read_training_data(encoded, recipe.seed, allow_shared=job.allow_shared)
 
 
@@ -78,14 +73,34 @@ def prepare_sources(
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
     """
-    recipe = read_recipe(job)
     directories = [_directory_of(job, one.files) / "neighbours" for one in data]
+    return sources_of(read_recipe(job), job.start, data, directories, progress)
+
+
+def sources_of(
+    recipe: "TrainingRecipe",
+    start: Checkpoint,
+    data: Sequence[TrainingCorpus],
+    directories: Sequence[Path],
+    progress: Progress,
+) -> list[TrainingSource]:
+    """Find what the samplers of a recipe need; see `prepare_sources`.
+
+    Args:
+        recipe: of the run.
+        start: the checkpoint it starts from.
+        data: of `prepare_data`.
+        directories: where the lexical neighbours of each corpus are kept.
+        progress: is notified.
+
+    Raises:
+        CorpusError: as `prepare_sources`.
+    """
     sources = find_sources(data, directories, recipe.max_blocks, progress)
     if not any("parts" in objective.parameters for objective in recipe.objectives):
         return sources
     return [
-        replace(s, section_starts=find_section_starts(s.corpus, job.start, progress))
-        for s in sources
+        replace(s, section_starts=find_section_starts(s.corpus, start, progress)) for s in sources
     ]
 
 

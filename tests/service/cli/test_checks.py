@@ -201,6 +201,9 @@ REFUSED = [
     ("create-checkpoint links.toml --bert bert -o text.txt", "--output: "),
     ("create-checkpoint links.toml --bert bert -o out --precision fp8", "--precision: "),
     ("create-reranker missing --bert bert -o out", "RECIPE: "),
+    ("bench models missing --bert bert -o out", "CORPUS: missing"),
+    ("bench models links --bert bert -o out", "CORPUS: links: has no splits"),
+    ("bench models links --bert bert -o out --models x", "--models: 'x' is none of smith-mean"),
     ("create-reranker links.toml --bert bert -o text.txt/out", "--output: "),
     ("export missing --precision int8", "CHECKPOINT: missing"),
     ("export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
@@ -251,6 +254,7 @@ EXTRAS_NEEDED = [
     ),
     ("create-checkpoint links.toml --bert bert -o out", "torch", "create-checkpoint"),
     ("create-reranker links.toml --bert bert -o out", "onnx", "create-reranker"),
+    ("bench models links --bert bert -o out", "torch", "bench models"),
     ("export weights --precision int8", "onnxscript", "export"),
 ]
 
@@ -395,7 +399,7 @@ def test_every_command_is_in_the_table() -> None:
         one.name or one.callback.__name__.replace("_", "-")
         for one in app.registered_commands
         if one.callback is not None
-    }
+    } | {group.name for group in app.registered_groups}
     assert commands == {line.split()[0] for line, _ in REFUSED}
 
 

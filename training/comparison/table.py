@@ -1,0 +1,170 @@
+"""The result of a comparison as Markdown, and its two plots."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation.markdown import markdown_table
+from evaluation.metrics import AUC, NDCG
+from evaluation.plots import plot_by_milliseconds, plot_by_tokens_read
+from evaluation.significance import Estimate
+
+BY_TOKENS, BY_MILLISECONDS = "by-tokens-read.svg", "by-milliseconds.svg"
+_PAIRS = ("accuracy", "F1", AUC)
+_AT_AN_END = "*"
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Format a result: quality, rates, length buckets, tokens read, papers, commands."""
+    budget = result["budget"]
+    of_each = f"{budget['steps']} steps" if budget["steps"] else f"{budget['seconds']:g} s"
+    corpus, pairs, queries = result["corpus"], result["pairs"], result["retrieval"]
+    return "\n\n".join(
+        [
+            f"# {result['plan']}: {corpus['corpus']}",
+            f"{of_each} of training steps for each model, over all rates and seeds; "
+            f"{pairs['pairs']} test pairs with thresholds from validation pairs, "
+            f"{queries['queries']} test queries. Means over seeds with 95 % intervals; p against "
+            f"{result['reference']}. A rate with {_AT_AN_END} is at an end of those tried.",
+            _quality(result),
+            f"## Rates\n\n{_figure(result)} by learning rate, first seed",
+            _rates(result),
+            "## By length\n\nAccuracy of the test pairs, by tokens of the longer document",
+            _by_length(result, "pairs", "accuracy"),
+            f"{NDCG} of the test queries, by tokens of the query",
+            _by_length(result, "retrieval", NDCG),
+            "## By tokens read\n\nAccuracy of the test pairs when the first tokens are read (mean)",
+            _by_tokens(result),
+            "## In the papers\n\nOn other data, with other budgets: not to be compared by number",
+            _papers(result),
+            "## Commands",
+            _commands(result),
+            "",
+        ]
+    )
+
+
+def draw(result: Mapping[str, Any], folder: Path) -> None:
+    """Plot accuracy by tokens read (SMITH, figure 4), and nDCG@10 by milliseconds of a document.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OSError: a file cannot be written.
+    """
+    models = result["models"].values()
+    curves = {
+        one["name"]: {round(point["tokens"]): point["accuracy"] for point in one["by_tokens_read"]}
+        for one in models
+    }
+    plot_by_tokens_read(folder / BY_TOKENS, curves, "accuracy, test pairs")
+    quality = result["retrieval"]["systems"]
+    points = {
+        one["name"]: (
+            result["speed"][key]["milliseconds"],
+            Estimate(**quality[one["name"]][NDCG]),
+        )
+        for key, one in result["models"].items()
+    }
+    plot_by_milliseconds(folder / BY_MILLISECONDS, points, f"{NDCG}, test queries")
+
+
+def _quality(result: Mapping[str, Any]) -> str:
+    header = ["", "rate", "steps", "seeds", "tokens read", "ms", "ratio", *_PAIRS, "p", NDCG, "p"]
+    rows = []
+    for key, one in result["models"].items():
+        pairs = result["pairs"]["systems"][one["name"]]
+        queries = result["retrieval"]["systems"][one["name"]]
+        speed = result["speed"][key]
+        rows.append(
+            [
+                one["name"],
+                f"{one['rate']:g}{_AT_AN_END if one['rate_is_at_an_end'] else ''}",
+                one["steps"],
+                len(one["seeds"]),
+                round(one["tokens_read"]),
+                speed["milliseconds"],
+                speed["ratio"],
+                *(_estimate(pairs, name) for name in _PAIRS),
+                _p(pairs, "accuracy"),
+                _estimate(queries, NDCG),
+                _p(queries, NDCG),
+            ]
+        )
+    return markdown_table(header, rows)
+
+
+def _rates(result: Mapping[str, Any]) -> str:
+    rows = []
+    for one in result["models"].values():
+        tried = [
+            f"{run['rate']:g}: {'diverged' if 'diverged' in run else format(run['best'], '.3f')}"
+            for run in one["tried"]
+        ]
+        before = next(run["before"] for run in one["seeds"])
+        rows.append([one["name"], f"{before:.3f}", ", ".join(tried)])
+    return markdown_table(["", "untrained", "best of each rate"], rows)
+
+
+def _figure(result: Mapping[str, Any]) -> str:
+    first = next(iter(result["models"].values()))
+    return str(first["seeds"][0]["figure"])
+
+
+def _by_length(result: Mapping[str, Any], task: str, measure: str) -> str:
+    systems = result[task]["systems"]
+    counted = "pairs" if task == "pairs" else "queries"
+    sizes = {
+        bucket: figures[counted]
+        for one in systems.values()
+        for bucket, figures in one["by_length"].items()
+    }
+    header = ["", *(f"{bucket} ({number})" for bucket, number in sizes.items())]
+    rows = [
+        [name, *(_estimate(one["by_length"].get(bucket, {}), measure) for bucket in sizes)]
+        for name, one in systems.items()
+    ]
+    return markdown_table(header, rows)
+
+
+def _by_tokens(result: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            one["name"],
+            ", ".join(f"{p['tokens']:.0f}: {p['accuracy']:.3f}" for p in one["by_tokens_read"]),
+        ]
+        for one in result["models"].values()
+    ]
+    return markdown_table(["", "tokens read: accuracy"], rows)
+
+
+def _papers(result: Mapping[str, Any]) -> str:
+    here = f"{result['corpus']['corpus']} (this run)"
+    rows = []
+    for one in result["models"].values():
+        measured = result["pairs"]["systems"][one["name"]]
+        accuracy, f1 = measured["accuracy"]["value"], measured["F1"]["value"]
+        rows.append([one["name"], here, f"{accuracy:.3f}", f"{f1:.3f}", ""])
+        for said in one["reported"]:
+            f1_said = "" if said["f1"] is None else f"{said['f1']:.3f}"
+            figures = [f"{said['accuracy']:.3f}", f1_said]
+            rows.append([one["name"], said["data"], *figures, said["source"]])
+    return markdown_table(["", "data", "accuracy", "F1", "source"], rows)
+
+
+def _commands(result: Mapping[str, Any]) -> str:
+    parts = []
+    for one in result["models"].values():
+        lines = "\n".join(f"    {line}" for commands in one["commands"] for line in commands)
+        parts.append(f"{one['name']}:\n\n{lines}")
+    return "\n\n".join(parts)
+
+
+def _estimate(figures: Mapping[str, Any], name: str) -> str:
+    if name not in figures:
+        return ""
+    one = figures[name]
+    return f"{one['value']:.3f} ({one['low']:.3f}-{one['high']:.3f})"
+
+
+def _p(figures: Mapping[str, Any], name: str) -> str:
+    return f"{figures['against'][name]['p']:.4f}" if "against" in figures else ""
