@@ -28,12 +28,13 @@ from training.comparison.plan import PlannedModel, creation_table, fingerprint, 
 from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
+from training.data.recurrence import check_recurrence
 from training.data.sampling import TrainingSource
 from training.errors import NotFiniteError, TrainingError, TrainingRecipeError
 from training.jobs.output import Trained
 from training.jobs.train_encoder import run_training, sources_of
 from training.progress import TrainingProgress
-from training.recipe import TrainingRecipe, check_recurrence
+from training.recipe import TrainingRecipe
 
 PRECISION = "int8"  # of stored block vectors, as `longmatch train` computes them
 _PACE_STEPS = 4  # the first of which is not counted
