@@ -148,8 +148,8 @@ FACES: Mapping[str, str] = {
     "training": "errors recipe",
     "training.comparison": "compare job plan runs",
     "training.data": (
-        "batch_specs corpus files labelled_pairs pair_files rerank_corpus rerank_pairs samplers "
-        "sampling sections splits"
+        "batch_specs corpus files labelled_pairs pair_files recurrence rerank_corpus rerank_pairs "
+        "samplers sampling sections splits"
     ),
     "training.datasets": "convert",
     "training.jobs": "fit_search output train_encoder train_reranker",
