@@ -1,7 +1,7 @@
 """Segment reordering: chunks of a document are permuted, and their order is to be predicted.
 
 The ERNIE-Doc paper, section 3.4: a text is cut into 1 to m chunks, these are permuted, the whole is
-cut into segments, and of the K = 1! + ... + m! permutations of so many chunks the right one is told
+cut into segments, and the right one of the K = 1! + ... + m! permutations of them is found
 at the last segment, in the retrospective phase. Masked words are predicted at every segment.
 """
 

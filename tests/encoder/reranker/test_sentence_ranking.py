@@ -109,6 +109,6 @@ def test_chinese_sentences_are_ranked_by_what_both_texts_tell(event: str) -> Non
     assert weights[: len(first.words), len(first.words) :].any()  # edges between the texts
     for text, ranks in zip((first, second), rank_sentences(first, second), strict=True):
         noise = [place for place in range(len(ranks)) if "天" in text.sentence(place)[:2]]
-        told = [place for place in range(len(ranks)) if place not in noise]
-        assert all(ranks[place] < ranks[told].min() for place in noise)
+        story = [place for place in range(len(ranks)) if place not in noise]
+        assert all(ranks[place] < ranks[story].min() for place in noise)
         assert ranks.max() > ranks.min() + 0.01
