@@ -55,7 +55,7 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["smash", "arc-i"])
+@pytest.mark.parametrize("name", ["smash"])
 def test_it_is_trained_exported_and_evaluated(
     longmatch: Run, corpus: Path, tiny_baseline: Callable[[str], Path], tmp_path: Path, name: str
 ) -> None:
