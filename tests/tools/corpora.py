@@ -26,6 +26,20 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
+def write_linked_corpus(folder: Path) -> Path:
+    """Write 24 documents of one to nine sentences into a new folder, linked by twos."""
+    random = np.random.default_rng(4)
+    records = []
+    for number in range(24):
+        topics = random.choice(TOPIC_WORDS, size=1 + number % 9)
+        text = " ".join(f"The {word} is there." for word in topics)
+        records.append({"id": f"d{number}", "text": f"{text} Own{number}."})
+    write(folder / "corpus.jsonl", json_lines(records))
+    links = "".join(f"d{number}\td{number + 1}\t1\n" for number in range(0, 24, 2))
+    write(folder / "qrels.tsv", "query-id\tcorpus-id\tscore\n" + links)
+    return folder
+
+
 def json_lines(records: Iterable[object]) -> str:
     """Return records as JSON Lines."""
     return "".join(json.dumps(record) + "\n" for record in records)

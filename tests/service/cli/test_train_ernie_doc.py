@@ -1,17 +1,15 @@
 """ERNIE-Doc from the command line: pretrained, fine-tuned, exported and indexed."""
 
-import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from encoder.block_archive import read_block_archive
 from encoder.checkpoint import load_checkpoint
 from index.embed import read_embedded_corpus
 from tests.tools.command import Run
-from tests.tools.corpora import TOPIC_WORDS
+from tests.tools.corpora import write_linked_corpus
 
 RECIPE = """
 name = "tiny"
@@ -37,18 +35,7 @@ LINKS = 'kind = "links"'
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Documents of one to a few segments, in a folder, linked by twos."""
-    random = np.random.default_rng(4)
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    with (folder / "corpus.jsonl").open("w") as file:
-        for number in range(24):
-            topics = random.choice(TOPIC_WORDS, size=1 + number % 9)
-            text = " ".join(f"The {word} is there." for word in topics)
-            file.write(json.dumps({"id": f"d{number}", "text": f"{text} Own{number}."}) + "\n")
-    pairs = [f"d{number}\td{number + 1}\t1" for number in range(0, 24, 2)]
-    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(pairs) + "\n")
-    return folder
+    return write_linked_corpus(tmp_path / "corpus")
 
 
 def write(path: Path, **changes: str) -> Path:

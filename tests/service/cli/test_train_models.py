@@ -5,12 +5,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from encoder.checkpoint import load_checkpoint
 from tests.tools.command import Run
-from tests.tools.corpora import TOPIC_WORDS
+from tests.tools.corpora import write_linked_corpus
 from training.recipe import RECIPES, read_training_recipe
 
 RECIPE = """
@@ -41,25 +40,13 @@ SHORTER = {
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Documents of one to a few blocks, in a folder, linked by twos."""
-    random = np.random.default_rng(4)
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    with (folder / "corpus.jsonl").open("w") as file:
-        for number in range(24):
-            topics = random.choice(TOPIC_WORDS, size=1 + number % 9)
-            text = " ".join(f"The {word} is there." for word in topics)
-            file.write(json.dumps({"id": f"d{number}", "text": f"{text} Own{number}."}) + "\n")
-    pairs = [f"d{number}\td{number + 1}\t1" for number in range(0, 24, 2)]
-    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(pairs) + "\n")
-    return folder
+    return write_linked_corpus(tmp_path / "corpus")
 
 
-@pytest.mark.parametrize("name", ["smash"])
-def test_it_is_trained_exported_and_evaluated(
-    longmatch: Run, corpus: Path, tiny_baseline: Callable[[str], Path], tmp_path: Path, name: str
+def test_a_baseline_is_trained_exported_and_evaluated(
+    longmatch: Run, corpus: Path, tiny_baseline: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    recipe, output, start = tmp_path / "tiny.toml", tmp_path / "out", tiny_baseline(name)
+    recipe, output, start = tmp_path / "tiny.toml", tmp_path / "out", tiny_baseline("smash")
     recipe.write_text(RECIPE)
     train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
     finished = longmatch(*train, "--checkpoint", start)
