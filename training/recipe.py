@@ -21,6 +21,7 @@ from training.errors import TrainingRecipeError
 RECIPES = Path(__file__).parent / "recipes"  # those that ship
 
 ALIGNMENT = "alignment"  # of blocks, as the similarity of two documents
+SELF_SUPERVISED = frozenset({"wp", "sp", "wp+sp", "reorder"})  # what pretraining learns
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 PositiveShare = Annotated[float, Field(gt=0, lt=1)]
@@ -352,6 +353,16 @@ class TrainingRecipe(RecipeTable):
     def aligns(self) -> bool:
         """Whether an objective trains the alignment of blocks."""
         return any(one.parameters.get("similarity") == ALIGNMENT for one in self.objectives)
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether it learns nothing but what texts say of themselves."""
+        return all(one.kind in SELF_SUPERVISED for one in self.objectives)
+
+    @property
+    def tokens_only(self) -> bool:
+        """Whether a step reads every block as tokens, so that no block vector is stored for it."""
+        return 0 < self.max_blocks <= self.sentence_level.blocks
 
 
 def recipe_fingerprint(recipe: TrainingRecipe) -> str:

@@ -4,7 +4,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from encoder.export.recipe_file import parse_recipe
 from encoder.models.architecture import EncoderModel, RecurrentModel
 from encoder.models.registry import ENCODERS
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import EncodedCorpus, keep_blocks, keep_tokens
+from evaluation.encoded_corpus import EncodedCorpus, keep_blocks
 from index.progress import Progress
 from training.collate import Reader, encode_slices
 from training.comparison.job import Cell, Comparison, Run, keep_cell, write_run_recipe
@@ -32,7 +32,7 @@ from training.data.recurrence import check_recurrence
 from training.data.sampling import TrainingSource
 from training.errors import NotFiniteError, TrainingError, TrainingRecipeError
 from training.jobs.output import Trained
-from training.jobs.train_encoder import run_training, sources_of
+from training.jobs.train_encoder import read_tokens, run_training, sources_of
 from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe
 
@@ -176,8 +176,7 @@ class DataReader:
         directory = self._job.blocks / fingerprint(asdict(key))[:16]
         corpus = self._job.files.corpus
         if key.tokens_only:
-            kept = keep_tokens(corpus, directory, start, self._progress)
-            return replace(kept, archive=kept.archive.without_vectors(start.block_dimension))
+            return read_tokens(corpus, directory, start, self._progress)
         encoder = OnnxEncoder(start, precision=PRECISION, threads=torch.get_num_threads())
         return keep_blocks(corpus, directory, encoder, self._progress)
 
