@@ -146,7 +146,7 @@ FACES: Mapping[str, str] = {
         "block_cache encode_cache redis_block_cache rerank_pool reservation scheduler work"
     ),
     "training": "errors recipe",
-    "training.comparison": "compare job measure plan runs",
+    "training.comparison": "compare job plan runs",
     "training.data": (
         "batch_specs corpus files labelled_pairs pair_files recurrence rerank_corpus rerank_pairs "
         "samplers sampling sections splits"
