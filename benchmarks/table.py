@@ -52,6 +52,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "ablation": ablation_table.table,
     "colde": colde_table.table,
     "pretraining": pretraining_table.table,
+    "pretraining-scale": pretraining_table.scale_table,
     "explanations": explanations.table,
     "rerank": rerank.table,
     "backup": backup.table,

@@ -31,6 +31,25 @@ def table(record: dict[str, Any]) -> str:
     )
 
 
+def scale_table(record: dict[str, Any]) -> str:
+    """Format the record of `benchmarks.pretraining.scale` as Markdown."""
+    header = ["documents", "MiB of text", "MiB on disk", "memory rises by MiB", "bytes a document"]
+    header += ["peak MiB", "seconds to the first step"]
+    rows = [
+        [
+            f"{int(documents):,}",
+            one["text_bytes"] / 2**20,
+            one["disk_bytes"] / 2**20,
+            one["memory_bytes"] / 2**20,
+            one["memory_bytes"] / int(documents),
+            one["peak_bytes"] / 2**20,
+            one["seconds_to_first_step"],
+        ]
+        for documents, one in record["results"].items()
+    ]
+    return markdown_table(header, rows)
+
+
 def plot(record: dict[str, Any], path: Path) -> None:
     """Draw the losses of pretraining by step: of training as lines, of held-out documents as dots.
 

@@ -23,7 +23,8 @@ from benchmarks.pretraining.plan import (
 )
 from benchmarks.pretraining.run import SIZE, measure_all
 from benchmarks.pretraining.runs import Bench, open_start, open_work, pretrain
-from benchmarks.pretraining.table import plot, table
+from benchmarks.pretraining.scale import measure, write_documents
+from benchmarks.pretraining.table import plot, scale_table, table
 from encoder.export.create import Recipe
 from tests.tools.corpora import write_topics, write_two_topics
 from training.progress import SilentTrainingProgress
@@ -134,3 +135,13 @@ def test_both_stages_read_the_same_tokens_of_a_document(architecture: str, size:
         assert recipe.tokens_only
         assert recipe.max_blocks * made.block_length == size.tokens
     assert parse_training_recipe(tables[0]()).pretrains
+
+
+def test_the_cost_of_a_corpus_before_the_first_step(tmp_path: Path) -> None:
+    found = measure(tmp_path, 60)
+    write_documents(tmp_path / "again.jsonl", 60)
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "corpus.jsonl").read_bytes()
+    assert found["text_bytes"] == (tmp_path / "corpus.jsonl").stat().st_size
+    assert found["disk_bytes"] < 2 * found["text_bytes"]
+    assert found["seconds_to_first_step"] > 0
+    assert "| 60 " in scale_table({"results": {"60": found}})
