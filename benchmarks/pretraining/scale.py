@@ -97,11 +97,11 @@ def measure(folder: Path, documents: int) -> dict[str, float]:
         work=work,
         precisions=[],
     )
-    before, first = _peak(), FirstStep()
+    before, first = _resident(), FirstStep()
     encoded = read_tokens(corpus, work / "tokens", start, SilentProgress())
     data = read_training_data([(job.files[0], encoded)])
     sources = prepare_sources(job, data, SilentProgress())
-    ready = _peak()
+    ready = _resident()
     run_training(job, data, sources, first)
     return {
         "text_bytes": corpus.stat().st_size,
@@ -122,6 +122,12 @@ def write_documents(path: Path, documents: int) -> None:
             half = _WORDS // 2
             text = f"{' '.join(some[:half]).title()} {number}. {' '.join(some[half:]).title()}."
             file.write(json.dumps({"id": f"document-{number}", "text": text}) + "\n")
+
+
+def _resident() -> int:
+    """Return the resident memory in bytes; Linux only."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * resource.getpagesize()
 
 
 def _peak() -> int:
