@@ -361,8 +361,9 @@ class TrainingRecipe(RecipeTable):
 
     @property
     def tokens_only(self) -> bool:
-        """Whether a step reads every block as tokens, so that no block vector is stored for it."""
-        return 0 < self.max_blocks <= self.sentence_level.blocks
+        """Whether a step reads all that it needs as tokens, so that no block vector is stored."""
+        words_alone = {one.kind for one in self.objectives} == {"wp"}
+        return words_alone or self.max_blocks <= self.sentence_level.blocks
 
 
 def recipe_fingerprint(recipe: TrainingRecipe) -> str:

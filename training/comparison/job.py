@@ -217,7 +217,8 @@ def commands(job: Comparison, run: Run) -> list[str]:
         texts = [part for one in job.texts for part in ("--corpus", one.corpus)]
         pretrain = ["train", job.pretraining_recipe(run.model), "--checkpoint", start]
         start = job.pretrained(run.model)
-        lines.append([*pretrain, *corpus, *texts, "-o", start])
+        # Only a start: whether int8 keeps its neighbours does not matter.
+        lines.append([*pretrain, *corpus, *texts, "-o", start, "--precision", "fp32"])
     train = ["train", job.run_recipe(run), "--checkpoint", start]
     lines.append([*train, *corpus, "-o", job.output / f"{run.name}-checkpoint"])
     return [shlex.join(["longmatch", *map(str, one)]) for one in lines]

@@ -44,7 +44,7 @@ def held_out_batches(data: Sequence[TrainingCorpus], size: int) -> list[list[Doc
     if not held_out:
         raise CorpusError(
             "pretraining stops by the loss of documents that it does not learn, and the "
-            "validation part has none: name some in the splits, or give no splits"
+            "validation part has none"
         )
     chosen = at_equal_distances(len(held_out), min(len(held_out), max(size, _DOCUMENTS)))
     parts = [held_out[place] for place in chosen.tolist()]

@@ -162,3 +162,18 @@ def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
     (tokens,) = (tmp_path / "out.work").glob("*/tokens")
     assert (tokens / "block_vectors.bin").stat().st_size == 0
     assert not list((tmp_path / "out.work").glob("*/neighbours"))
+
+
+def test_splits_without_validation_are_refused_before_anything_is_read(
+    longmatch: Run, tmp_path: Path
+) -> None:
+    folder, recipe = tmp_path / "corpus", tmp_path / "pretrain.toml"
+    folder.mkdir()
+    write_topics(folder / "corpus.jsonl", 4)
+    (folder / "splits.tsv").write_text("".join(f"d{number}\ttrain\n" for number in range(4)))
+    recipe.write_text(PRETRAIN.format(kind="wp+sp"))
+    answer = longmatch("train", recipe, "--corpus", folder, "-o", tmp_path / "out")
+    assert answer.status == 2
+    assert "--corpus: " in answer.err
+    assert "splits.tsv: no document is in 'valid'" in answer.err
+    assert not (tmp_path / "out.work").exists()
