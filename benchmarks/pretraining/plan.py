@@ -109,8 +109,7 @@ def tuning(architecture: str, size: Size, rate: float, seed: int) -> dict[str, A
         "documents": size.tuning_documents,
         "chunk": max(1, _WORDS_OF_A_BATCH // size.tokens),
         "dropout": 0.1,
-        "validation_interval": max(1, steps // 2),
-        "patience": 3,
+        "validation_interval": steps,
         "optimiser": _optimiser(rate, steps),
         "objective": [{"kind": "links", "temperature": 0.05}],
     }

@@ -56,8 +56,8 @@ from training.recipe import parse_training_recipe
 
 KEPT = Path(tempfile.gettempdir(), "longmatch-pretraining")
 SIZE = Size(
-    pretraining_steps={SMITH: 5_000, ERNIE_DOC: 2_500},
-    tuning_steps={SMITH: 80, ERNIE_DOC: 80},
+    pretraining_steps={SMITH: 5_000, ERNIE_DOC: 1_200},
+    tuning_steps={SMITH: 60, ERNIE_DOC: 60},
 )
 _POINTS = 60  # of a curve in the record
 

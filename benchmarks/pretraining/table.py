@@ -74,7 +74,7 @@ def plot(record: dict[str, Any], path: Path) -> None:
 
 
 def _pretraining(results: Mapping[str, Any]) -> str:
-    header = ["", "steps", "documents", "minutes", "best step", "loss", *_PARTS.values()]
+    header = ["", "steps", "documents", "CPU minutes", "best step", "loss", *_PARTS.values()]
     rows = []
     for name, one in results.items():
         run = one["pretraining"]
@@ -82,7 +82,7 @@ def _pretraining(results: Mapping[str, Any]) -> str:
             f"{run['before'][part]:.2f} to {run['best'][part]:.2f}" if part in run["best"] else ""
             for part in ("loss", *_PARTS)
         ]
-        minutes = f"{run['seconds'] / 60:.0f}"
+        minutes = f"{run['cpu_seconds'] / 60:.0f}"
         rows.append([NAMES[name], run["steps"], run["documents"], minutes, run["best_step"], *ends])
     return markdown_table(header, rows)
 
@@ -92,7 +92,7 @@ def _tuned(results: Mapping[str, Any]) -> str:
         "",
         "begins",
         "rate",
-        "seconds",
+        "CPU seconds",
         "accuracy",
         "p",
         AUC,
@@ -111,7 +111,7 @@ def _tuned(results: Mapping[str, Any]) -> str:
                     NAMES[name],
                     begins,
                     f"{run['rate']:g}",
-                    f"{sum(run['seconds']) / len(run['seconds']):.0f}",
+                    f"{sum(run['cpu_seconds']) / len(run['cpu_seconds']):.0f}",
                     _estimate(pairs, "accuracy"),
                     _p(pairs, "accuracy"),
                     _estimate(pairs, AUC),
