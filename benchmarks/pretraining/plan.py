@@ -100,7 +100,7 @@ def pretraining(architecture: str, size: Size) -> dict[str, Any]:
 
 
 def tuning(architecture: str, size: Size, rate: float, seed: int) -> dict[str, Any]:
-    """Return the recipe of fine-tuning on links, the same whatever a model begins with."""
+    """Return the recipe of fine-tuning on labelled pairs, the same whatever a model begins with."""
     steps = size.tuning_steps[architecture]
     return _whole_documents(architecture, size) | {
         "name": f"{architecture}-{TUNING}",
@@ -111,7 +111,7 @@ def tuning(architecture: str, size: Size, rate: float, seed: int) -> dict[str, A
         "dropout": 0.1,
         "validation_interval": steps,
         "optimiser": _optimiser(rate, steps),
-        "objective": [{"kind": "links", "temperature": 0.05}],
+        "objective": [{"kind": "pairs"}],
     }
 
 

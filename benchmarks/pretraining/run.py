@@ -2,7 +2,7 @@
 
 Each architecture is pretrained once on texts alone: SMITH by masked words and masked sentence
 blocks (WP+SP), ERNIE-Doc by masked words and segment reordering. The vocabulary is of these texts,
-too. Then it is fine-tuned on the links of another corpus, with several seeds, from the pretrained
+too. Then it is fine-tuned on the labelled pairs of another corpus, with several seeds, from the pretrained
 weights and from random ones: the same steps, batches and rates to choose from. Both are measured on
 test pairs and test queries, over documents that fine-tuning did not see.
 
@@ -49,6 +49,7 @@ from index.errors import CorpusError
 from training.comparison.measure import Truth, read_truth, report_quality
 from training.comparison.runs import Prepared
 from training.data.corpus import TrainingCorpus
+from training.data.files import find_corpus_files
 from training.data.sampling import TrainingSource
 from training.data.splits import TEST, VALID
 from training.progress import SilentTrainingProgress
@@ -66,7 +67,7 @@ def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
     texts: Annotated[str, typer.Option(help="The folder of texts in it.")] = "wiki_long",
     corpus: Annotated[
-        str, typer.Option(help="The corpus with links, pairs and splits in it.")
+        str, typer.Option(help="The corpus with pairs, judgements and splits in it.")
     ] = "wikispeedia",
     work: Annotated[Path, typer.Option(help="Keeps every run.")] = KEPT,
     threads: Annotated[int, typer.Option(min=1, help="Of PyTorch.")] = 1,
@@ -121,7 +122,7 @@ def measure(bench: Bench, architecture: str) -> dict[str, Any]:
         vectors[start] = [vectors_of(bench, one, data, sources, rows.tolist()) for one in chosen]
     first = tuning(architecture, bench.size, bench.size.rates[0], bench.size.seeds[0])
     prepared = Prepared(replace(data, encoded=seen), sources, parse_training_recipe(first))
-    truth = _within(read_truth(data.files, seen.ids), seen.ids)
+    truth = _within(read_truth(find_corpus_files(bench.judged), seen.ids), seen.ids)
     return {
         "pretraining": _pretraining(bench, architecture),
         "tuning": begins,

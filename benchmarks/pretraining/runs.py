@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,9 @@ def read_texts(
 def read_judged(bench: Bench, architecture: str) -> tuple[TrainingCorpus, list[TrainingSource]]:
     """Cut the corpus of fine-tuning into blocks, once, and return what a run samples of it."""
     table = tuning(architecture, bench.size, bench.size.rates[0], bench.size.seeds[0])
-    (data,), sources = _read(bench, architecture, [find_corpus_files(bench.judged)], table)
+    # Without its links, so that validation is by the pairs that are learned.
+    files = replace(find_corpus_files(bench.judged), qrels=None)
+    (data,), sources = _read(bench, architecture, [files], table)
     return data, sources
 
 
@@ -260,10 +262,8 @@ def _read(
         for one, folder in zip(files, folders, strict=True)
     ]
     data = read_training_data(read)
-    # Of the texts and not of the blocks, so both architectures share them.
-    lexical = [bench.work / f"neighbours-{name}" for name in names]
-    recipe = parse_training_recipe(table)
-    return data, sources_of(recipe, start, data, lexical, SilentProgress())
+    unused = [bench.work / "neighbours"] * len(data)  # no objective has any
+    return data, sources_of(parse_training_recipe(table), start, data, unused, SilentProgress())
 
 
 def _keep_checkpoint(directory: Path, make: Callable[[Path], None]) -> Checkpoint:
