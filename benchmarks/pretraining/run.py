@@ -2,9 +2,9 @@
 
 Each architecture is pretrained once on texts alone: SMITH by masked words and masked sentence
 blocks (WP+SP), ERNIE-Doc by masked words and segment reordering. The vocabulary is of these texts,
-too. Then it is fine-tuned on the labelled pairs of another corpus, with several seeds, from the pretrained
-weights and from random ones: the same steps, batches and rates to choose from. Both are measured on
-test pairs and test queries, over documents that fine-tuning did not see.
+too. Then it is fine-tuned on the labelled pairs of another corpus, with several seeds, from the
+pretrained weights and from random ones: the same steps, batches and rates to choose from. Both are
+measured on test pairs and test queries, over documents that fine-tuning did not see.
 
 Everything is kept in a work folder: rerun the command to resume.
 """

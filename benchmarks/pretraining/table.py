@@ -20,9 +20,9 @@ def table(record: dict[str, Any]) -> str:
         [
             "Pretraining from random weights: losses (nats) of held-out documents with fixed masks",
             _pretraining(results),
-            f"Fine-tuned on labelled pairs, {len(size['seeds'])} seeds: {first['pairs']['pairs']} test "
-            f"pairs, {first['retrieval']['queries']} test queries over "
-            f"{first['documents_searched']} documents that no training saw; 95 % intervals; "
+            f"Fine-tuned on labelled pairs, {len(size['seeds'])} seeds: "
+            f"{first['pairs']['pairs']} test pairs, {first['retrieval']['queries']} test queries "
+            f"over {first['documents_searched']} documents that no training saw; 95 % intervals; "
             "p of the paired test against random",
             _tuned(results),
             f"{first['tuning'][RANDOM]['figure']} by learning rate, first seed",
