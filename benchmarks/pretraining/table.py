@@ -20,13 +20,13 @@ def table(record: dict[str, Any]) -> str:
         [
             "Pretraining from random weights: losses (nats) of held-out documents with fixed masks",
             _pretraining(results),
-            f"Fine-tuned on labelled pairs, {len(size['seeds'])} seeds: "
+            f"Fine-tuned on links, {len(size['seeds'])} seeds: "
             f"{first['pairs']['pairs']} test pairs, {first['retrieval']['queries']} test queries "
             f"over {first['documents_searched']} documents that no training saw; 95 % intervals; "
             "p of the paired test against random",
             _tuned(results),
-            f"{first['tuning'][RANDOM]['figure']} by learning rate, first seed",
-            _rates(results),
+            f"{first['tuning'][RANDOM]['figure']} before and after fine-tuning, by seed",
+            _validation(results),
         ]
     )
 
@@ -91,7 +91,6 @@ def _tuned(results: Mapping[str, Any]) -> str:
     header = [
         "",
         "begins",
-        "rate",
         "CPU seconds",
         "accuracy",
         "p",
@@ -110,7 +109,6 @@ def _tuned(results: Mapping[str, Any]) -> str:
                 [
                     NAMES[name],
                     begins,
-                    f"{run['rate']:g}",
                     f"{sum(run['cpu_seconds']) / len(run['cpu_seconds']):.0f}",
                     _estimate(pairs, "accuracy"),
                     _p(pairs, "accuracy"),
@@ -124,13 +122,15 @@ def _tuned(results: Mapping[str, Any]) -> str:
     return markdown_table(header, rows)
 
 
-def _rates(results: Mapping[str, Any]) -> str:
+def _validation(results: Mapping[str, Any]) -> str:
     rows = []
     for name, one in results.items():
         for begins, run in one["tuning"].items():
-            tried = ", ".join(f"{rate}: {best:.3f}" for rate, best in run["tried"].items())
-            rows.append([NAMES[name], begins, f"{run['before'][0]:.3f}", tried])
-    return markdown_table(["", "begins", "before", "best of each rate"], rows)
+            ends = zip(run["before"], run["after"], strict=True)
+            cells = [f"{before:.3f} to {after:.3f}" for before, after in ends]
+            rows.append([NAMES[name], begins, *cells])
+    seeds = [f"seed {number}" for number in range(len(rows[0]) - 2)]
+    return markdown_table(["", "begins", *seeds], rows)
 
 
 def _estimate(figures: Mapping[str, Any], name: str) -> str:
