@@ -9,7 +9,7 @@ terms.
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,37 +20,49 @@ from encoder.arrays import Float32, Int64
 from encoder.terms.title_matcher import TitleMatcher
 from index.errors import StoreError
 from index.id_set import IdSet
+from index.lexical.frequencies import MAX_DRIFT, FrequencyCache
 from index.lexical.scoring import (
     LexicalQuery,
+    QueryTerms,
     TermRows,
     TermWeight,
     cosines,
     heaviest_terms,
-    inverse_document_frequencies,
     join_rows,
     shared_terms,
     weigh_query,
     weigh_rows,
 )
-from index.lexical.tables import read_document_terms, read_joined_terms
-from index.lexical.terms import count_terms_and_titles, known_titles, with_titles
+from index.lexical.tables import (
+    NO_TERMS,
+    read_document_terms,
+    read_joined_terms,
+    read_statistics,
+)
+from index.lexical.terms import (
+    QUOTE,
+    count_terms_and_titles,
+    is_pair,
+    known_titles,
+    with_titles,
+)
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
-MAX_DRIFT = 0.01  # share of the documents that may change before all of them are read again
 
 # The list comes first: as the operand of IN, it would be copied into an index of its own.
 _FOUND_TERMS = """
 SELECT asked.key, term_id, documents
 FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
-_ALL_FREQUENCIES = """
-SELECT term_id, documents FROM terms WHERE documents >= 2"""
+_TERMS = """
+SELECT asked.key, documents, instr(term, ' ') AND substr(term, 1, 1) != ?
+FROM json_each(?) AS asked CROSS JOIN terms ON term_id = asked.value"""
+_WORDS = """
+SELECT term_id, term FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _TITLES = """
 SELECT title FROM documents"""
-_STATISTICS = """
-SELECT documents, changes FROM term_statistics"""
 _SELECTED = "vector_id < ? AND vector_id {inverted} IN (SELECT value FROM json_each(?))"
 _IDS_AFTER = """
 SELECT vector_id FROM document_terms WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
@@ -65,18 +77,6 @@ class LexicalMatches:
     scores: Float32
 
 
-@dataclass(frozen=True, slots=True)
-class _Frequencies:
-    """Inverse document frequencies Float32[T] by term id, as of `changes` of the store.
-
-    A term of only one document weighs nothing here: it is shared with no other, and misspelt words
-    would lengthen the vectors of long documents.
-    """
-
-    idf: Float32
-    changes: int
-
-
 class LexicalIndex:
     """The lexical index of an open store. Safe to use from many threads."""
 
@@ -84,8 +84,7 @@ class LexicalIndex:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
         self._connections = connections
         self._path = path
-        self._refreshing = threading.Lock()
-        self._frequencies = _Frequencies(np.zeros(0, dtype=np.float32), -1)
+        self._frequencies = FrequencyCache()
         self._reading_titles = threading.Lock()
         self._titles = known_titles(())
         self._titles_of = -1  # changes of the store as of which they were read
@@ -94,7 +93,7 @@ class LexicalIndex:
     def changes(self) -> int:
         """How many times a document was added, removed or counted again."""
         with self._connections.reading() as connection:
-            return _statistics(connection)[1]
+            return read_statistics(connection)[1]
 
     def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
         """Return the titles of the stored documents, read again when too many changed.
@@ -104,7 +103,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        number, changes = _statistics(connection)
+        number, changes = read_statistics(connection)
         with self._reading_titles:
             if self._titles_of < 0 or abs(changes - self._titles_of) > MAX_DRIFT * number:
                 self._titles = known_titles(row[0] for row in connection.execute(_TITLES))
@@ -123,14 +122,12 @@ class LexicalIndex:
                 self._titles = with_titles(self._titles, titles)
                 self._titles_of += inserted
 
-    def read(self, text: str, *, title: str = "", stored: bool = False) -> LexicalQuery:
+    def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to the terms that stored documents have.
 
         Args:
             text: any text; without such a term the query finds nothing.
             title: of the text, if it has one.
-            stored: the text is that of a stored document, so a term of only one document is
-                shared with no other.
 
         Raises:
             StoreError: the file cannot be read.
@@ -138,12 +135,58 @@ class LexicalIndex:
         with self._connections.reading() as connection:
             titles = self.titles(connection)
         counts = count_terms_and_titles(text, titles, title)
+        terms = sorted(counts)  # the order of the index on the terms
         with self._connections.reading() as connection:
-            terms = sorted(counts)  # the order of the index on the terms
             rows = connection.execute(_FOUND_TERMS, (json.dumps(terms),)).fetchall()
-            number, _ = _statistics(connection)
-        found = {terms[row]: (term_id, documents) for row, term_id, documents in rows}
-        return weigh_query(counts, found, number, least=2 if stored else 1)
+            number, _ = read_statistics(connection)
+        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        found = [terms[row] for row in table[:, 0].tolist()]
+        pairs = np.array([is_pair(term) for term in found], dtype=np.bool_)
+        own = np.array([counts[term] for term in found], dtype=np.int64)
+        return weigh_query(QueryTerms(table[:, 1], own, table[:, 2], pairs), number, least=1)
+
+    def read_stored(self, vector_id: int) -> LexicalQuery:
+        """Return the terms of a stored document that others share; none if it is not there.
+
+        Raises:
+            StoreError: the file cannot be read, or the terms of the document are damaged.
+        """
+        with self._connections.reading() as connection:
+            with self._naming_damage():
+                documents = read_document_terms(connection, [vector_id])
+            term_ids, counts = documents.get(vector_id, NO_TERMS)
+            asked = (QUOTE, json.dumps(term_ids.tolist()))
+            rows = connection.execute(_TERMS, asked).fetchall()
+            number, _ = read_statistics(connection)
+        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        own = table[:, 0]
+        terms = QueryTerms(
+            term_ids[own].astype(np.int64),
+            counts[own].astype(np.int64),
+            table[:, 1],
+            table[:, 2].astype(np.bool_),
+        )
+        return weigh_query(terms, number, least=2)
+
+    def forget_norms(self, vector_ids: Iterable[int]) -> None:
+        """Forget what follows from the terms of documents whose terms were replaced."""
+        self._frequencies.forget_norms(vector_ids)
+
+    def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
+        """Return k or more documents that share the heaviest terms of a query, Int64[N], ascending.
+
+        Fewer if fewer share one.
+
+        Args:
+            query: the query.
+            k: how many.
+            among: find no other documents.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return np.sort(_candidates(connection, query, max(k, CANDIDATES), among))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term.
@@ -156,9 +199,9 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection:
-            candidates = _candidates(connection, query, max(k, CANDIDATES), among)
-            scores = self._score(connection, query, candidates)
+        with self._reading() as reading:
+            candidates = _candidates(reading.connection, query, max(k, CANDIDATES), among)
+            scores = self._score(reading, query, candidates)
         return _best(candidates, scores, k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
@@ -171,9 +214,9 @@ class LexicalIndex:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        with self._connections.reading() as connection:
-            for ids in _parts(connection, among):
-                scores = self._score(connection, query, ids)
+        with self._reading() as reading:
+            for ids in _parts(reading.connection, among):
+                scores = self._score(reading, query, ids)
                 best = _best(
                     np.concatenate([best.vector_ids, ids]),
                     np.concatenate([best.scores, scores]),
@@ -187,8 +230,8 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection:
-            return self._score(connection, query, vector_ids)
+        with self._reading() as reading:
+            return self._score(reading, query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -198,16 +241,15 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        none = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
         parts = []
         progress.started("reading words", len(vector_ids))
         with self._connections.reading() as connection:
-            idf = self._idf(connection)
+            idf = self._frequencies.current(connection).idf
             for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
                 some = vector_ids[start : start + _ROWS_A_CALL].tolist()
                 with self._naming_damage():
                     documents = read_document_terms(connection, some)
-                parts.append(weigh_rows([documents.get(one, none) for one in some], idf))
+                parts.append(weigh_rows([documents.get(one, NO_TERMS) for one in some], idf))
                 progress.advanced(len(some))
         return join_rows(parts)
 
@@ -219,18 +261,31 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection, self._naming_damage():
-            documents = read_document_terms(connection, vector_ids)
-        return {one: shared_terms(query, terms, limit) for one, terms in documents.items()}
+        with self._connections.reading() as connection:
+            with self._naming_damage():
+                documents = read_document_terms(connection, vector_ids)
+            shared = {one: shared_terms(query, own, limit) for one, own in documents.items()}
+            asked = {term_id for own in shared.values() for term_id, _ in own}
+            words = dict(connection.execute(_WORDS, (json.dumps(sorted(asked)),)))
+        return {
+            one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
+            for one, own in shared.items()
+        }
 
-    def _score(
-        self, connection: sqlite3.Connection, query: LexicalQuery, vector_ids: Int64
-    ) -> Float32:
+    @contextmanager
+    def _reading(self) -> Iterator["_Reading"]:
+        replacements = self._frequencies.replacements  # before the transaction
+        with self._connections.reading() as connection:
+            yield _Reading(connection, replacements)
+
+    def _score(self, reading: "_Reading", query: LexicalQuery, vector_ids: Int64) -> Float32:
         with self._naming_damage():
-            documents = read_joined_terms(connection, vector_ids.tolist())
+            documents = read_joined_terms(reading.connection, vector_ids.tolist())
         if not len(documents.vector_ids):
             return np.zeros(len(vector_ids), dtype=np.float32)
-        scores = cosines(query, documents, self._idf(connection))
+        frequencies = self._frequencies.current(reading.connection)
+        squares = self._frequencies.squared_norms(documents, frequencies, reading.replacements)
+        scores = cosines(query, documents, squares, frequencies.idf)
         rows = np.searchsorted(documents.vector_ids, vector_ids)
         rows = np.minimum(rows, len(scores) - 1)
         return np.where(documents.vector_ids[rows] == vector_ids, scores[rows], np.float32(0.0))
@@ -243,14 +298,13 @@ class LexicalIndex:
         except ValueError as error:
             raise StoreError(f"{self._path}: {error}") from error
 
-    def _idf(self, connection: sqlite3.Connection) -> Float32:
-        """Return the frequencies of all terms, read again when too many documents changed."""
-        number, changes = _statistics(connection)
-        with self._refreshing:
-            drift = abs(changes - self._frequencies.changes)
-            if self._frequencies.changes < 0 or drift > MAX_DRIFT * number:
-                self._frequencies = _Frequencies(_all_idf(connection, number), changes)
-            return self._frequencies.idf
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A read transaction, and how often terms had been replaced before it began."""
+
+    connection: sqlite3.Connection
+    replacements: int
 
 
 def _parts(connection: sqlite3.Connection, among: IdSet) -> Iterator[Int64]:
@@ -296,16 +350,3 @@ def _candidates(
         (*values, k),
     )
     return np.array([row[0] for row in rows], dtype=np.int64)
-
-
-def _all_idf(connection: sqlite3.Connection, number: int) -> Float32:
-    rows = np.array(connection.execute(_ALL_FREQUENCIES).fetchall(), dtype=np.int64)
-    rows = rows.reshape(-1, 2)
-    idf = np.zeros(int(rows[:, 0].max(initial=-1)) + 1, dtype=np.float32)
-    idf[rows[:, 0]] = inverse_document_frequencies(rows[:, 1], number)
-    return idf
-
-
-def _statistics(connection: sqlite3.Connection) -> tuple[int, int]:
-    number, changes = connection.execute(_STATISTICS).fetchone()
-    return int(number), int(changes)

@@ -10,14 +10,14 @@ that were tried. Roots on one side and logarithms on the other did as well, but 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64, Int64, UInt32
+from encoder.arrays import Bool, Float32, Float64, Int64, UInt32
 from index.lexical.tables import MAX_COUNT, DocumentTerms, JoinedTerms
-from index.lexical.terms import count_corpus, is_pair
+from index.lexical.terms import count_corpus
 from index.progress import Progress
 
 
@@ -130,21 +130,24 @@ _SLOTS = 1 << 16  # of a table of terms, a power of two
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
-    """A text reduced to the terms that stored documents have.
+    """A text reduced to the terms that stored documents have, the heaviest first.
 
     Attributes:
-        terms: U terms, the heaviest first.
         term_ids: Int64[U].
         weights: Float32[U], sqrt(count) * idf, of unit norm, falling.
         idf: Float32[U].
         documents: Int64[U], how many documents have each.
+        pairs: Bool[U], which of them are pairs of words.
     """
 
-    terms: tuple[str, ...]
     term_ids: Int64
     weights: Float32
     idf: Float32
     documents: Int64
+    pairs: Bool
+
+    def __len__(self) -> int:
+        return len(self.term_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,23 @@ class TermWeight:
     weight: float
 
 
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """The terms of a text that documents of a store have, in any order.
+
+    Attributes:
+        term_ids: Int64[U].
+        counts: Int64[U], how often the text has each.
+        documents: Int64[U], how many documents have each.
+        pairs: Bool[U], which of them are pairs of words.
+    """
+
+    term_ids: Int64
+    counts: Int64
+    documents: Int64
+    pairs: Bool
+
+
 def inverse_document_frequencies(documents: Int64, number: int) -> Float32:
     """Return log(number / documents) for each term Int64[U]; 0 where no document has it."""
     idf: Float32 = np.log(max(number, 1) / np.maximum(documents, 1)).astype(np.float32)
@@ -162,31 +182,26 @@ def inverse_document_frequencies(documents: Int64, number: int) -> Float32:
     return np.maximum(idf, 0.0)
 
 
-def weigh_query(
-    counts: Mapping[str, int], found: Mapping[str, tuple[int, int]], number: int, least: int
-) -> LexicalQuery:
+def weigh_query(terms: QueryTerms, number: int, least: int) -> LexicalQuery:
     """Weigh the terms of a text.
 
     Args:
-        counts: of each term of the text.
-        found: id of each known term, and how many documents have it.
+        terms: of the text.
         number: how many documents there are.
         least: leave out terms that fewer documents have.
     """
-    terms = [term for term in counts if term in found and found[term][1] >= least]
-    term_ids = np.array([found[term][0] for term in terms], dtype=np.int64)
-    documents = np.array([found[term][1] for term in terms], dtype=np.int64)
-    idf = inverse_document_frequencies(documents, number)
-    weights = np.sqrt(np.array([counts[term] for term in terms], dtype=np.float32)) * idf
-    order = np.lexsort((term_ids, -weights))
+    idf = inverse_document_frequencies(terms.documents, number)
+    idf[terms.documents < least] = 0.0
+    weights = np.sqrt(terms.counts.astype(np.float32)) * idf
+    order = np.lexsort((terms.term_ids, -weights))
     order = order[weights[order] > 0]
     norm = max(float(np.linalg.norm(weights)), 1e-12)
     return LexicalQuery(
-        terms=tuple(terms[row] for row in order.tolist()),
-        term_ids=term_ids[order],
+        term_ids=terms.term_ids[order],
         weights=(weights[order] / norm).astype(np.float32),
         idf=idf[order],
-        documents=documents[order],
+        documents=terms.documents[order],
+        pairs=terms.pairs[order],
     )
 
 
@@ -200,8 +215,8 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
     chosen: list[int] = []
     free = {True: QUERY_TERMS, False: QUERY_TERMS}
     left = POSTINGS_BUDGET
-    for position, documents in enumerate(query.documents.tolist()):
-        pair = is_pair(query.terms[position])
+    both = zip(query.documents.tolist(), query.pairs.tolist(), strict=True)
+    for position, (documents, pair) in enumerate(both):
         if free[pair] and (documents <= left or not chosen):
             chosen.append(position)
             free[pair] -= 1
@@ -211,34 +226,46 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
     return chosen
 
 
-def cosines(query: LexicalQuery, documents: JoinedTerms, idf: Float32) -> Float32:
+def squared_norms(documents: JoinedTerms, rows: Iterable[int], idf: Float32) -> Iterator[float]:
+    """Yield the squared norm of each chosen document as a vector over terms.
+
+    Args:
+        documents: the terms of N documents.
+        rows: of the chosen ones, from 0 to below N.
+        idf: Float32[T] by term id.
+    """
+    starts = np.append(0, documents.ends)
+    for row in rows:
+        own = slice(starts[row], starts[row + 1])
+        known = _known(idf, documents.term_ids[own])
+        # It squares the weight of a term, so it takes the count without the root.
+        yield float(np.dot(np.square(known), documents.counts[own].astype(np.float32)))
+
+
+def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: Float32) -> Float32:
     """Return the cosine Float32[N] of a query with each of N documents, from 0 to 1.
 
     Args:
         query: the query.
         documents: the terms of each.
-        idf: Float32[T] by term id; the query's own terms take the query's.
+        squares: Float64[N], their `squared_norms`.
+        idf: Float32[T] by term id, of these norms; the query's own terms take the query's.
     """
-    ends = documents.ends
-    if not len(query.term_ids) or not len(documents.term_ids):
-        return np.zeros(len(ends), dtype=np.float32)
-    known = _known(idf, documents.term_ids)
+    if not len(query) or not len(documents.term_ids):
+        return np.zeros(len(documents.ends), dtype=np.float32)
     shared, asked = _shared(query.term_ids, documents.term_ids)
-    known[shared] = query.idf[asked]
-    weights = (query.weights * query.idf).take(asked)
-    dots = sums_between(
-        np.sqrt(documents.counts[shared].astype(np.float32)) * weights,
-        np.searchsorted(shared, ends),
-    )
-    # The norm squares the weight of a term, so it takes the count without the root.
-    squares = np.square(known, out=known)
-    squares *= documents.counts
-    norms = np.sqrt(sums_between(squares, ends))
-    found: Float32 = np.minimum(dots / np.maximum(norms, 1e-12), 1.0).astype(np.float32)
+    ends = np.searchsorted(shared, documents.ends)
+    counts = documents.counts[shared].astype(np.float32)
+    dots = sums_between(np.sqrt(counts) * (query.weights * query.idf).take(asked), ends)
+    newer = np.square(query.idf) - np.square(_known(idf, query.term_ids))
+    if newer.any():
+        squares = squares + sums_between(counts * newer.take(asked), ends)
+    norms = np.sqrt(np.maximum(squares, 1e-24))
+    found: Float32 = np.minimum(dots / norms, 1.0).astype(np.float32)
     return found
 
 
-def _known(idf: Float32, term_ids: UInt32) -> Float32:
+def _known(idf: Float32, term_ids: UInt32 | Int64) -> Float32:
     """Return the frequency [M] of each term; 0 for terms without one."""
     if not len(idf):
         return np.zeros(len(term_ids), dtype=np.float32)
@@ -272,20 +299,23 @@ def _shared(asked: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
 
 def shared_terms(
     query: LexicalQuery, document: DocumentTerms, limit: int
-) -> tuple[TermWeight, ...]:
+) -> list[tuple[int, float]]:
     """Return the terms that add most to the score of a document, as shares of the whole.
 
     The weights of all shared terms, not only of the returned ones, sum to 1.
+
+    Returns:
+        Term ids and weights.
     """
     term_ids, counts = document
-    if not len(term_ids) or not len(query.term_ids):
-        return ()
+    if not len(term_ids) or not len(query):
+        return []
     at = np.minimum(np.searchsorted(term_ids, query.term_ids), len(term_ids) - 1)
     held = np.where(term_ids[at] == query.term_ids, counts[at], 0)
     parts = query.weights * query.idf * np.sqrt(held)
     whole = float(parts.sum())
     best = [row for row in np.argsort(-parts, kind="stable")[:limit].tolist() if parts[row] > 0]
-    return tuple(TermWeight(query.terms[row], float(parts[row]) / whole) for row in best)
+    return [(int(query.term_ids[row]), float(parts[row]) / whole) for row in best]
 
 
 def sums_between(values: Float32, ends: Int64) -> Float64:

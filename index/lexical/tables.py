@@ -23,6 +23,8 @@ from encoder.arrays import Int64, UInt32
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
 
+NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
+
 MAX_COUNT = np.iinfo(np.uint16).max
 
 
@@ -89,6 +91,8 @@ INSERT INTO postings (postings, rowid, term_ids) VALUES ('delete', ?, ?)"""
 _DOCUMENT_TERMS = """
 SELECT vector_id, terms FROM document_terms
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+_STATISTICS = """
+SELECT documents, changes FROM term_statistics"""
 _COUNT_CHANGE = """
 UPDATE term_statistics SET documents = documents + ?, changes = changes + ?"""
 
@@ -161,6 +165,12 @@ def read_joined_terms(connection: sqlite3.Connection, vector_ids: Iterable[int])
         np.frombuffer(counts, dtype="<u2"),
         np.cumsum(numbers, dtype=np.int64),
     )
+
+
+def read_statistics(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return how many documents there are, and how often that changed."""
+    number, changes = connection.execute(_STATISTICS).fetchone()
+    return int(number), int(changes)
 
 
 def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:

@@ -128,6 +128,7 @@ class SQLiteDocumentStore:
         # As they are stored: a document that is aligned anew later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
+        replaced_terms: list[int] = []
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
@@ -138,6 +139,7 @@ class SQLiteDocumentStore:
                 if sql.update_description(connection, vector_id, document):
                     terms = count_terms_and_titles(document.text, titles, document.title)
                     replace_terms(connection, [(vector_id, terms)])
+                    replaced_terms.append(vector_id)
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
@@ -149,6 +151,7 @@ class SQLiteDocumentStore:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
             write_checksums(connection, [*added, *(known[one.id][0] for one in described)])
+        self.lexical.forget_norms(replaced_terms)
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         return Change(sequence, _int64(added), _int64(replaced))
@@ -286,7 +289,7 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
-            refresh_titles(self._connections, progress, stop)
+            refresh_titles(self._connections, progress, stop, self.lexical.forget_norms)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 

@@ -152,9 +152,26 @@ def test_k_bounds_the_answer(filled: SQLiteDocumentStore) -> None:
 
 
 def test_a_stored_text_does_not_count_words_of_its_own(filled: SQLiteDocumentStore) -> None:
-    text = TEXTS["tax"]
-    assert "4711" in filled.lexical.read(text).terms
-    assert "4711" not in filled.lexical.read(text, stored=True).terms
+    text = filled.lexical.read(TEXTS["tax"])
+    stored = filled.lexical.read_stored(filled.find(["tax"])["tax"].vector_id)
+    (number,) = filled.lexical.read("4711").term_ids.tolist()
+    assert number in text.term_ids
+    assert number not in stored.term_ids
+
+
+def test_a_stored_query_has_the_terms_of_its_text_that_others_share(
+    filled: SQLiteDocumentStore,
+) -> None:
+    for name, text in TEXTS.items():
+        stored = filled.lexical.read_stored(filled.find([name])[name].vector_id)
+        read = filled.lexical.read(text)
+        shared = read.documents >= 2
+        norm = np.linalg.norm(read.weights[shared])
+        assert stored.term_ids.tolist() == read.term_ids[shared].tolist()
+        assert stored.weights == pytest.approx(read.weights[shared] / norm, abs=1e-6)
+        for one in ("idf", "documents", "pairs"):
+            assert (getattr(stored, one) == getattr(read, one)[shared]).all()
+    assert len(filled.lexical.read_stored(999)) == 0
 
 
 def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
@@ -277,11 +294,11 @@ def test_a_bounded_read_keeps_the_heaviest_term_and_skips_what_is_too_common() -
     def query(*documents: int) -> LexicalQuery:
         number = len(documents)
         return LexicalQuery(
-            terms=tuple(map(str, range(number))),
             term_ids=np.arange(number),
             weights=np.ones(number, dtype=np.float32),
             idf=np.ones(number, dtype=np.float32),
             documents=np.array(documents),
+            pairs=np.zeros(number, dtype=np.bool_),
         )
 
     budget, limit = index.lexical.scoring.POSTINGS_BUDGET, index.lexical.scoring.QUERY_TERMS
@@ -297,6 +314,18 @@ def test_frequencies_follow_when_enough_documents_change(
     find(filled, "tribunal")
     filled.put([entry(f"t{n}", f"tribunal {'glacier ' * n}") for n in range(1, 30)])
     assert find(filled, "tribunal glacier ants") == find(open_store(), "tribunal glacier ants")
+
+
+def test_norms_follow_when_a_document_gets_another_title(
+    filled: SQLiteDocumentStore, entry: MakeEntry, open_store: OpenStore
+) -> None:
+    filled.put([entry(f"common{n}", "common words") for n in range(300)])
+    filled.put([entry(name, f"a {name} text", "Long winter") for name in ("one", "other")])
+    before = find(filled, "tribunal assessment")
+    filled.put([entry("law", TEXTS["law"], "Long winter")])  # below the drift
+    after = find(filled, "tribunal assessment")
+    assert after["law"] < 0.5 * before["law"]
+    assert after == pytest.approx(find(open_store(), "tribunal assessment"), rel=0.1)
 
 
 def test_damaged_terms_are_an_error_that_names_the_file(filled: SQLiteDocumentStore) -> None:
@@ -316,7 +345,7 @@ def test_readers_beside_a_writer_see_whole_states(
 
     def read() -> None:
         while writing.is_set():
-            query = store.lexical.read("twins", stored=False)
+            query = store.lexical.read("twins")
             found = store.lexical.search(query, 500)
             if len(found.vector_ids) % 2 or (found.scores <= 0).any():
                 torn.append(found)
