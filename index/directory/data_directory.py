@@ -3,6 +3,7 @@
 store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
 snapshots/      published generations of the index, a copy
+lexical/        the published copy of the lexical index
 lock            held by the process that writes
 
 .store-digest           the digest of a closed store, see index/directory/file_digest.py
@@ -22,6 +23,7 @@ from encoder.alignment.space import AlignmentSpace
 from index.directory.content_swap import finish_swap, swap_is_pending
 from index.directory.file_digest import DIGEST_FILE, remove_digest, verify_digest, write_digest
 from index.errors import DataDirectoryInUseError, StoreError
+from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.live_index import LiveIndex, open_live_index
 
@@ -37,6 +39,7 @@ CONTENT = (
     f"{STORE_FILE}-shm",
     DIGEST_FILE,
     SNAPSHOTS_DIRECTORY,
+    LEXICAL_DIRECTORY,
     ADAPTER_FILE,
     CALIBRATION_FILE,
 )
@@ -109,6 +112,7 @@ def open_data_directory(
             space=alignment,
         )
         open_files.callback(store.close)
+        store.lexical.changed()  # reads its published copy
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
         if not read_only:
             opened.append(path / STORE_FILE)

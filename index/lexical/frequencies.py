@@ -1,38 +1,46 @@
 """Document frequencies of all terms in memory, and the norms of documents that follow from them."""
 
-import sqlite3
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64
+from encoder.arrays import Float32, Float64, Int32, Int64, UInt32
 from index.lexical.scoring import inverse_document_frequencies, squared_norms
-from index.lexical.tables import JoinedTerms, read_statistics
+from index.lexical.tables import JoinedTerms
+from index.lexical.view import View
 
 MAX_DRIFT = 0.01  # share of the documents that may change before all of them are read again
-
-_ALL_FREQUENCIES = """
-SELECT term_id, documents FROM terms WHERE documents >= 2"""
 
 
 @dataclass(frozen=True, slots=True)
 class Frequencies:
-    """Inverse document frequencies Float32[T] by term id, as of `changes` of the store.
+    """Document frequencies as of `changes` of the store.
 
     A term of only one document weighs nothing here: it is shared with no other, and misspelt words
     would lengthen the vectors of long documents.
 
     Attributes:
-        idf: Float32[T].
+        documents: Int32[T], how many documents have each term, by term id.
+        number: how many documents there are.
         changes: of the store.
         squares: squared norms of documents, by vector id, as they are met.
     """
 
-    idf: Float32
+    documents: Int32
+    number: int
     changes: int
     squares: dict[int, float] = field(default_factory=dict)
+
+    def idf(self, term_ids: UInt32 | Int64) -> Float32:
+        """Return the inverse document frequency of each term id [K]; 0 for unknown ones."""
+        known = term_ids < len(self.documents)
+        documents = np.zeros(len(term_ids), dtype=np.int64)
+        documents[known] = self.documents[term_ids[known]]
+        idf = inverse_document_frequencies(documents, self.number)
+        idf[documents < 2] = 0.0
+        return idf
 
 
 class FrequencyCache:
@@ -43,7 +51,7 @@ class FrequencyCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._frequencies = Frequencies(np.zeros(0, dtype=np.float32), -1)
+        self._frequencies = Frequencies(np.zeros(0, dtype=np.int32), 0, -1)
         self._replacements = 0
 
     @property
@@ -51,13 +59,13 @@ class FrequencyCache:
         """How often `forget_norms` was called."""
         return self._replacements
 
-    def current(self, connection: sqlite3.Connection) -> Frequencies:
-        """Return the frequencies of all terms, read again when too many documents changed."""
-        number, changes = read_statistics(connection)
+    def current(self, view: View) -> Frequencies:
+        """Return the frequencies of all terms, taken again when too many documents changed."""
         with self._lock:
-            drift = abs(changes - self._frequencies.changes)
-            if self._frequencies.changes < 0 or drift > MAX_DRIFT * number:
-                self._frequencies = Frequencies(_read_all(connection, number), changes)
+            drift = abs(view.changes - self._frequencies.changes)
+            if self._frequencies.changes < 0 or drift > MAX_DRIFT * view.number:
+                documents = view.terms.frequencies.copy()
+                self._frequencies = Frequencies(documents, view.number, view.changes)
             return self._frequencies
 
     def forget_norms(self, vector_ids: Iterable[int]) -> None:
@@ -91,11 +99,3 @@ class FrequencyCache:
             for row, square in zip(missing, computed, strict=True):
                 found[row] = square
         return np.array(found, dtype=np.float64)
-
-
-def _read_all(connection: sqlite3.Connection, number: int) -> Float32:
-    rows = np.array(connection.execute(_ALL_FREQUENCIES).fetchall(), dtype=np.int64)
-    rows = rows.reshape(-1, 2)
-    idf = np.zeros(int(rows[:, 0].max(initial=-1)) + 1, dtype=np.float32)
-    idf[rows[:, 0]] = inverse_document_frequencies(rows[:, 1], number)
-    return idf

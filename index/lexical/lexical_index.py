@@ -1,15 +1,16 @@
 """The lexical index: which documents share the distinctive words of a long text.
 
-It is part of the store's database and changes in the same transactions as the documents. A search
-has two steps: the heaviest terms of the query fetch candidates through FTS5, by the sum of the
-weights of the terms that they share; then the candidates are scored exactly, by the cosine over all
-terms.
+Its tables are part of the store's database and change in the same transactions as the documents.
+Searches read a copy, `index.lexical.segmented_index`, in two steps: the heaviest terms of the
+query fetch candidates, by the sum of the weights of the terms that they share; then the candidates
+are scored exactly, by the cosine over all terms.
 """
 
 import json
+import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.terms.title_matcher import TitleMatcher
-from index.errors import StoreError
+from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
 from index.lexical.frequencies import MAX_DRIFT, FrequencyCache
 from index.lexical.scoring import (
@@ -33,40 +34,26 @@ from index.lexical.scoring import (
     weigh_query,
     weigh_rows,
 )
-from index.lexical.tables import (
-    NO_TERMS,
-    read_document_terms,
-    read_joined_terms,
-    read_statistics,
-)
-from index.lexical.terms import (
-    QUOTE,
-    count_terms_and_titles,
-    is_pair,
-    known_titles,
-    with_titles,
-)
+from index.lexical.segmented_index import SegmentedIndex
+from index.lexical.tables import read_statistics
+from index.lexical.terms import count_terms_and_titles, known_titles, with_titles
+from index.lexical.view import View
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
+LEXICAL_DIRECTORY = "lexical"  # beside the store
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
 
 # The list comes first: as the operand of IN, it would be copied into an index of its own.
-_FOUND_TERMS = """
-SELECT asked.key, term_id, documents
-FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
+_TERM_IDS = """
+SELECT asked.key, term_id FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
 _TERMS = """
-SELECT asked.key, documents, instr(term, ' ') AND substr(term, 1, 1) != ?
-FROM json_each(?) AS asked CROSS JOIN terms ON term_id = asked.value"""
-_WORDS = """
 SELECT term_id, term FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _TITLES = """
 SELECT title FROM documents"""
-_SELECTED = "vector_id < ? AND vector_id {inverted} IN (SELECT value FROM json_each(?))"
-_IDS_AFTER = """
-SELECT vector_id FROM document_terms WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
-_OF_A_TERM = "SELECT rowid AS vector_id, ? AS weight FROM postings WHERE postings MATCH ?"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +71,7 @@ class LexicalIndex:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
         self._connections = connections
         self._path = path
+        self._copy = SegmentedIndex(connections, path.with_name(LEXICAL_DIRECTORY))
         self._frequencies = FrequencyCache()
         self._reading_titles = threading.Lock()
         self._titles = known_titles(())
@@ -93,7 +81,7 @@ class LexicalIndex:
     def changes(self) -> int:
         """How many times a document was added, removed or counted again."""
         with self._connections.reading() as connection:
-            return read_statistics(connection)[1]
+            return read_statistics(connection).changes
 
     def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
         """Return the titles of the stored documents, read again when too many changed.
@@ -103,11 +91,12 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        number, changes = read_statistics(connection)
+        now = read_statistics(connection)
         with self._reading_titles:
-            if self._titles_of < 0 or abs(changes - self._titles_of) > MAX_DRIFT * number:
+            drift = abs(now.changes - self._titles_of)
+            if self._titles_of < 0 or drift > MAX_DRIFT * now.documents:
                 self._titles = known_titles(row[0] for row in connection.execute(_TITLES))
-                self._titles_of = changes
+                self._titles_of = now.changes
             return self._titles
 
     def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
@@ -137,40 +126,55 @@ class LexicalIndex:
         counts = count_terms_and_titles(text, titles, title)
         terms = sorted(counts)  # the order of the index on the terms
         with self._connections.reading() as connection:
-            rows = connection.execute(_FOUND_TERMS, (json.dumps(terms),)).fetchall()
-            number, _ = read_statistics(connection)
-        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        found = [terms[row] for row in table[:, 0].tolist()]
-        pairs = np.array([is_pair(term) for term in found], dtype=np.bool_)
-        own = np.array([counts[term] for term in found], dtype=np.int64)
-        return weigh_query(QueryTerms(table[:, 1], own, table[:, 2], pairs), number, least=1)
+            rows = connection.execute(_TERM_IDS, (json.dumps(terms),)).fetchall()
+        view = self._view()
+        found = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        found = found[found[:, 1] <= view.terms.last]
+        own = np.array([counts[terms[row]] for row in found[:, 0].tolist()], dtype=np.int64)
+        return weigh_query(_with_frequencies(view, found[:, 1], own), view.number, least=1)
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
         """Return the terms of a stored document that others share; none if it is not there.
 
         Raises:
-            StoreError: the file cannot be read, or the terms of the document are damaged.
+            StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection:
-            with self._naming_damage():
-                documents = read_document_terms(connection, [vector_id])
-            term_ids, counts = documents.get(vector_id, NO_TERMS)
-            asked = (QUOTE, json.dumps(term_ids.tolist()))
-            rows = connection.execute(_TERMS, asked).fetchall()
-            number, _ = read_statistics(connection)
-        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        own = table[:, 0]
-        terms = QueryTerms(
-            term_ids[own].astype(np.int64),
-            counts[own].astype(np.int64),
-            table[:, 1],
-            table[:, 2].astype(np.bool_),
-        )
-        return weigh_query(terms, number, least=2)
+        view = self._view()
+        term_ids, counts = view.terms_of(vector_id)
+        terms = _with_frequencies(view, term_ids.astype(np.int64), counts.astype(np.int64))
+        return weigh_query(terms, view.number, least=2)
 
-    def forget_norms(self, vector_ids: Iterable[int]) -> None:
-        """Forget what follows from the terms of documents whose terms were replaced."""
-        self._frequencies.forget_norms(vector_ids)
+    def changed(self, replaced: Collection[int] = ()) -> None:
+        """Let searches find a change of the store that was committed.
+
+        A failure is only logged: the next search tries again.
+
+        Args:
+            replaced: documents that stayed, and whose terms were replaced.
+        """
+        try:
+            with self._naming_damage():
+                self._copy.catch_up()
+        except StoreError as error:
+            _log.warning("the lexical index does not follow the store: %s", error)
+        self._frequencies.forget_norms(replaced)
+
+    def unpublished(self) -> int:
+        """Count the changes since the searchable copy was published."""
+        return self._copy.unpublished()
+
+    def publish(self) -> None:
+        """Write the searchable copy to files, so that opening the store need not make it.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+            SnapshotError: the files cannot be written; the former ones stay.
+        """
+        try:
+            with self._naming_damage():
+                self._copy.publish()
+        except OSError as error:
+            raise SnapshotError(f"{self._path}: no lexical index was written: {error}") from error
 
     def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
         """Return k or more documents that share the heaviest terms of a query, Int64[N], ascending.
@@ -185,8 +189,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        with self._connections.reading() as connection:
-            return np.sort(_candidates(connection, query, max(k, CANDIDATES), among))
+        return np.sort(_candidates(self._view(), query, max(k, CANDIDATES), among))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term.
@@ -199,10 +202,9 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._reading() as reading:
-            candidates = _candidates(reading.connection, query, max(k, CANDIDATES), among)
-            scores = self._score(reading, query, candidates)
-        return _best(candidates, scores, k)
+        reading = self._read()
+        candidates = _candidates(reading.view, query, max(k, CANDIDATES), among)
+        return _best(candidates, self._score(reading, query, candidates), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
@@ -214,14 +216,15 @@ class LexicalIndex:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        with self._reading() as reading:
-            for ids in _parts(reading.connection, among):
-                scores = self._score(reading, query, ids)
-                best = _best(
-                    np.concatenate([best.vector_ids, ids]),
-                    np.concatenate([best.scores, scores]),
-                    k,
-                )
+        reading = self._read()
+        selected = reading.view.living_ids()
+        selected = selected[among.contains(selected)]
+        for start in range(0, len(selected), _ROWS_A_CALL):
+            ids = selected[start : start + _ROWS_A_CALL]
+            scores = self._score(reading, query, ids)
+            best = _best(
+                np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
+            )
         return best
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
@@ -230,8 +233,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._reading() as reading:
-            return self._score(reading, query, vector_ids)
+        return self._score(self._read(), query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -243,14 +245,13 @@ class LexicalIndex:
         """
         parts = []
         progress.started("reading words", len(vector_ids))
-        with self._connections.reading() as connection:
-            idf = self._frequencies.current(connection).idf
-            for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
-                some = vector_ids[start : start + _ROWS_A_CALL].tolist()
-                with self._naming_damage():
-                    documents = read_document_terms(connection, some)
-                parts.append(weigh_rows([documents.get(one, NO_TERMS) for one in some], idf))
-                progress.advanced(len(some))
+        view = self._view()
+        frequencies = self._frequencies.current(view)
+        idf = frequencies.idf(np.arange(len(frequencies.documents)))
+        for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
+            some = vector_ids[start : start + _ROWS_A_CALL].tolist()
+            parts.append(weigh_rows([view.terms_of(one) for one in some], idf))
+            progress.advanced(len(some))
         return join_rows(parts)
 
     def explain(
@@ -261,34 +262,34 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
+        shared = {
+            vector_ids[position]: shared_terms(query, segment.terms_of(row), limit)
+            for segment, positions, rows in self._view().find(np.array(vector_ids, dtype=np.int64))
+            for position, row in zip(positions.tolist(), rows.tolist(), strict=True)
+        }
+        asked = {term_id for own in shared.values() for term_id, _ in own}
         with self._connections.reading() as connection:
-            with self._naming_damage():
-                documents = read_document_terms(connection, vector_ids)
-            shared = {one: shared_terms(query, own, limit) for one, own in documents.items()}
-            asked = {term_id for own in shared.values() for term_id, _ in own}
-            words = dict(connection.execute(_WORDS, (json.dumps(sorted(asked)),)))
+            words = dict(connection.execute(_TERMS, (json.dumps(sorted(asked)),)))
         return {
             one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
             for one, own in shared.items()
         }
 
-    @contextmanager
-    def _reading(self) -> Iterator["_Reading"]:
-        replacements = self._frequencies.replacements  # before the transaction
-        with self._connections.reading() as connection:
-            yield _Reading(connection, replacements)
+    def _view(self) -> View:
+        with self._naming_damage():
+            return self._copy.view()
+
+    def _read(self) -> "_Reading":
+        replacements = self._frequencies.replacements  # before the view
+        return _Reading(self._view(), replacements)
 
     def _score(self, reading: "_Reading", query: LexicalQuery, vector_ids: Int64) -> Float32:
-        with self._naming_damage():
-            documents = read_joined_terms(reading.connection, vector_ids.tolist())
-        if not len(documents.vector_ids):
-            return np.zeros(len(vector_ids), dtype=np.float32)
-        frequencies = self._frequencies.current(reading.connection)
+        positions, documents = reading.view.documents(vector_ids)
+        frequencies = self._frequencies.current(reading.view)
         squares = self._frequencies.squared_norms(documents, frequencies, reading.replacements)
-        scores = cosines(query, documents, squares, frequencies.idf)
-        rows = np.searchsorted(documents.vector_ids, vector_ids)
-        rows = np.minimum(rows, len(scores) - 1)
-        return np.where(documents.vector_ids[rows] == vector_ids, scores[rows], np.float32(0.0))
+        scores = np.zeros(len(vector_ids), dtype=np.float32)
+        scores[positions] = cosines(query, documents, squares, frequencies.idf(query.term_ids))
+        return scores
 
     @contextmanager
     def _naming_damage(self) -> Iterator[None]:
@@ -301,23 +302,15 @@ class LexicalIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A read transaction, and how often terms had been replaced before it began."""
+    """A view, and how often terms had been replaced before it was taken."""
 
-    connection: sqlite3.Connection
+    view: View
     replacements: int
 
 
-def _parts(connection: sqlite3.Connection, among: IdSet) -> Iterator[Int64]:
-    """Yield the ids of a selection in parts; listed ids may belong to removed documents."""
-    if not among.inverted:
-        for start in range(0, len(among.ids), _ROWS_A_CALL):
-            yield among.ids[start : start + _ROWS_A_CALL]
-        return
-    last = -1
-    while rows := connection.execute(_IDS_AFTER, (last, _ROWS_A_CALL)).fetchall():
-        last = rows[-1][0]
-        ids = np.array(rows, dtype=np.int64).reshape(-1)
-        yield ids[among.contains(ids)]
+def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:
+    documents = view.terms.frequencies[term_ids].astype(np.int64)
+    return QueryTerms(term_ids, counts, documents, view.terms.pairs[term_ids])
 
 
 def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
@@ -326,27 +319,7 @@ def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
     return LexicalMatches(vector_ids[order], scores[order])
 
 
-def _candidates(
-    connection: sqlite3.Connection, query: LexicalQuery, k: int, among: IdSet | None
-) -> Int64:
+def _candidates(view: View, query: LexicalQuery, k: int, among: IdSet | None) -> Int64:
     chosen = heaviest_terms(query)
-    if not chosen:
-        return np.zeros(0, dtype=np.int64)
-    parts = " UNION ALL ".join([_OF_A_TERM] * len(chosen))
-    values: list[float | str] = []
-    for position in chosen:
-        values += [
-            float(query.weights[position] * query.idf[position]),
-            f'"{query.term_ids[position]}"',
-        ]
-    selected = "TRUE"
-    if among is not None:
-        selected = _SELECTED.format(inverted="NOT" if among.inverted else "")
-        values += [among.end, json.dumps(among.ids.tolist())]
-    rows = connection.execute(
-        f"SELECT vector_id FROM ({parts}) "  # noqa: S608 (constants only)
-        f"WHERE {selected} GROUP BY vector_id "
-        "ORDER BY sum(weight) DESC, vector_id LIMIT ?",
-        (*values, k),
-    )
-    return np.array([row[0] for row in rows], dtype=np.int64)
+    weights = (query.weights[chosen] * query.idf[chosen]).astype(np.float64)
+    return view.best(query.term_ids[chosen], weights, k, among)

@@ -10,12 +10,12 @@ that were tried. Roots on one side and logarithms on the other did as well, but 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.arrays import Bool, Float32, Float64, Int64, UInt32
+from encoder.arrays import Bool, Float32, Float64, Int32, Int64, UInt32
 from index.lexical.tables import MAX_COUNT, DocumentTerms, JoinedTerms
 from index.lexical.terms import count_corpus
 from index.progress import Progress
@@ -175,7 +175,7 @@ class QueryTerms:
     pairs: Bool
 
 
-def inverse_document_frequencies(documents: Int64, number: int) -> Float32:
+def inverse_document_frequencies(documents: Int32 | Int64, number: int) -> Float32:
     """Return log(number / documents) for each term Int64[U]; 0 where no document has it."""
     idf: Float32 = np.log(max(number, 1) / np.maximum(documents, 1)).astype(np.float32)
     idf[documents < 1] = 0.0
@@ -226,20 +226,22 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
     return chosen
 
 
-def squared_norms(documents: JoinedTerms, rows: Iterable[int], idf: Float32) -> Iterator[float]:
+def squared_norms(
+    documents: JoinedTerms, rows: Iterable[int], idf: Callable[[UInt32], Float32]
+) -> Iterator[float]:
     """Yield the squared norm of each chosen document as a vector over terms.
 
     Args:
         documents: the terms of N documents.
         rows: of the chosen ones, from 0 to below N.
-        idf: Float32[T] by term id.
+        idf: of term ids [K], Float32[K].
     """
     starts = np.append(0, documents.ends)
     for row in rows:
         own = slice(starts[row], starts[row + 1])
-        known = _known(idf, documents.term_ids[own])
         # It squares the weight of a term, so it takes the count without the root.
-        yield float(np.dot(np.square(known), documents.counts[own].astype(np.float32)))
+        squares = np.square(idf(documents.term_ids[own]))
+        yield float(np.dot(squares, documents.counts[own].astype(np.float32)))
 
 
 def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: Float32) -> Float32:
@@ -249,7 +251,8 @@ def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: 
         query: the query.
         documents: the terms of each.
         squares: Float64[N], their `squared_norms`.
-        idf: Float32[T] by term id, of these norms; the query's own terms take the query's.
+        idf: Float32[U], with which these weigh the terms of the query; the cosine weighs them as
+            the query does.
     """
     if not len(query) or not len(documents.term_ids):
         return np.zeros(len(documents.ends), dtype=np.float32)
@@ -257,7 +260,7 @@ def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: 
     ends = np.searchsorted(shared, documents.ends)
     counts = documents.counts[shared].astype(np.float32)
     dots = sums_between(np.sqrt(counts) * (query.weights * query.idf).take(asked), ends)
-    newer = np.square(query.idf) - np.square(_known(idf, query.term_ids))
+    newer = np.square(query.idf) - np.square(idf)
     if newer.any():
         squares = squares + sums_between(counts * newer.take(asked), ends)
     norms = np.sqrt(np.maximum(squares, 1e-24))

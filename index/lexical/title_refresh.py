@@ -89,7 +89,7 @@ def count_changes_since_refresh(connection: sqlite3.Connection) -> int:
 
 
 def _read_changes(connection: sqlite3.Connection) -> int:
-    return read_statistics(connection)[1]
+    return read_statistics(connection).changes
 
 
 def _changed(

@@ -151,7 +151,7 @@ class SQLiteDocumentStore:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
             write_checksums(connection, [*added, *(known[one.id][0] for one in described)])
-        self.lexical.forget_norms(replaced_terms)
+        self.lexical.changed(replaced_terms)
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         return Change(sequence, _int64(added), _int64(replaced))
@@ -167,6 +167,7 @@ class SQLiteDocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
+        self.lexical.changed()
         self._selections.changed()
         return Change(sequence, _int64([]), _int64(removed))
 
@@ -289,7 +290,7 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
-            refresh_titles(self._connections, progress, stop, self.lexical.forget_norms)
+            refresh_titles(self._connections, progress, stop, self.lexical.changed)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 

@@ -72,17 +72,6 @@ def assert_says_what_the_texts_say(path: Path) -> None:
             assert ids == sorted(ids)
             held = dict(zip(ids, np.frombuffer(blob, "<u2", offset=4 * number), strict=True))
             assert held == {term_ids[term]: n for term, n in counts[vector_id].items()}
-        for term, term_id in term_ids.items():
-            found = connection.execute(
-                "SELECT rowid FROM postings WHERE postings MATCH ?", (f'"{term_id}"',)
-            )
-            expected = {vector_id for vector_id, one in counts.items() if term in one}
-            assert {row[0] for row in found} == expected
-        highest = max(term_ids.values(), default=0) + 100
-        every = " OR ".join(f'"{n}"' for n in range(highest) if n not in term_ids.values())
-        ghosts = connection.execute("SELECT rowid FROM postings WHERE postings MATCH ?", (every,))
-        assert ghosts.fetchall() == []
-        connection.execute("INSERT INTO postings (postings) VALUES ('integrity-check')")
 
 
 def exact_cosine(store: SQLiteDocumentStore, query: str, document: str) -> float:
@@ -328,11 +317,13 @@ def test_norms_follow_when_a_document_gets_another_title(
     assert after == pytest.approx(find(open_store(), "tribunal assessment"), rel=0.1)
 
 
-def test_damaged_terms_are_an_error_that_names_the_file(filled: SQLiteDocumentStore) -> None:
+def test_damaged_terms_are_an_error_that_names_the_file(
+    filled: SQLiteDocumentStore, open_store: OpenStore
+) -> None:
     with closing(sqlite3.connect(filled.path)) as connection, connection:
         connection.execute("UPDATE document_terms SET terms = x'00'")
     with pytest.raises(StoreError, match=r"store\.sqlite3: the terms of a document are damaged"):
-        find(filled, "tribunal")
+        find(open_store(), "tribunal")
 
 
 def test_readers_beside_a_writer_see_whole_states(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoder.arrays import Float32, UInt32
 from index.lexical.scoring import (
     LexicalQuery,
     cosines,
@@ -146,8 +147,12 @@ def test_a_query_scores_documents_as_dense_vectors_do(
         np.concatenate(counts),
         np.cumsum([len(one) for one in held]),
     )
-    squares = np.array(list(squared_norms(joined, range(len(held)), idf)))
-    scores = cosines(query, joined, squares, idf)
+
+    def idf_of(ids: UInt32) -> Float32:
+        return np.where(ids < len(idf), idf[np.minimum(ids, len(idf) - 1)], np.float32(0))
+
+    squares = np.array(list(squared_norms(joined, range(len(held)), idf_of)))
+    scores = cosines(query, joined, squares, idf_of(query.term_ids.astype(np.uint32)))
     for found, one, count in zip(scores, held, counts, strict=True):
         weights = np.sqrt(count) * dense[one]
         norm = max(float(np.linalg.norm(weights)), 1e-12)
