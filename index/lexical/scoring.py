@@ -125,7 +125,7 @@ def _dots(rows: TermRows, starts: Int64, chosen: Int64, asked: Float32) -> Float
 
 QUERY_TERMS = 32  # words and titles, and as many pairs of words
 POSTINGS_BUDGET = 60_000
-_SLOTS = 1 << 16  # of a table of terms, a power of two
+_SLOTS = 1 << 16  # of a table of terms: as many as a UInt16 has values
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +285,15 @@ def _shared(asked: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
     asked ids have the same bits, the table holds one of them, and the others are searched for.
     """
     order = np.argsort(asked)
-    ascending, slots = asked.take(order), asked.take(order) & (_SLOTS - 1)
+    ascending = asked.take(order).astype(np.uint32)
+    slots = ascending & np.uint32(_SLOTS - 1)
     used = np.zeros(_SLOTS, dtype=np.bool_)
     used[slots] = True
-    maybe = np.flatnonzero(used.take(term_ids & np.uint32(_SLOTS - 1)))
+    maybe = np.flatnonzero(used.take(term_ids.astype(np.uint16)))
     some = term_ids.take(maybe)
     held = np.zeros(_SLOTS, dtype=np.int64)
     held[slots] = np.arange(len(asked))
-    rows = held.take(some & np.uint32(_SLOTS - 1))
+    rows = held.take(some.astype(np.uint16))
     others = np.flatnonzero(ascending.take(rows) != some)
     found = np.searchsorted(ascending, some.take(others))
     rows[others] = np.minimum(found, len(asked) - 1)
@@ -313,8 +314,9 @@ def shared_terms(
     term_ids, counts = document
     if not len(term_ids) or not len(query):
         return []
-    at = np.minimum(np.searchsorted(term_ids, query.term_ids), len(term_ids) - 1)
-    held = np.where(term_ids[at] == query.term_ids, counts[at], 0)
+    asked = query.term_ids.astype(np.uint32)
+    at = np.minimum(np.searchsorted(term_ids, asked), len(term_ids) - 1)
+    held = np.where(term_ids[at] == asked, counts[at], 0)
     parts = query.weights * query.idf * np.sqrt(held)
     whole = float(parts.sum())
     best = [row for row in np.argsort(-parts, kind="stable")[:limit].tolist() if parts[row] > 0]

@@ -53,8 +53,9 @@ class Segment:
         """
         if not len(self.term_ids):
             return np.zeros(len(self), dtype=np.float64)
-        at = np.minimum(np.searchsorted(self.term_ids, term_ids), len(self.term_ids) - 1)
-        held = self.term_ids[at] == term_ids
+        asked = term_ids.astype(np.uint32)  # another type would convert all terms of the segment
+        at = np.minimum(np.searchsorted(self.term_ids, asked), len(self.term_ids) - 1)
+        held = self.term_ids[at] == asked
         at = at[held]
         ends = self.ends[at]
         starts = np.where(at > 0, self.ends[at - 1], 0)
