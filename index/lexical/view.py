@@ -70,7 +70,9 @@ class View:
     def best(self, term_ids: Int64, weights: Float64, k: int, among: IdSet | None) -> Int64:
         """Return the k documents with the greatest sums of the weights of the terms they have.
 
-        Documents without any of the terms are not returned; of equal sums, lower ids come first.
+        Sums are divided by the root of the number of terms of the document, which its norm grows
+        with: long documents would be preferred otherwise. Documents without any of the terms are
+        not returned; of equal sums, lower ids come first.
 
         Args:
             term_ids: Int64[K].
@@ -83,9 +85,11 @@ class View:
         """
         ids, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         for one in self.segments:
-            summed = np.where(one.living, one.segment.sum_weights(term_ids, weights), 0.0)
-            rows = np.flatnonzero(summed > 0)
-            own = one.segment.documents.vector_ids[rows]
+            documents = one.segment.documents
+            lengths = np.maximum(np.diff(documents.ends, prepend=0), 1)
+            summed = one.segment.sum_weights(term_ids, weights) / np.sqrt(lengths)
+            rows = np.flatnonzero(one.living & (summed > 0))
+            own = documents.vector_ids[rows]
             if among is not None:
                 kept = among.contains(own)
                 own, rows = own[kept], rows[kept]

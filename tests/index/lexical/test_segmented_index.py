@@ -67,9 +67,10 @@ def assert_finds_by_terms(store: SQLiteDocumentStore, chance: random.Random) -> 
     asked = np.array(chance.sample(range(view.terms.last + 1), min(5, view.terms.last + 1)))
     weights = np.array([chance.choice([0.5, 1.0, 2.0]) for _ in asked])
     among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
+    held = {int(one): view.terms_of(int(one))[0] for one in ids[among.contains(ids)]}
     sums = {
-        int(one): float(weights[np.isin(asked, view.terms_of(int(one))[0])].sum())
-        for one in ids[among.contains(ids)]
+        one: float(weights[np.isin(asked, terms)].sum() / np.sqrt(max(len(terms), 1)))
+        for one, terms in held.items()
     }
     for k in (1, 4, 1000):
         expected = sorted((n for n in sums if sums[n] > 0), key=lambda n: (-sums[n], n))[:k]
