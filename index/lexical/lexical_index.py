@@ -262,11 +262,9 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        shared = {
-            vector_ids[position]: shared_terms(query, segment.terms_of(row), limit)
-            for segment, positions, rows in self._view().find(np.array(vector_ids, dtype=np.int64))
-            for position, row in zip(positions.tolist(), rows.tolist(), strict=True)
-        }
+        positions, documents = self._view().documents(np.array(vector_ids, dtype=np.int64))
+        found = [vector_ids[position] for position in positions.tolist()]
+        shared = dict(zip(found, shared_terms(query, documents, limit), strict=True))
         asked = {term_id for own in shared.values() for term_id, _ in own}
         with self._connections.reading() as connection:
             words = dict(connection.execute(_TERMS, (json.dumps(sorted(asked)),)))

@@ -12,6 +12,7 @@ that were tried. Roots on one side and logarithms on the other did as well, but 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -304,25 +305,24 @@ def _shared(asked: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
 
 
 def shared_terms(
-    query: LexicalQuery, document: DocumentTerms, limit: int
-) -> list[tuple[int, float]]:
-    """Return the terms that add most to the score of a document, as shares of the whole.
+    query: LexicalQuery, documents: JoinedTerms, limit: int
+) -> Iterator[list[tuple[int, float]]]:
+    """Yield, for each document, the terms that add most to its score, as shares of the whole.
 
-    The weights of all shared terms, not only of the returned ones, sum to 1.
+    The weights of all shared terms of a document, not only of the returned ones, sum to 1.
 
-    Returns:
+    Yields:
         Term ids and weights.
     """
-    term_ids, counts = document
-    if not len(term_ids) or not len(query):
-        return []
-    asked = query.term_ids.astype(np.uint32)
-    at = np.minimum(np.searchsorted(term_ids, asked), len(term_ids) - 1)
-    held = np.where(term_ids[at] == asked, counts[at], 0)
-    parts = query.weights * query.idf * np.sqrt(held)
-    whole = float(parts.sum())
-    best = [row for row in np.argsort(-parts, kind="stable")[:limit].tolist() if parts[row] > 0]
-    return [(int(query.term_ids[row]), float(parts[row]) / whole) for row in best]
+    shared, asked = _shared(query.term_ids, documents.term_ids)
+    parts = (query.weights * query.idf).take(asked) * np.sqrt(documents.counts[shared])
+    term_ids = documents.term_ids[shared].tolist()
+    bounds = np.append(0, np.searchsorted(shared, documents.ends)).tolist()
+    for begin, end in pairwise(bounds):
+        own = parts[begin:end]
+        whole = float(own.sum())
+        best = np.lexsort((asked[begin:end], -own))[:limit].tolist()
+        yield [(term_ids[begin + row], float(own[row]) / whole) for row in best if own[row] > 0]
 
 
 def sums_between(values: Float32, ends: Int64) -> Float64:
