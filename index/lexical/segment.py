@@ -13,7 +13,7 @@ import numpy as np
 from encoder.arrays import Bool, Float64, Int64, UInt32
 from index.lexical.tables import DocumentTerms, JoinedTerms
 
-MOST_DOCUMENTS = 16_384  # of a segment: their postings are sorted in memory, 8 bytes a term
+MOST_TERMS = 2**25  # of the documents of a segment: they are sorted in memory, 8 bytes each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +34,11 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.documents.vector_ids)
+
+    @property
+    def size(self) -> int:
+        """How many terms the documents have together."""
+        return len(self.rows)
 
     def find(self, vector_ids: Int64) -> tuple[Int64, Int64]:
         """Return which of these ids [K] the segment has, as positions [F], and their rows [F]."""
@@ -125,7 +130,7 @@ def merge_segments(parts: Sequence[tuple[Segment, Bool]]) -> Segment:
 
 
 def divide(lengths: Sequence[int], most: int) -> list[slice]:
-    """Divide a sequence of segments of these lengths into runs of at most `most` documents.
+    """Divide a sequence of segments of these lengths into runs of at most `most` together.
 
     A longer segment is a run of its own.
     """

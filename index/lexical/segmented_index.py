@@ -17,13 +17,13 @@ import numpy as np
 from encoder.arrays import Int64
 from index.errors import SnapshotError
 from index.lexical.segment import (
-    MOST_DOCUMENTS,
+    MOST_TERMS,
     Segment,
     divide,
     make_segment,
     merge_segments,
 )
-from index.lexical.segment_files import SavedView, delete_others, load_view, save_view
+from index.lexical.segment_files import CURRENT, SavedView, delete_others, load_view, save_view
 from index.lexical.tables import (
     TermStatistics,
     forget_removed,
@@ -36,7 +36,7 @@ from index.lexical.view import LiveSegment, View, without_documents
 from index.sqlite.connections import SQLiteConnections
 
 _MERGED_AT_ONCE = 4
-_MERGED_WHILE_WRITING = 4_096  # documents; larger merges are left to `publish`
+_MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
 _REWRITTEN = 0.75  # a file of which less than this share is living is written again
 
 _log = logging.getLogger(__name__)
@@ -158,8 +158,8 @@ class SegmentedIndex:
         try:
             return load_view(self._directory)
         except SnapshotError as error:
-            if now.documents:
-                _log.info("making the lexical index from the document store: %s", error)
+            level = logging.WARNING if (self._directory / CURRENT).exists() else logging.INFO
+            _log.log(level, "making the lexical index from the document store: %s", error)
             return _empty(now.identity)
 
 
@@ -174,7 +174,7 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
     terms.learn(connection)
     segments, gone = without_documents(view.segments, read_removed(connection, view.changes))
     terms.count(gone, -1)
-    for documents in read_added(connection, view.changes, MOST_DOCUMENTS):
+    for documents in read_added(connection, view.changes, MOST_TERMS):
         segments, gone = without_documents(segments, documents.vector_ids)
         terms.count(gone, -1)
         terms.count(documents, 1)
@@ -190,7 +190,7 @@ def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:
     """Merge the last segments while they are small and of similar size."""
     while len(segments) >= _MERGED_AT_ONCE:
         last = segments[-_MERGED_AT_ONCE:]
-        sizes = [len(one.segment) for one in last]
+        sizes = [one.segment.size for one in last]
         if sum(sizes) > _MERGED_WHILE_WRITING or max(sizes) >= _MERGED_AT_ONCE * sizes[-1]:
             break
         segments = [*segments[:-_MERGED_AT_ONCE], _merged(last)]
@@ -202,13 +202,12 @@ def _merge_for_files(segments: Sequence[LiveSegment]) -> list[LiveSegment]:
     kept = [one for one in segments if one.file is not None and _is_worth_keeping(one)]
     known = {id(one) for one in kept}
     others = [one for one in segments if id(one) not in known and one.living.any()]
-    sizes = [int(one.living.sum()) for one in others]
-    runs = [others[part] for part in divide(sizes, MOST_DOCUMENTS)]
+    runs = [others[part] for part in divide([one.segment.size for one in others], MOST_TERMS)]
     return [*kept, *(_merged(run) for run in runs)]
 
 
 def _is_worth_keeping(one: LiveSegment) -> bool:
-    return len(one.segment) >= MOST_DOCUMENTS // 2 and bool(one.living.mean() >= _REWRITTEN)
+    return one.segment.size >= MOST_TERMS // 2 and bool(one.living.mean() >= _REWRITTEN)
 
 
 def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:

@@ -25,6 +25,7 @@ DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 
 NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
 
+_BYTES_A_TERM = 6
 MAX_COUNT = np.iinfo(np.uint16).max
 
 
@@ -189,15 +190,27 @@ def read_statistics(connection: sqlite3.Connection) -> TermStatistics:
     return TermStatistics(*connection.execute(_STATISTICS).fetchone())
 
 
-def read_added(connection: sqlite3.Connection, since: int, limit: int) -> Iterator[JoinedTerms]:
-    """Yield the terms of the documents added since a change, up to `limit` documents at a time.
+def read_added(connection: sqlite3.Connection, since: int, most: int) -> Iterator[JoinedTerms]:
+    """Yield the terms of the documents added since a change, some documents at a time.
+
+    Args:
+        connection: to read from.
+        since: the change.
+        most: no more documents are added to those that have this many terms together.
 
     Raises:
         ValueError: a row is damaged.
     """
-    cursor = connection.execute(_ADDED_SINCE, (since,))
-    while rows := cursor.fetchmany(limit):
-        yield _join(rows)
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for vector_id, terms in connection.execute(_ADDED_SINCE, (since,)):
+        some.append((vector_id, terms))
+        size += len(terms) // _BYTES_A_TERM
+        if size >= most:
+            yield _join(some)
+            some, size = [], 0
+    if some:
+        yield _join(some)
 
 
 def read_removed(connection: sqlite3.Connection, since: int) -> Int64:
@@ -244,7 +257,7 @@ def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:
 
 
 def _number_of_terms(terms: bytes) -> int:
-    number, rest = divmod(len(terms), 6)
+    number, rest = divmod(len(terms), _BYTES_A_TERM)
     if rest:
         raise ValueError("the terms of a document are damaged: their length is wrong")
     return number

@@ -30,8 +30,8 @@ WORDS = [f"word{n}" for n in range(60)]
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let some dozen documents fill segments of all kinds."""
-    monkeypatch.setattr(index.lexical.segmented_index, "MOST_DOCUMENTS", 16)
-    monkeypatch.setattr(index.lexical.segmented_index, "_MERGED_WHILE_WRITING", 12)
+    monkeypatch.setattr(index.lexical.segmented_index, "MOST_TERMS", 160)
+    monkeypatch.setattr(index.lexical.segmented_index, "_MERGED_WHILE_WRITING", 120)
 
 
 def text_of(chance: random.Random) -> str:
@@ -163,7 +163,7 @@ def test_files_that_hold_living_documents_are_not_written_again(
     published.put([entry("later", "word1 word2")])
     published.lexical.publish()
     after = segment_files(published)
-    assert len(set(before) & set(after)) >= 3  # CURRENT, and two segments of 16 documents
+    assert len(set(before) & set(after)) >= 3  # CURRENT, and two segments
     assert_is_a_copy(published)
 
 
