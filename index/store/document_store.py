@@ -75,11 +75,13 @@ class SQLiteDocumentStore:
         read_only: bool = False,
         find_families: bool = True,
         space: AlignmentSpace | None = None,
+        checkpoints: bool = True,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
-        store that has no alignment space gets `space`, if it is given.
+        store that has no alignment space gets `space`, if it is given. Without `checkpoints` the
+        file does not change before `allow_checkpoints`; its log does.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -90,7 +92,7 @@ class SQLiteDocumentStore:
         self.dimension = dimension
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
-        self._connections = SQLiteConnections(path, read_only=read_only)
+        self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
         self.lexical = LexicalIndex(self._connections, path)
         self.alignment = AlignmentIndex(self._connections, path)
         self.pages = DocumentPages(self._connections, path)
@@ -110,6 +112,10 @@ class SQLiteDocumentStore:
         except BaseException:
             self._connections.close()
             raise
+
+    def allow_checkpoints(self) -> None:
+        """Let changes move from the log into the file from now on."""
+        self._connections.allow_checkpoints()
 
     def put(self, entries: Sequence[EncodedDocument]) -> Change:
         """Insert or replace documents in one transaction that is durable at return.
