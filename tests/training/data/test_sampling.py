@@ -225,7 +225,8 @@ def test_batches_have_several_documents_of_each_class(sources: list[TrainingSour
     trained = set(both[0].rows.tolist())
     for rows in members[0]:
         (label,) = set(CLASSES[rows].tolist())
-        assert set(rows.tolist()) == trained & set(np.flatnonzero(np.equal(CLASSES, label)).tolist())
+        of_class = {row for row in trained if CLASSES[row] == label}
+        assert set(rows.tolist()) == of_class
     assert sorted(CLASSES[rows[0]] for rows in members[0]) == [0, 1, 2, 3]
     for seed in SEEDS:
         sampled = sample_classes(both, members, 20, np.random.default_rng(seed), 2, 3)
