@@ -91,15 +91,15 @@ class AttendedBlockPair:
         left_attention: of the left block to the right one; to all blocks of the right text it sums
             to 1.
         right_attention: of the right block to the left one, likewise.
-        share: of the attention of all blocks of both texts, each text counting half; the shares of
-            all pairs sum to 1.
+        times_average: how many times the weights of even attention these are, the mean of both
+            ways; the mean over all pairs is 1.
     """
 
     left: Span
     right: Span
     left_attention: float
     right_attention: float
-    share: float
+    times_average: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class Comparison:
             projects itself, or means of "block vectors".
         passages: in the order of the left text.
         block_alignment: of their sentence blocks; None for texts without an alignment space.
-        attended_blocks: the pairs of sentence blocks that attend to each other most, the largest
-            share first; None where the model has no such attention.
+        attended_blocks: the pairs of sentence blocks that attend to each other most, the
+            strongest first; None where the model has no such attention.
         left_coverage: share of the characters of the left text found in the right one, 0 to 1.
         right_coverage: the same the other way.
     """

@@ -85,21 +85,21 @@ def attended_blocks(
         right: [T, H] and [T, 2] of the other.
 
     Returns:
-        At most `MAX_PAIRS`, the largest share first; None where the model has no attention.
+        At most `MAX_PAIRS`, the strongest first; None where the model has no attention.
     """
     there = reader.chunk_attention(left[0], right[0])  # [S, T], rows sum to 1
     back = reader.chunk_attention(right[0], left[0])  # [T, S]
     if there is None or back is None:
         return None
-    shares = (there / len(there) + back.T / len(back)) / 2
-    best = np.argsort(-shares, axis=None, kind="stable")[:MAX_PAIRS]
+    times = (there * len(back) + back.T * len(there)) / 2  # even weights are 1 / T and 1 / S
+    best = np.argsort(-times, axis=None, kind="stable")[:MAX_PAIRS]
     return tuple(
         AttendedBlockPair(
             Span(*left[1][row].tolist()),
             Span(*right[1][column].tolist()),
             float(there[row, column]),
             float(back[column, row]),
-            float(shares[row, column]),
+            float(times[row, column]),
         )
-        for row, column in zip(*np.unravel_index(best, shares.shape), strict=True)
+        for row, column in zip(*np.unravel_index(best, times.shape), strict=True)
     )

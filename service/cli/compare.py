@@ -200,12 +200,18 @@ def _print_attention(
     out: Console, pairs: Sequence[AttendedBlockPair], left: str, right: str
 ) -> None:
     out.print("blocks that attend to each other most")
-    names = ("share", "left attends", "right attends", "left block begins", "right block begins")
+    names = (
+        "times average",
+        "left attends",
+        "right attends",
+        "left block begins",
+        "right block begins",
+    )
     table = Table(*names, box=None)
     for pair in pairs[:_PAIRS]:
         figures = (f"{one:.3f}" for one in (pair.left_attention, pair.right_attention))
         excerpts = (_excerpt(left, pair.left, _HALF), _excerpt(right, pair.right, _HALF))
-        table.add_row(f"{100 * pair.share:.1f} %", *figures, *excerpts)
+        table.add_row(f"{pair.times_average:.1f}", *figures, *excerpts)
     out.print(table)
 
 

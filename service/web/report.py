@@ -53,13 +53,13 @@ class ListedPassage:
 
 @dataclass(frozen=True, slots=True)
 class ListedAttention:
-    """A pair of attended blocks in the list: excerpts from both texts, attention and share."""
+    """A pair of attended blocks in the list: excerpts from both texts, and the attention."""
 
     left: str
     right: str
     left_attention: float
     right_attention: float
-    share: float
+    times_average: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def _attended(pairs: Sequence[AttendedBlockPair], left: str, right: str) -> list
             right=_excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
             left_attention=pair.left_attention,
             right_attention=pair.right_attention,
-            share=pair.share,
+            times_average=pair.times_average,
         )
         for pair in pairs
     ]

@@ -70,9 +70,9 @@ class AttendedPairBody(BaseModel):
         "The weights of a left block to all blocks of the right text sum to 1."
     )
     right_attention: float = Field(description="The same of the right block to the left one.")
-    share: float = Field(
-        description="Part of the attention of all blocks, each text counting half; the shares of "
-        "all pairs sum to 1."
+    times_average: float = Field(
+        description="How many times the weights of even attention these are, the mean of both "
+        "ways; the mean over all pairs of blocks is 1."
     )
 
 
@@ -121,7 +121,7 @@ class ComparisonBody(BaseModel):
     )
     attended_blocks: list[AttendedPairBody] | None = nullable(
         "The pairs of blocks that attend to each other most by the chunkwise attention of the "
-        "model (CoLDE), the largest share first, at most as many as passages were asked for; null "
+        "model (CoLDE), the strongest first, at most as many as passages were asked for; null "
         "for a model without it."
     )
 
@@ -181,7 +181,7 @@ def _attended(
             right=_place(pair.right, right),
             left_attention=pair.left_attention,
             right_attention=pair.right_attention,
-            share=pair.share,
+            times_average=pair.times_average,
         )
         for pair in pairs
     ]

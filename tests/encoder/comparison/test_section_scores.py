@@ -118,11 +118,12 @@ def test_attended_blocks_are_the_attention_of_the_model(
         row, column = row_of[pair.left], column_of[pair.right]
         assert pair.left_attention == pytest.approx(weights[0][row, column], abs=1e-5)
         assert pair.right_attention == pytest.approx(weights[1][column, row], abs=1e-5)
-        share = pair.left_attention / len(row_of) + pair.right_attention / len(column_of)
-        assert pair.share == pytest.approx(share / 2, abs=1e-6)
-    shares = [pair.share for pair in pairs]
-    assert shares == sorted(shares, reverse=True)
-    assert sum(shares) == pytest.approx(1.0, abs=1e-5)
+        even = 1 / len(column_of), 1 / len(row_of)
+        times = pair.left_attention / even[0], pair.right_attention / even[1]
+        assert pair.times_average == pytest.approx(sum(times) / 2, abs=1e-5)
+    strengths = [pair.times_average for pair in pairs]
+    assert strengths == sorted(strengths, reverse=True)
+    assert np.mean(strengths) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_of_many_pairs_the_best_are_kept(encoder: OnnxEncoder) -> None:
@@ -136,8 +137,8 @@ def test_of_many_pairs_the_best_are_kept(encoder: OnnxEncoder) -> None:
     back = encoder.chunk_attention(vectors[:20], vectors)
     assert there is not None
     assert back is not None
-    shares = np.sort((there / 30 + back.T / 20).ravel() / 2)[::-1]
-    assert [pair.share for pair in pairs] == pytest.approx(shares[:MAX_PAIRS].tolist())
+    times = np.sort((there * 20 + back.T * 30).ravel() / 2)[::-1]
+    assert [pair.times_average for pair in pairs] == pytest.approx(times[:MAX_PAIRS].tolist())
 
 
 def test_a_section_has_the_blocks_that_begin_in_it() -> None:

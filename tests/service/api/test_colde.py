@@ -35,9 +35,9 @@ def test_stored_documents_and_texts_are_compared_by_their_section_vectors(client
             assert text[place["start"] : place["end"]] == place["text"] != ""
         assert 0 < pair["left_attention"] < 1
         assert 0 < pair["right_attention"] < 1
-    shares = [pair["share"] for pair in pairs]
-    assert shares == sorted(shares, reverse=True)
-    assert 0 < sum(shares) < 1
+    strengths = [pair["times_average"] for pair in pairs]
+    assert strengths == sorted(strengths, reverse=True)
+    assert strengths[0] > 1
     same = client.post("/compare", json={"left": {"id": "plain"}, "right": {"text": PLAIN}}).json()
     assert np.diag(same["section_scores"]) == pytest.approx(1, abs=1e-2)  # stored in half precision
 

@@ -105,13 +105,13 @@ def test_attended_blocks_are_shown_where_the_model_has_them(by_hand: Make) -> No
     page = BeautifulSoup(render_report(comparison, "", "a b", "", "c d"), "html.parser")
     assert page.select("#attended") == []
     assert page.select_one("#scores-from").get_text() == "cosine of mean block vectors"
-    pair = AttendedBlockPair(Span(0, 1), Span(2, 3), 0.75, 0.5, 0.25)
+    pair = AttendedBlockPair(Span(0, 1), Span(2, 3), 0.75, 0.5, 1.25)
     read = replace(comparison, section_scores_from="section vectors", attended_blocks=(pair,))
     page = BeautifulSoup(render_report(read, "", "a b", "", "c d"), "html.parser")
     (item,) = page.select("#attended li")
     assert [shown.get_text() for shown in item.find_all("bdi")] == ["a", "d"]
     assert item.small.get_text() == (
-        "attention 0.750 from the left, 0.500 from the right, 25.0\N{NO-BREAK SPACE}% of all"
+        "attention 0.750 from the left, 0.500 from the right, 1.2 times the average"
     )
     assert "section vectors of the model" in page.select_one("#scores-from").get_text()
 
