@@ -201,8 +201,7 @@ class SectionEncoder(nn.Module):
         followers, follower_mask = chunks, block_mask
         if sections is not None:
             followers, follower_mask = chunks[sections.successors], block_mask[sections.successors]
-        weights = self.attention.weights(chunks, followers, follower_mask)
-        attended = self.attention.mix(weights, followers)
+        attended = self.attention(chunks, followers, follower_mask)
         return self.project(block_vectors, block_mask, self.read(chunks, attended, block_mask))
 
     def read(self, chunks: Tensor, attended: Tensor, mask: Tensor) -> Tensor:
