@@ -1,4 +1,4 @@
-"""Opening the two graphs of a checkpoint: which precision, execution provider and memory."""
+"""Opening the graphs of a checkpoint: which precision, execution provider and memory."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence

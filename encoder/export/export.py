@@ -1,6 +1,7 @@
 """Export a checkpoint to ONNX: two graphs for each precision, compared with the model.
 
-Exports for users also pass the quality gate, which compares smaller precisions with fp32.
+A model with sections has a third one, in fp32 alone (`encoder.export.sections`). Exports for users
+also pass the quality gate, which compares smaller precisions with fp32.
 """
 
 import shutil
