@@ -100,7 +100,7 @@ FACES: Mapping[str, str] = {
         "onnx_encoder onnx_session sentences tokenizer"
     ),
     "encoder.alignment": "checkpoint_space contributions scoring space",
-    "encoder.comparison": "alignment compare result sections text words",
+    "encoder.comparison": "alignment compare result section_scores sections text words",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
     "encoder.models.baselines": "arc_i dssm han",

@@ -40,6 +40,7 @@ from training.data.files import (
     RerankJob,
     Start,
     TrainingJob,
+    check_classes,
     given_files,
     read_recipe,
 )
@@ -309,6 +310,8 @@ def _check_job(job: TrainingJob[Start]) -> None:
         if "rerank" in kinds:
             given = any(getattr(one, "pairs", None) == "given" for one in recipe.objectives)
             check_rerank_files(job.files, given=given)
+        if recipe.learns_from_classes:
+            check_classes(job.files)
         for files in job.files:
             check_pair_files(files, allow_shared=job.allow_shared)
     except CorpusError as error:

@@ -212,6 +212,14 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
             "objective.2.sp.masked_blocks: must be greater than 0",
         ),
         (
+            SMALL + "documents_per_class = 2",
+            'documents_per_class goes with groups = "classes", and only then',
+        ),
+        (
+            SMALL + 'groups = "classes"\ndocuments_per_class = 1',
+            "documents_per_class: must be greater than or equal to 2, not 1",
+        ),
+        (
             SMALL + '[[objective]]\nkind = "distil"\nteacher = 1',
             "teacher: must be 'lexical', not 1",
         ),

@@ -62,7 +62,12 @@ def prepare_data(
         else:
             kept = keep_blocks(files.corpus, directory, encoder, progress)
         encoded.append((files, kept))
-    return read_training_data(encoded, recipe.seed, allow_shared=job.allow_shared)
+    return read_training_data(
+        encoded,
+        recipe.seed,
+        allow_shared=job.allow_shared,
+        classes=recipe.learns_from_classes,
+    )
 
 
 def prepare_sources(

@@ -254,6 +254,11 @@ def test_models_are_added_to_a_finished_comparison(
         (lambda plan: plan.replace("max_blocks = 8", "max_blocks = 32"), [], "max_blocks"),
         (lambda plan: plan.replace("= { begin_as_mean", "= { begin_as_men"), [], "begin_as_men"),
         (lambda plan: plan.replace('key = "han"', 'key = "smith"'), [], "two keys are equal"),
+        (
+            lambda plan: plan.replace('"links"', '"supcon", groups = "classes"'),
+            [],
+            "CORPUS: the recipe learns from classes, and no document for training",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_the_work(
