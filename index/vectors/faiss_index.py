@@ -88,9 +88,11 @@ class FaissIndex:
 
     def vectors(self, ids: Int64) -> Float32:
         """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there."""
-        vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
         with self._lock.reading():
             known = self._known(ids)
+            if known.all():
+                return self._reconstruct(ids)
+            vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
             vectors[known] = self._reconstruct(ids[known])
         return vectors
 
