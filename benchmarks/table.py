@@ -26,6 +26,7 @@ from benchmarks.speed import (
     families,
     filters,
     index,
+    lexical,
     long_document,
     scale,
 )
@@ -43,6 +44,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,
+    "lexical": lexical.table,
     "filters": filters.table,
     "families": families.table,
     "scale": scale.table,

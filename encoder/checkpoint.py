@@ -8,6 +8,7 @@ calibration.json      optional: maps from score to match probability, see encode
 fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
+section_reader.onnx   of a model with sections: one section beside the next, in fp32
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/feature_hashing.py
 quality.json          optional: how int8 and fp16 compare with fp32, see encoder/export/quality.py
@@ -41,6 +42,7 @@ MANIFEST = "manifest.json"
 PARITY = "parity.json"
 QUALITY = "quality.json"
 RULE = "rule.json"
+SECTION_GRAPH = "section_reader.onnx"
 HASHED_TERMS = "sketch.npz"
 TERMS = "terms.npz"
 TOKENIZER = "tokenizer.json"
@@ -50,7 +52,7 @@ WEIGHTS = "weights.safetensors"
 _TERM_FILES = (TERMS, HASHED_TERMS)
 _FILES = (
     *(CONFIG, TOKENIZER, *_TERM_FILES, GOLDEN, PARITY, QUALITY),
-    *(ALIGNMENT, CALIBRATION, FUSION, RULE),
+    *(ALIGNMENT, CALIBRATION, FUSION, RULE, SECTION_GRAPH),
 )
 _GRAPHS = (BLOCK_GRAPH, DOCUMENT_GRAPH, PAIR_GRAPH)
 

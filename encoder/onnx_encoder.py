@@ -19,9 +19,10 @@ import numpy as np
 from encoder.adapter import Adapter, open_adaptation, vector_space
 from encoder.arrays import Float32, Int64
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import SECTION_GRAPH, Checkpoint
+from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
-from encoder.onnx_session import OpenedGraphs, open_graphs
+from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
 from encoder.recurrent.document_reading import DocumentReading
 from encoder.terms.term_channel import open_term_channel
 
@@ -83,6 +84,7 @@ class OnnxEncoder:
         """
         graphs = open_graphs(checkpoint, precision, providers)
         self._graphs: OpenedGraphs = graphs
+        self._sections = open_section_graph(checkpoint)
         self._terms = open_term_channel(checkpoint)
         self._adapt = None if adapter is None else open_adaptation(checkpoint, adapter)
         self._space = vector_space(checkpoint, adapter)
@@ -170,6 +172,61 @@ class OnnxEncoder:
             inputs["term_features"] = term_features[None]
         vector: Float32 = self._graphs.document.run(None, inputs)[0][0]
         return vector
+
+    @property
+    def reads_sections(self) -> bool:
+        """Whether it has vectors of sections, of its own projection (CoLDE, section 3.2)."""
+        return self._sections is not None
+
+    def section_vector(
+        self, blocks: Float32, number: int, next_blocks: Float32, next_number: int
+    ) -> Float32:
+        """Encode a section of a document.
+
+        Args:
+            blocks: [S, block_dimension] block vectors of the section.
+            number: of the section in its document, from 0.
+            next_blocks: [T, block_dimension] those of the section that follows; of the last
+                section those of the first one, which may be the same.
+            next_number: of that section.
+
+        Returns:
+            [dimension], unit norm, before any adaptation to a corpus.
+
+        Raises:
+            CheckpointError: the checkpoint has no vectors of sections.
+        """
+        return self._read_section("section_vector", blocks, number, next_blocks, next_number)
+
+    def chunk_attention(self, blocks: Float32, next_blocks: Float32) -> Float32 | None:
+        """Return how much blocks attend to those of a following section (CoLDE, section 3.2).
+
+        Args:
+            blocks: [S, block_dimension] block vectors of a section.
+            next_blocks: [T, block_dimension] those of the section that follows.
+
+        Returns:
+            [S, T], rows sum to 1, the mean over the heads; None where the model has no attention.
+
+        Raises:
+            CheckpointError: the checkpoint has no vectors of sections.
+        """
+        if self._sections is not None and "chunk_attention" not in self._sections.outputs:
+            return None
+        return self._read_section("chunk_attention", blocks, 0, next_blocks, 1)
+
+    def _read_section(
+        self, output: str, blocks: Float32, number: int, next_blocks: Float32, next_number: int
+    ) -> Float32:
+        if self._sections is None:
+            raise CheckpointError(f"{self.checkpoint.directory}: has no {SECTION_GRAPH}")
+        inputs = {
+            "block_vectors": blocks.astype(np.float32, copy=False),
+            "section": np.array(number),
+            "next_block_vectors": next_blocks.astype(np.float32, copy=False),
+            "next_section": np.array(next_number),
+        }
+        return self._sections.run(output, inputs)
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""

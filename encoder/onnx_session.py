@@ -1,4 +1,4 @@
-"""Opening the two graphs of a checkpoint: which precision, execution provider and memory."""
+"""Opening the graphs of a checkpoint: which precision, execution provider and memory."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,14 @@ from typing import Any
 
 import onnxruntime as ort
 
-from encoder.checkpoint import BLOCK_GRAPH, DOCUMENT_GRAPH, Checkpoint, read_verified
+from encoder.arrays import Float32
+from encoder.checkpoint import (
+    BLOCK_GRAPH,
+    DOCUMENT_GRAPH,
+    SECTION_GRAPH,
+    Checkpoint,
+    read_verified,
+)
 from encoder.errors import CheckpointError, ProviderError
 
 CPU = "CPUExecutionProvider"
@@ -101,6 +108,37 @@ def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort
         CheckpointError: it is missing, changed or does not load.
     """
     return _open_session(read_verified(directory, files, name), directory / name, CPU)
+
+
+class SectionGraph:
+    """The graph that reads one section of a document beside the next one; on the CPU.
+
+    Attributes:
+        outputs: the names of what it can compute.
+    """
+
+    def __init__(self, session: ort.InferenceSession) -> None:
+        self._session = session
+        self._options = ort.RunOptions()
+        # What only the other output needs is not computed.
+        self._options.add_run_config_entry("only_execute_path_to_fetches", "1")
+        self.outputs = frozenset(output.name for output in session.get_outputs())
+
+    def run(self, output: str, inputs: Mapping[str, Any]) -> Float32:
+        """Compute one output."""
+        found: Float32 = self._session.run([output], dict(inputs), self._options)[0]
+        return found
+
+
+def open_section_graph(checkpoint: Checkpoint) -> SectionGraph | None:
+    """Open the graph of sections; None of a checkpoint that has none.
+
+    Raises:
+        CheckpointError: it is missing, changed or does not load.
+    """
+    if SECTION_GRAPH not in checkpoint.files:
+        return None
+    return SectionGraph(_open_graph(checkpoint, SECTION_GRAPH, CPU))
 
 
 def _open_graph(checkpoint: Checkpoint, name: str, provider: str) -> ort.InferenceSession:

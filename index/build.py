@@ -18,12 +18,11 @@ from index.alignment.refresh import REFIT_DRIFT
 from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
-from index.lexical.lexical_index import MAX_DRIFT
+from index.lexical.frequencies import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-from index.vectors.live_index import LiveIndex
 
 # A kill can cost one batch: some seconds of two cores.
 BATCH_CHARACTERS = 400_000
@@ -85,7 +84,7 @@ def build_index(
     refit_alignment(data.store, progress)
     if data.store.finds_families and data.store.families.pending():  # put without it
         data.store.families.find(progress)
-    publish(data.index, progress)
+    publish(data, progress)
     return BuildReport(
         encoded=counts["encoded"],
         unchanged=counts["unchanged"],
@@ -157,13 +156,16 @@ def refit_alignment(store: SQLiteDocumentStore, progress: Progress) -> None:
     store.alignment.refresh(progress, fit=store.alignment.drift() > REFIT_DRIFT)
 
 
-def publish(index: LiveIndex, progress: Progress) -> None:
-    """Bring an index up to its store and publish it, retrained if it was outgrown.
+def publish(data: DataDirectory, progress: Progress) -> None:
+    """Bring the copies that are searched up to the store and publish them.
+
+    An index that was outgrown is trained again.
 
     Raises:
         SnapshotError: it could not be published.
         StoreError: the store cannot be read.
     """
+    index = data.index
     before = index.sequence
     index.catch_up()
     if index.outgrown:
@@ -172,6 +174,9 @@ def publish(index: LiveIndex, progress: Progress) -> None:
     elif index.sequence != before or index.generation == 0:
         progress.started("publishing the index", None)
         index.publish()
+    if data.store.lexical.unpublished():
+        progress.started("publishing the lexical index", None)
+        data.store.lexical.publish()
 
 
 def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> list[Document]:

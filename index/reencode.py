@@ -167,7 +167,7 @@ def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
             _encode(batch, new, job)
         new.store.delete(sorted(_ids(new.store) - present))
         refit_alignment(new.store, job.progress)
-        publish(new.index, job.progress)
+        publish(new, job.progress)
         return len(new.store)
 
 

@@ -71,9 +71,16 @@ class Engine:
     maintenance: Maintenance
 
 
+def unready_because(engine: Engine) -> str | None:
+    """Return what keeps the engine from answering; None if nothing does."""
+    if not engine.scheduler.alive:
+        return "an encoder thread is not running"
+    return engine.data.damage
+
+
 def is_ready(engine: Engine) -> bool:
-    """Return whether the engine is open and every encoder thread runs."""
-    return engine.scheduler.alive
+    """Return whether the engine is open, every encoder thread runs and the store is sound."""
+    return unready_because(engine) is None
 
 
 def degraded_parts(engine: Engine) -> list[str]:

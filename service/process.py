@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from service.api.app import create_app
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from service.threads import set_switch_interval
+from service.threads import limit_numpy_threads, set_switch_interval
 
 _M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 _THRESHOLD_BYTES = 4 * 2**20
@@ -98,6 +98,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
     """
     settings = Settings(**given)
     set_switch_interval()
+    limit_numpy_threads()
     engine = open_engine(settings)
     # uvicorn finishes active requests and then raises the signal again, which would end the process
     # before the engine is closed.

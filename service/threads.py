@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import ParamSpec, TypeVar
 
+from threadpoolctl import ThreadpoolController
+
 from service.errors import ShuttingDownError
 
 P = ParamSpec("P")
@@ -47,6 +49,19 @@ def lower_priority() -> None:
     if sys.platform == "linux":
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
+
+
+def limit_numpy_threads() -> None:
+    """Let NumPy multiply matrices in the calling thread alone.
+
+    The products of a search take microseconds. OpenBLAS spreads them over all cores, whose threads
+    then wait in a loop: under load a search took ten times the CPU time (measured:
+    benchmarks/server/search.py). Searches run in parallel anyway. FAISS has a library of its own,
+    which is left as it is.
+    """
+    for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+        if "numpy" in library.filepath:
+            library.set_num_threads(1)
 
 
 def set_switch_interval() -> None:

@@ -100,7 +100,7 @@ FACES: Mapping[str, str] = {
         "onnx_encoder onnx_session sentences tokenizer"
     ),
     "encoder.alignment": "checkpoint_space contributions scoring space",
-    "encoder.comparison": "alignment compare result sections text words",
+    "encoder.comparison": "alignment compare result section_scores sections text words",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
     "encoder.models.baselines": "arc_i dssm han",
@@ -123,7 +123,7 @@ FACES: Mapping[str, str] = {
     "index.corpus": "demo files json_lines reader",
     "index.directory": "backup content_swap data_directory file_digest",
     "index.doctor": "examine findings repair",
-    "index.lexical": "lexical_index scoring tables terms title_refresh",
+    "index.lexical": "frequencies lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
     "index.search": (
         "alignment calibrator corpus_calibration fusion records score_distribution search"
@@ -153,7 +153,7 @@ FACES: Mapping[str, str] = {
     ),
     "training.datasets": "convert",
     "training.jobs": "fit_search output train_encoder train_reranker",
-    "training.pretraining": "reordering",
+    "training.pretraining": "recipes reordering",
     "training.sources": "corpus_folder make_corpus selection",
 }
 

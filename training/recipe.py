@@ -21,7 +21,7 @@ from training.errors import TrainingRecipeError
 RECIPES = Path(__file__).parent / "recipes"  # those that ship
 
 ALIGNMENT = "alignment"  # of blocks, as the similarity of two documents
-SELF_SUPERVISED = frozenset({"wp", "sp", "wp+sp", "reorder"})  # what pretraining learns
+CLASSES = "classes"  # of documents, as their labels
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 PositiveShare = Annotated[float, Field(gt=0, lt=1)]
@@ -94,12 +94,26 @@ class DropRecipe(ObjectiveRecipe):
 
 
 class SupervisedContrastiveRecipe(ObjectiveRecipe):
-    """Sections of documents that belong together, by links or by labelled pairs."""
+    """Sections of documents that belong together, by links, by labelled pairs or by their class.
+
+    Attributes:
+        temperature: of the similarities.
+        parts: sections of a document.
+        groups: what gives two documents one label.
+        documents_per_class: with "classes", how many documents of a class a batch takes at a time.
+    """
 
     kind: Literal["supcon"] = "supcon"
     temperature: Temperature = 0.1
     parts: PositiveInt = 2
-    groups: Literal["links", "pairs"] = "links"
+    groups: Literal["links", "pairs", "classes"] = "links"
+    documents_per_class: Annotated[int, Field(ge=2)] = 4
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> "SupervisedContrastiveRecipe":
+        if "documents_per_class" in self.model_fields_set and self.groups != CLASSES:
+            raise ValueError('documents_per_class goes with groups = "classes", and only then')
+        return self
 
 
 class SectionsRecipe(ObjectiveRecipe):
@@ -350,20 +364,14 @@ class TrainingRecipe(RecipeTable):
         return self
 
     @property
+    def learns_from_classes(self) -> bool:
+        """Whether an objective takes the class of a document as its label."""
+        return any(one.parameters.get("groups") == CLASSES for one in self.objectives)
+
+    @property
     def aligns(self) -> bool:
         """Whether an objective trains the alignment of blocks."""
         return any(one.parameters.get("similarity") == ALIGNMENT for one in self.objectives)
-
-    @property
-    def pretrains(self) -> bool:
-        """Whether it learns nothing but what texts say of themselves."""
-        return all(one.kind in SELF_SUPERVISED for one in self.objectives)
-
-    @property
-    def tokens_only(self) -> bool:
-        """Whether a step reads all that it needs as tokens, so that no block vector is stored."""
-        words_alone = {one.kind for one in self.objectives} == {"wp"}
-        return words_alone or self.max_blocks <= self.sentence_level.blocks
 
 
 def recipe_fingerprint(recipe: TrainingRecipe) -> str:

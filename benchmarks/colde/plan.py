@@ -35,6 +35,7 @@ class Size:
         documents: of a step.
         blocks: of a document that training reads, where the length is not what varies.
         lengths: in blocks, where it is.
+        batches: in documents of a step, where the batch is what varies.
         rates: of learning, ascending; each model and loss gets the best one of them.
     """
 
@@ -42,6 +43,7 @@ class Size:
     documents: int = 32
     blocks: int = 32
     lengths: tuple[int, ...] = (4, 8, 16, 32)
+    batches: tuple[int, ...] = (8, 16, 32, 64)
     rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3)
 
 
@@ -95,6 +97,42 @@ def plan_lengths(seed: int, size: Size, rates: Mapping[str, float]) -> dict[str,
         for row, (model, objective) in kinds.items()
         if row in rates
     }
+
+
+def plan_batches(seed: int, size: Size, rates: Mapping[str, float]) -> dict[str, list[Planned]]:
+    """Plan the models of figure 6: CoLDE and CoLDE begun as the mean, for each size of the batch.
+
+    All see as many documents, as in the paper: batches of half the size take twice the steps. The
+    rate is that of the table, for all sizes, as the paper has one.
+
+    Args:
+        seed: of all of them.
+        size: with the batches.
+        rates: of learning, by row; rows that have none yet are left out.
+    """
+    kinds = {COLDE: _COLDE, COLDE_MEAN: _COLDE_AS_MEAN}
+    seen = size.steps * size.documents
+    return {
+        row: [
+            _planned(
+                row,
+                seed,
+                replace(size, documents=documents, steps=max(1, round(seen / documents))),
+                model,
+                rates[row],
+                [_contrastive(2)],
+            )
+            for documents in size.batches
+        ]
+        for row, model in kinds.items()
+        if row in rates
+    }
+
+
+def documents_of(planned: Planned) -> int:
+    """Return the documents of a step; a contrastive batch counts sections."""
+    parts = [one.get("parts", 1) for one in planned.tuning["objectives"] if isinstance(one, dict)]
+    return int(planned.tuning["documents"]) // max(parts, default=1)
 
 
 def _planned(

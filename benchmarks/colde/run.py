@@ -1,7 +1,8 @@
 """CoLDE, SMITH and both, trained alike on the same pairs over the same frozen block vectors.
 
 Beside them SMITH with CoLDE's augmentation (sections of a document attract, of others repel), the
-paper's ablations (Table 2), its test with shuffled sections (figure 8) and its lengths (figure 7).
+paper's ablations (Table 2), its test with shuffled sections (figure 8), its lengths (figure 7) and
+its sizes of the batch (figure 6).
 The models train on the training pairs of each corpus. Learning rates, one for each model and loss,
 and thresholds are chosen on validation pairs. Results are on test pairs and test queries.
 
@@ -22,7 +23,15 @@ from benchmarks.ablation.data import NDCG, PAIR_MEASURES, find_folders
 from benchmarks.ablation.training import tokens_read
 from benchmarks.colde.data import WHOLE, Answers, read_corpora, read_truths
 from benchmarks.colde.models import Planned
-from benchmarks.colde.plan import BOTH, REFERENCE, Size, plan_lengths, plan_table
+from benchmarks.colde.plan import (
+    BOTH,
+    REFERENCE,
+    Size,
+    documents_of,
+    plan_batches,
+    plan_lengths,
+    plan_table,
+)
 from benchmarks.colde.rates import Tuned, tune
 from benchmarks.colde.runs import Bench, answers_of, cpu_seconds, is_kept, new_bench, train_all
 from benchmarks.colde.table import plot, table
@@ -43,22 +52,28 @@ def main(
         float | None, typer.Option(help="Start no model after this many minutes.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Models of each kind.")] = 2,
+    row: Annotated[
+        list[str] | None, typer.Option(help="Only this row of the table; may be repeated.")
+    ] = None,
     checkpoint: Annotated[Path, typer.Option(help="Its sentence level.")] = DEFAULT_CHECKPOINT,
     work: Annotated[Path, typer.Option(help="Keeps blocks and trained models' vectors.")] = KEPT,
 ) -> None:
     """Train the models that are not kept yet, and evaluate all on test pairs and queries."""
     source, size = commit(), Size()
+    grids = choose_rows([plan_table(seed, size) for seed in range(seeds)], row or ())
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     folders = find_folders(data, corpus or ())
     read = read_corpora(folders, encoder, work / "blocks", SilentProgress())
     truths, kept = read_truths(folders, read), work / "colde"
     bench = new_bench(read, truths, kept, lambda text: typer.echo(text, err=True))
     end = np.inf if minutes is None else time.monotonic() + 60 * minutes
-    grids = [plan_table(seed, size) for seed in range(seeds)]
     train_all(bench, [one for grid in grids for models in grid.values() for one in models], end)
     tuned = tune(bench, grids)
-    lengths = plan_lengths(0, size, {row: one.rate for row, one in tuned.items()})
-    train_all(bench, [one for models in lengths.values() for one in models], end)
+    rates = {name: one.rate for name, one in tuned.items()}
+    batches = [plan_batches(seed, size, rates) for seed in range(seeds)]
+    lengths = plan_lengths(0, size, rates)
+    for plan in (*batches, lengths):
+        train_all(bench, [one for models in plan.values() for one in models], end)
     record = make_record(
         "colde",
         source,
@@ -73,6 +88,7 @@ def main(
             "reference": REFERENCE,
             "rates": {row: one.record() for row, one in tuned.items() if one.validation},
             "quality": quality(bench, tuned),
+            "batches": batch_sizes(bench, batches),
             "lengths": {
                 row: {
                     _length(one.tuning["max_blocks"]): {
@@ -88,6 +104,39 @@ def main(
     typer.echo(table(record))
     path = write_record(record)
     plot(record, path.with_suffix(".svg"))
+
+
+def choose_rows(
+    grids: Sequence[Mapping[str, list[Planned]]], rows: Sequence[str]
+) -> list[dict[str, list[Planned]]]:
+    """Return the named rows of each seed; all if none is named.
+
+    Raises:
+        typer.BadParameter: a row is not in the table.
+    """
+    for name in rows:
+        if name not in grids[0]:
+            known = "; ".join(grids[0])
+            raise typer.BadParameter(f"{name!r} is none of: {known}", param_hint="--row")
+    return [{name: grid[name] for name in grid if not rows or name in rows} for grid in grids]
+
+
+def batch_sizes(
+    bench: Bench, plans: Sequence[Mapping[str, Sequence[Planned]]]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Evaluate CoLDE by the documents of a batch: of those seeds that are trained, the mean."""
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in dict.fromkeys(name for plan in plans for name in plan):
+        for models in zip(*(plan[row] for plan in plans), strict=True):
+            trained = [one for one in models if is_kept(bench, one)]
+            by_seed = [accuracy(answers_of(bench, one), WHOLE) for one in trained]
+            if by_seed:
+                results.setdefault(row, {})[str(documents_of(models[0]))] = {
+                    "steps": models[0].tuning["steps"],
+                    "accuracy": float(np.mean(by_seed)),
+                    "by_seed": by_seed,
+                }
+    return results
 
 
 def quality(bench: Bench, tuned: Mapping[str, Tuned]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ _MEASURE = "accuracy, test pairs"
 
 
 def table(record: dict[str, Any]) -> str:
-    """Format the record as Markdown: rates, quality, shuffled sections (figure 8), lengths (7)."""
+    """Format the record as Markdown: rates, quality, and the paper's figures 8, 6 and 7."""
     results, corpora = record["results"], record["settings"]["corpora"]
     return "\n\n".join(
         [
@@ -20,6 +20,7 @@ def table(record: dict[str, Any]) -> str:
             _quality(results["quality"], corpora),
             "Accuracy on the test pairs when the sections of every document change places",
             _shuffled(results["quality"]),
+            *_batches(results.get("batches", {})),
             "Accuracy on the test pairs by the tokens of a document that training reads",
             _lengths(results["lengths"], record["settings"]["tokens_read"]),
         ]
@@ -27,7 +28,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def plot(record: dict[str, Any], path: Path) -> None:
-    """Draw the paper's figure 7, and beside it its figure 8 under the name with `-shuffled`.
+    """Draw the paper's figure 7, and beside it its figures 8 (`-shuffled`) and 6 (`-batches`).
 
     Raises:
         CorpusError: the extra `evaluate` is not installed.
@@ -52,6 +53,16 @@ def plot(record: dict[str, Any], path: Path) -> None:
     }
     beside = path.with_name(f"{path.stem}-shuffled{path.suffix}")
     plot_by_length(beside, groups, _MEASURE, "what changes places")
+    batches = {
+        row: {
+            documents: Estimate(cell["accuracy"], min(cell["by_seed"]), max(cell["by_seed"]))
+            for documents, cell in one.items()
+        }
+        for row, one in record["results"].get("batches", {}).items()
+    }
+    if batches:
+        beside = path.with_name(f"{path.stem}-batches{path.suffix}")
+        plot_by_length(beside, batches, _MEASURE, "documents of a batch")
 
 
 def _rates(rows: Mapping[str, Any]) -> Iterator[str]:
@@ -99,6 +110,23 @@ def _shuffled(rows: Mapping[str, Any]) -> str:
         for row, one in rows.items()
     ]
     return markdown_table(["", *readings], body)
+
+
+def _batches(rows: Mapping[str, Any]) -> Iterator[str]:
+    """Format the accuracy by the size of the batch; records of older runs have none."""
+    if rows:
+        steps = {n: cell["steps"] for one in rows.values() for n, cell in one.items()}
+        body = [
+            [row, *(_with_seeds(one[n]) if n in one else "" for n in steps)]
+            for row, one in rows.items()
+        ]
+        yield "Accuracy on the test pairs by the documents of a batch (lowest and highest seed)"
+        yield markdown_table(["", *(f"{n} ({count} steps)" for n, count in steps.items())], body)
+
+
+def _with_seeds(cell: Mapping[str, Any]) -> str:
+    by_seed = cell["by_seed"]
+    return f"{cell['accuracy']:.3f} ({min(by_seed):.3f}-{max(by_seed):.3f})"
 
 
 def _lengths(rows: Mapping[str, Any], read: Mapping[str, int]) -> str:

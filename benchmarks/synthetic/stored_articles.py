@@ -44,4 +44,5 @@ def store_articles(
             numbers = range(start, min(start + PUT_TOGETHER, size))
             data.store.put([model.article(number) for number in numbers])
         data.index.rebuild()
+        data.store.lexical.publish()
     return time.perf_counter() - started

@@ -39,7 +39,9 @@ def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
     pairs = _products(query, candidates)
     ours = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0).mean(axis=0)
     theirs = np.add.reduceat(np.maximum(pairs.max(axis=0), 0.0), starts) / lengths
-    own = np.array([own_similarity(one) for one in candidates]) * own_similarity(query)
+    hubness = np.concatenate([one.hubness for one in candidates])
+    means = np.add.reduceat(hubness, starts, dtype=np.float64) / lengths
+    own = np.maximum(1.0 - means, _LEAST_OWN) * own_similarity(query)
     scores: Float32 = ((ours + theirs) / (2 * np.sqrt(own))).astype(np.float32)
     return np.minimum(scores, np.float32(1.0))
 

@@ -1,1 +1,1 @@
-"""Two texts side by side: passages, aligned blocks, sections, relation. Nothing is encoded here."""
+"""Two texts side by side: passages, aligned blocks, sections, relation. No text is encoded here."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from encoder.arrays import Float32
 from encoder.comparison.aligned_blocks import align_blocks
 from encoder.comparison.alignment import (
     ALIGNMENT_RULE,
@@ -10,7 +11,13 @@ from encoder.comparison.alignment import (
     Coverage,
     align_texts,
 )
-from encoder.comparison.result import AlignedPassage, Comparison, Relation
+from encoder.comparison.result import (
+    AlignedPassage,
+    Comparison,
+    Relation,
+    SectionScoresFrom,
+)
+from encoder.comparison.section_scores import SectionReader, attended_blocks
 from encoder.comparison.text import ComparableText, span_vectors
 from encoder.comparison.words import word_range
 
@@ -99,20 +106,25 @@ def compare_texts(
     right: ComparableText,
     *,
     probability: float | None = None,
+    reader: SectionReader | None = None,
     rule: AlignmentThresholds = ALIGNMENT_RULE,
 ) -> Comparison:
-    """Compare two texts from their vectors and words; nothing is encoded.
+    """Compare two texts from their vectors and words; no text is encoded.
 
     Args:
         left: one text.
         right: the other, of the same checkpoint and adapter.
         probability: calibrated, that they match.
+        reader: of sections, which both were prepared with; None where the model has none.
         rule: the thresholds.
     """
     score = document_score(left, right)
     alignment = align_texts(left, right, rule)
-    ours = span_vectors(left, [section.span for section in left.sections])
-    theirs = span_vectors(right, [section.span for section in right.sections])
+    scores, scores_from = score_sections(left, right)
+    attended = None
+    if reader is not None:
+        ours, theirs = ((one.block_vectors, one.offsets) for one in (left, right))
+        attended = attended_blocks(reader, ours, theirs)
     return Comparison(
         score=score,
         probability=probability,
@@ -120,12 +132,30 @@ def compare_texts(
         evidence=gather_evidence(left, right, score, alignment, rule),
         left_sections=left.sections,
         right_sections=right.sections,
-        section_scores=np.clip(ours @ theirs.T, -1.0, 1.0),
+        section_scores=scores,
+        section_scores_from=scores_from,
         passages=alignment.passages,
         block_alignment=align_blocks(left, right),
+        attended_blocks=attended,
         left_coverage=alignment.left.all,
         right_coverage=alignment.right.all,
     )
+
+
+def score_sections(
+    left: ComparableText, right: ComparableText
+) -> tuple[Float32, SectionScoresFrom]:
+    """Return the cosine [L, R] of each two sections, and of which vectors it is.
+
+    They are the section vectors of the model (CoLDE, section 3.2) if both texts have them, which
+    are of unit norm: z_i . z_j. Otherwise they are means of block vectors.
+    """
+    if left.section_vectors is not None and right.section_vectors is not None:
+        products = left.section_vectors @ right.section_vectors.T
+        return np.clip(products, -1.0, 1.0), "section vectors"
+    ours = span_vectors(left, [section.span for section in left.sections])
+    theirs = span_vectors(right, [section.span for section in right.sections])
+    return np.clip(ours @ theirs.T, -1.0, 1.0), "block vectors"
 
 
 def document_score(left: ComparableText, right: ComparableText) -> float:

@@ -10,6 +10,7 @@ from encoder.arrays import Float32
 
 Relation = Literal["identical", "near-copy", "paraphrase", "same topic", "unrelated"]
 PassageKind = Literal["verbatim", "paraphrase", "similar"]
+SectionScoresFrom = Literal["section vectors", "block vectors"]
 
 
 class Span(NamedTuple):
@@ -81,6 +82,27 @@ class BlockAlignment:
 
 
 @dataclass(frozen=True, slots=True)
+class AttendedBlockPair:
+    """A sentence block of the left text and a block of the right text that it attends to.
+
+    Attributes:
+        left: its place in the left text.
+        right: its place in the right text.
+        left_attention: of the left block to the right one; to all blocks of the right text it sums
+            to 1.
+        right_attention: of the right block to the left one, likewise.
+        times_average: how many times the weights of even attention these are, the mean of both
+            ways; the mean over all pairs is 1.
+    """
+
+    left: Span
+    right: Span
+    left_attention: float
+    right_attention: float
+    times_average: float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """How and where two texts match.
 
@@ -92,8 +114,12 @@ class Comparison:
         left_sections: of the left text, in order, at least one.
         right_sections: of the right text.
         section_scores: Float32[L, R], cosine of each left section and each right section.
+        section_scores_from: the vectors that it is the cosine of: "section vectors" that the model
+            projects itself, or means of "block vectors".
         passages: in the order of the left text.
         block_alignment: of their sentence blocks; None for texts without an alignment space.
+        attended_blocks: the pairs of sentence blocks that attend to each other most, the
+            strongest first; None where the model has no such attention.
         left_coverage: share of the characters of the left text found in the right one, 0 to 1.
         right_coverage: the same the other way.
     """
@@ -105,7 +131,9 @@ class Comparison:
     left_sections: tuple[Section, ...]
     right_sections: tuple[Section, ...]
     section_scores: Float32
+    section_scores_from: SectionScoresFrom
     passages: tuple[AlignedPassage, ...]
     block_alignment: BlockAlignment | None
+    attended_blocks: tuple[AttendedBlockPair, ...] | None
     left_coverage: float
     right_coverage: float

@@ -7,6 +7,7 @@ import numpy as np
 from encoder.alignment.space import AlignedBlocks, choose_blocks
 from encoder.arrays import Float32, Int64
 from encoder.comparison.result import Section, Span
+from encoder.comparison.section_scores import SectionReader, section_vectors
 from encoder.comparison.sections import find_sections
 from encoder.comparison.sentence_matches import Sentences, cut_sentences
 from encoder.comparison.words import Words, find_words
@@ -26,6 +27,7 @@ class ComparableText:
         sentences: of the text.
         sections: of the text.
         aligned: the chosen blocks in an alignment space; None without one.
+        section_vectors: Float32[L, D] of the sections, unit norm; None where the model has none.
     """
 
     text: str
@@ -36,6 +38,7 @@ class ComparableText:
     sentences: Sentences
     sections: tuple[Section, ...]
     aligned: AlignedBlocks | None
+    section_vectors: Float32 | None
 
 
 def prepare_text(
@@ -45,6 +48,7 @@ def prepare_text(
     offsets: Int64,
     *,
     aligned: AlignedBlocks | None = None,
+    reader: SectionReader | None = None,
     language: str = "en",
 ) -> ComparableText:
     """Find the words, sentences and sections of a text, once for all comparisons.
@@ -55,6 +59,7 @@ def prepare_text(
         block_vectors: [S, H] of its sentence blocks, unit norm; at least one.
         offsets: [S, 2], first character and the character after the last of each.
         aligned: its blocks in the space of all texts that it is to be compared with.
+        reader: of sections, of the model that made the block vectors; None where it has none.
         language: of the text, ISO 639-1.
 
     Raises:
@@ -66,16 +71,21 @@ def prepare_text(
     expected = len(choose_blocks(len(block_vectors)))
     if aligned is not None and len(aligned) != expected:
         raise ValueError(f"{len(aligned)} aligned blocks, not the expected {expected}")
-    words = find_words(text)
+    words, sections = find_words(text), find_sections(text)
+    block_vectors = block_vectors.astype(np.float32, copy=False)
+    read = None
+    if reader is not None:
+        read = section_vectors(reader, block_vectors, offsets, sections)
     return ComparableText(
         text=text,
         vector=vector,
-        block_vectors=block_vectors.astype(np.float32, copy=False),
+        block_vectors=block_vectors,
         offsets=offsets,
         words=words,
         sentences=cut_sentences(list(split_sentences(text, language)), words),
-        sections=find_sections(text),
+        sections=sections,
         aligned=aligned,
+        section_vectors=read,
     )
 
 

@@ -1,6 +1,7 @@
 """Export a checkpoint to ONNX: two graphs for each precision, compared with the model.
 
-Exports for users also pass the quality gate, which compares smaller precisions with fp32.
+A model with sections has a third one, in fp32 alone (`encoder.export.sections`). Exports for users
+also pass the quality gate, which compares smaller precisions with fp32.
 """
 
 import shutil
@@ -23,6 +24,7 @@ from encoder.checkpoint import (
     MANIFEST,
     PARITY,
     PRECISIONS,
+    SECTION_GRAPH,
     TERMS,
     TOKENIZER,
     Checkpoint,
@@ -36,6 +38,7 @@ from encoder.export.quality import Quality, add_to_report, check_quality, write_
 from encoder.export.quantise import Array, Sample, quantise
 from encoder.export.recurrent import encode_document_blocks, export_step, step_samples
 from encoder.export.rnn import with_onnx_rnns
+from encoder.export.sections import check_sections, export_section_reader
 from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
 from encoder.models.architecture import EncoderModel, RecurrentModel
 from encoder.onnx_encoder import OnnxEncoder
@@ -72,11 +75,14 @@ def export_checkpoint(
     golden = compute_golden_batch(checkpoint, model)
     with staged_graphs(checkpoint.directory, precisions) as staging:
         _write_graphs(model, staging, precisions, _samples(checkpoint, model, golden))
+        if model.section_reader is not None:
+            export_section_reader(model, staging / SECTION_GRAPH)
         write_manifest(staging)
         staged = load_checkpoint(staging)
         parities = {precision: _measure(staged, golden, precision) for precision in precisions}
         for precision, parity in parities.items():
             check_parity(parity, precision)
+        check_sections(model, staged, golden)
         qualities = _check_qualities(staged, precisions, gate)
     write_golden_batch(checkpoint.directory, golden)
     add_to_report(
@@ -114,6 +120,8 @@ def staged_graphs(directory: Path, precisions: Sequence[str]) -> Iterator[Path]:
         yield staging
         for precision in precisions:
             shutil.copytree(staging / precision, directory / precision, dirs_exist_ok=True)
+        if (staging / SECTION_GRAPH).exists():
+            shutil.copy(staging / SECTION_GRAPH, directory / SECTION_GRAPH)
 
 
 def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenBatch:

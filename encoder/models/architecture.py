@@ -114,6 +114,16 @@ class EncoderModel(TrainableModel):
         """The sentence level."""
         return self.block_encoder
 
+    @property
+    def section_reader(self) -> nn.Module | None:
+        """What reads a section of a document beside the next one, a graph of its own.
+
+        Block vectors of the section [S, H], its number [], those of the next section [T, H], its
+        number [] -> section vector [dimension] of unit norm, and, where the model has it, the
+        attention of the blocks [S, T]. None where the model has no sections.
+        """
+        return None
+
 
 class RecurrentModel(EncoderModel):
     """An encoder that reads the blocks of a document in order, each with a memory of those before.

@@ -6,7 +6,8 @@ chunk level reads each chunk by itself, the section level the chunk vectors of a
 Everything here is one tower of the Siamese pair. The chunkwise attention is between the sections
 of one document: "the chunk that attends the most to other text chunks in the document" (3.2).
 Nothing of the other document enters, so a document has one vector, which can be stored. The two
-documents of a pair meet in the loss alone, and in cosines of documents, sections and chunks.
+documents of a pair meet in the loss alone, and in what explains a match (4.3): the products of
+their section vectors, and the chunkwise attention with the other document as the next section.
 
 Where this differs from the paper:
 
@@ -119,21 +120,25 @@ class ChunkAttention(nn.Module):
 
         Args:
             chunks: [D, S, H] chunks of each section.
-            successors: [D, S, H] those of its successor.
-            mask: [D, S] of the successors, 1 for a chunk and 0 for padding.
+            successors: [D, T, H] those of its successor.
+            mask: [D, T] of the successors, 1 for a chunk and 0 for padding.
 
         Returns:
-            [D, A, S, S], every row of which sums to 1.
+            [D, A, S, T], every row of which sums to 1.
         """
         query, key = self._split(self.query(chunks)), self._split(self.key(successors))
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         return torch.softmax(scores + attention_bias(mask, scores.dtype), dim=-1)
 
-    def forward(self, chunks: Tensor, successors: Tensor, mask: Tensor) -> Tensor:
-        """Attend; as `weights`, returns [D, S, H]."""
-        context = self.weights(chunks, successors, mask) @ self._split(self.value(successors))
+    def mix(self, weights: Tensor, successors: Tensor) -> Tensor:
+        """Return what chunks attend to: weights [D, A, S, T], successors [D, T, H] -> [D, S, H]."""
+        context = weights @ self._split(self.value(successors))
         output: Tensor = self.output(context.transpose(1, 2).flatten(-2))
         return output
+
+    def forward(self, chunks: Tensor, successors: Tensor, mask: Tensor) -> Tensor:
+        """Attend; as `weights`, returns [D, S, H]."""
+        return self.mix(self.weights(chunks, successors, mask), successors)
 
     def _split(self, states: Tensor) -> Tensor:
         heads: Tensor = states.reshape(*states.shape[:2], self.heads, -1)
@@ -158,14 +163,22 @@ class SectionEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.projection = nn.Linear(features, config.dimension)
 
-    def embed(self, chunk_vectors: Tensor, sections: Sections | None = None) -> Tensor:
-        """Add the embeddings of section and chunk (section 3.1): [D, S, H] -> [D, S, H]."""
+    def embed(self, chunk_vectors: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Add the embeddings of section and chunk (section 3.1).
+
+        Args:
+            chunk_vectors: [D, S, H].
+            numbers: [D] of the sections; all are the first when not given.
+
+        Returns:
+            [D, S, H].
+        """
         places = torch.arange(chunk_vectors.shape[1], device=chunk_vectors.device)
         embedded = chunk_vectors + self.chunk_embedding(places)
-        if sections is None:
+        if numbers is None:
             embedded = embedded + self.section_embedding.weight[0]
         else:
-            embedded = embedded + self.section_embedding(sections.numbers)[:, None]
+            embedded = embedded + self.section_embedding(numbers)[:, None]
         states: Tensor = self.dropout(self.embedding_norm(embedded))
         return states
 
@@ -182,22 +195,65 @@ class SectionEncoder(nn.Module):
         Returns:
             [D, dimension] section or document vectors of unit norm.
         """
-        parts = []
-        if self.config.aggregate != "lstm":
-            parts.append(masked_mean(block_vectors, block_mask))
-        if self.config.aggregate != "mean":
-            parts.append(self._read(block_vectors, block_mask, sections))
+        if self.config.aggregate == "mean":
+            return self.project(block_vectors, block_mask)
+        chunks = self.embed(block_vectors, None if sections is None else sections.numbers)
+        followers, follower_mask = chunks, block_mask
+        if sections is not None:
+            followers, follower_mask = chunks[sections.successors], block_mask[sections.successors]
+        attended = self.attention(chunks, followers, follower_mask)
+        return self.project(block_vectors, block_mask, self.read(chunks, attended, block_mask))
+
+    def read(self, chunks: Tensor, attended: Tensor, mask: Tensor) -> Tensor:
+        """Read chunks [D, S, H] beside what they attend to [D, S, H] -> [D, lstm_size]."""
+        joined = self.attention_norm(chunks + self.dropout(attended))
+        return masked_mean(self.lstm(joined, mask), mask)
+
+    def project(self, vectors: Tensor, mask: Tensor, read: Tensor | None = None) -> Tensor:
+        """Project what the aggregate names to section vectors [D, dimension] of unit norm."""
+        mean = [] if self.config.aggregate == "lstm" else [masked_mean(vectors, mask)]
+        parts = mean if read is None else [*mean, read]
         projected = self.projection(self.dropout(torch.cat(parts, dim=-1)))
         return F.normalize(projected, dim=-1)
 
-    def _read(self, vectors: Tensor, mask: Tensor, sections: Sections | None) -> Tensor:
-        chunks = self.embed(vectors, sections)
-        followers, follower_mask = chunks, mask
-        if sections is not None:
-            followers, follower_mask = chunks[sections.successors], mask[sections.successors]
-        attended = self.dropout(self.attention(chunks, followers, follower_mask))
-        states = self.lstm(self.attention_norm(chunks + attended), mask)  # [D, S, lstm_size]
-        return masked_mean(states, mask)
+
+class SectionReader(nn.Module):
+    """One section of a document beside the next one: what explains a match (section 4.3)."""
+
+    def __init__(self, encoder: SectionEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(
+        self,
+        block_vectors: Tensor,
+        section: Tensor,
+        next_block_vectors: Tensor,
+        next_section: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Read a section.
+
+        Args:
+            block_vectors: [S, H] chunk vectors of the section.
+            section: [] its number; above the last one that has an embedding, that one.
+            next_block_vectors: [T, H] those of the next one.
+            next_section: [] its number.
+
+        Returns:
+            [dimension] section vector of unit norm, and, unless the aggregate is the mean, [S, T]
+            how much each chunk attends to each of the next section, the mean over the heads.
+        """
+        encoder, own, following = self.encoder, block_vectors[None], next_block_vectors[None]
+        mask, next_mask = torch.ones_like(own[..., 0]), torch.ones_like(following[..., 0])
+        if encoder.config.aggregate == "mean":
+            return (encoder.project(own, mask)[0],)
+        last = encoder.config.max_sections - 1
+        chunks = encoder.embed(own, section.clamp(max=last)[None])
+        followers = encoder.embed(following, next_section.clamp(max=last)[None])
+        weights = encoder.attention.weights(chunks, followers, next_mask)
+        attended = encoder.attention.mix(weights, followers)
+        vector = encoder.project(own, mask, encoder.read(chunks, attended, mask))
+        return vector[0], weights[0].mean(0)
 
 
 class Colde(EncoderModel):
@@ -218,6 +274,11 @@ class Colde(EncoderModel):
             # Positions that training never sees add nothing, however long the document.
             nn.init.zeros_(self.document_encoder.section_embedding.weight)
             nn.init.zeros_(self.document_encoder.chunk_embedding.weight)
+
+    @property
+    def section_reader(self) -> SectionReader:
+        """Reads the sections of a document one by one."""
+        return SectionReader(self.document_encoder)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, sections: Sections | None = None

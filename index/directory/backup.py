@@ -41,6 +41,7 @@ from index.directory.data_directory import (
 )
 from index.directory.file_digest import verify_digest
 from index.errors import BackupError, SnapshotError, StoreError
+from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.sqlite.connections import translated_errors
 from index.vectors.snapshot import (
     CURRENT,
@@ -52,6 +53,7 @@ from index.vectors.snapshot import (
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _ATTEMPTS = 5  # to copy an index generation before a newer one replaces it
+_OTHERWISE = (LOCK_FILE, SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, STORE_FILE)
 _TRANSIENT = ("-wal", "-shm", "-journal", ".partial", ".new")  # endings of files in use
 
 _log = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ def copy_data_directory(data: Path, target: Path) -> None:
     """Copy a data directory into the folder `target`, as it is at one moment.
 
     The index generation is copied first, so the copy of the store is never behind it and knows the
-    changes that it lacks. All other files are copied too, except hidden ones and the lock.
+    changes that it lacks. All other files are copied too, except hidden ones, the lock, and the
+    copy of the lexical index, which is made when the copied directory is opened.
 
     Raises:
         BackupError: the copy of the store is damaged.
@@ -72,7 +75,7 @@ def copy_data_directory(data: Path, target: Path) -> None:
     for path in sorted(data.rglob("*")):
         name = path.relative_to(data)
         hidden = any(part.startswith(".") for part in name.parts)
-        if hidden or name.parts[0] in (LOCK_FILE, SNAPSHOTS_DIRECTORY, STORE_FILE):
+        if hidden or name.parts[0] in _OTHERWISE:
             continue
         if path.is_file() and not path.name.endswith(_TRANSIENT):
             (target / name).parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
 snapshots/      published generations of the index, a copy
+lexical/        the published copy of the lexical index
 lock            held by the process that writes
 
 .store-digest           the digest of a closed store, see index/directory/file_digest.py
@@ -20,8 +21,16 @@ from filelock import FileLock, Timeout
 
 from encoder.alignment.space import AlignmentSpace
 from index.directory.content_swap import finish_swap, swap_is_pending
-from index.directory.file_digest import DIGEST_FILE, remove_digest, verify_digest, write_digest
+from index.directory.file_digest import (
+    DIGEST_FILE,
+    DigestCheck,
+    has_digest,
+    remove_digest,
+    verify_digest,
+    write_digest,
+)
 from index.errors import DataDirectoryInUseError, StoreError
+from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.live_index import LiveIndex, open_live_index
 
@@ -37,6 +46,7 @@ CONTENT = (
     f"{STORE_FILE}-shm",
     DIGEST_FILE,
     SNAPSHOTS_DIRECTORY,
+    LEXICAL_DIRECTORY,
     ADAPTER_FILE,
     CALIBRATION_FILE,
 )
@@ -50,6 +60,12 @@ class DataDirectory:
     store: SQLiteDocumentStore
     index: LiveIndex
     _open_files: ExitStack
+    _check: DigestCheck | None = None
+
+    @property
+    def damage(self) -> str | None:
+        """What the check in the background found to be wrong; None if nothing."""
+        return None if self._check is None else self._check.damage
 
     def close(self) -> None:
         """Close the store, write its digest if it was open for writing, and release the lock.
@@ -67,6 +83,7 @@ def open_data_directory(
     read_only: bool = False,
     find_families: bool = True,
     alignment: AlignmentSpace | None = None,
+    check_later: bool = False,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -81,6 +98,8 @@ def open_data_directory(
         find_families: look for near-duplicates of documents that are put.
         alignment: the space that blocks are aligned in until one is fitted to the collection, for
             a store that has none yet.
+        check_later: compare the store with its digest in the background, `DataDirectory.damage`
+            tells the result, instead of before opening it; unless `read_only`.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -97,9 +116,11 @@ def open_data_directory(
             open_files.callback(_acquire_lock(path).release)
             finish_swap(path, CONTENT)
             open_files.callback(_write_digests, opened)
-        verify_digest(path / STORE_FILE)
-        if not read_only:
-            remove_digest(path / STORE_FILE)
+        later = check_later and not read_only and has_digest(path / STORE_FILE)
+        if not later:
+            verify_digest(path / STORE_FILE)
+            if not read_only:
+                remove_digest(path / STORE_FILE)
         store = SQLiteDocumentStore(
             path / STORE_FILE,
             fingerprint=fingerprint,
@@ -107,12 +128,18 @@ def open_data_directory(
             read_only=read_only,
             find_families=find_families,
             space=alignment,
+            checkpoints=not later,
         )
         open_files.callback(store.close)
+        store.lexical.changed()  # reads its published copy
         index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
-        if not read_only:
-            opened.append(path / STORE_FILE)
-        return DataDirectory(path, store, index, open_files.pop_all())
+        if not later:
+            if not read_only:
+                opened.append(path / STORE_FILE)
+            return DataDirectory(path, store, index, open_files.pop_all())
+        check = DigestCheck(path / STORE_FILE, store.allow_checkpoints)
+        open_files.callback(_after, check, opened, path / STORE_FILE)
+        return DataDirectory(path, store, index, open_files.pop_all(), check)
 
 
 @contextmanager
@@ -142,6 +169,12 @@ def settle(path: Path) -> None:
     if swap_is_pending(path):
         with locked(path):
             pass  # taking the lock finishes it
+
+
+def _after(check: DigestCheck, opened: list[Path], store: Path) -> None:
+    """Let a store get a new digest only if it was found to be sound."""
+    if check.wait():
+        opened.append(store)
 
 
 def _write_digests(stores: list[Path]) -> None:

@@ -9,6 +9,7 @@ are compared whenever rows are read, are the remaining protection.
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,6 +58,52 @@ def verify_digest(store: Path) -> None:
             f"{store}: has changed since it was closed, it may be damaged: longmatch doctor says "
             "what is wrong, and longmatch doctor --repair rebuilds what can be rebuilt"
         )
+
+
+def has_digest(store: Path) -> bool:
+    """Return whether there is a digest to compare a store with."""
+    return _read(store.with_name(DIGEST_FILE)) is not None
+
+
+class DigestCheck:
+    """The comparison of a store with its digest while the store is open, in another thread.
+
+    The file of the store must not change before `sound` was called: SQLite leaves changes in the
+    log until a checkpoint. So whatever happens meanwhile, file and digest belong together, and
+    after a kill the next opening compares them again.
+    """
+
+    def __init__(self, store: Path, sound: Callable[[], None]) -> None:
+        """Start comparing.
+
+        Args:
+            store: its file.
+            sound: called when the digest was right and has been removed.
+        """
+        self._store = store
+        self._sound = sound
+        self._damage: str | None = None
+        self._thread = threading.Thread(target=self._compare, name="digest")
+        self._thread.start()
+
+    @property
+    def damage(self) -> str | None:
+        """What is wrong; None while nothing is known to be."""
+        return self._damage
+
+    def wait(self) -> bool:
+        """Wait for the end, and return whether the store is sound."""
+        self._thread.join()
+        return self._damage is None
+
+    def _compare(self) -> None:
+        try:
+            verify_digest(self._store)
+            remove_digest(self._store)
+            self._sound()
+        except StoreError as error:
+            self._damage = str(error)
+            _log.critical("%s", error)
 
 
 def remove_digest(store: Path) -> None:

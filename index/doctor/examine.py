@@ -27,7 +27,9 @@ from index.doctor.derived_checks import examine_families, examine_metadata, exam
 from index.doctor.findings import Finding, Remedy
 from index.doctor.store_checks import examine_database, examine_rows
 from index.doctor.vector_checks import examine_index, examine_vectors
-from index.errors import FingerprintMismatchError, StoreError
+from index.errors import FingerprintMismatchError, SnapshotError, StoreError
+from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.lexical.segment_files import load_view
 from index.progress import Progress
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.fusion import read_fusion
@@ -80,11 +82,20 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
         return  # comparing other data with the store would repeat the same finding
     with closing(_open_store(data, space)) as store:
         yield from examine_index(data / SNAPSHOTS_DIRECTORY, store)
+        yield from _examine_lexical_copy(data / LEXICAL_DIRECTORY)
         if not broken and sampling.documents:
             encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
             yield from examine_vectors(
                 store, BlockTokenizer(checkpoint), encoder, sampling.documents, sampling.progress
             )
+
+
+def _examine_lexical_copy(directory: Path) -> Iterator[Finding]:
+    if directory.exists():
+        try:
+            load_view(directory)
+        except SnapshotError as error:
+            yield Finding(directory.name, str(error), Remedy.PUBLISH_LEXICAL_INDEX)
 
 
 def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:

@@ -115,6 +115,8 @@ def repair(
         if again or Remedy.REBUILD_INDEX in remedies:
             progress.started("building the index", None)
             directory.index.rebuild()
+        if remedies & {Remedy.REBUILD_LEXICAL_INDEX, Remedy.PUBLISH_LEXICAL_INDEX}:
+            directory.store.lexical.publish()
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
         if Remedy.FIND_FAMILIES in remedies:

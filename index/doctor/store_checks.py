@@ -25,7 +25,7 @@ from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
 _PROBLEMS_SHOWN = 5
 _DOCUMENTS_A_READ = 256
 _REINDEX_HELPS = ("missing from index", "wrong # of entries in index", "non-unique entry in index")
-_LEXICAL = ("postings", "terms", "document_terms", "term_statistics", "fts5")
+_LEXICAL = ("terms", "document_terms", "removed_terms", "term_statistics")
 _IDS = "SELECT vector_id FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"
 _DOCUMENTS = """
 SELECT vector_id, id, title, metadata, content_hash, tokens, tokens_read, blocks, blocks_left_out,

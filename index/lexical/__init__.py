@@ -1,1 +1,1 @@
-"""Words and titles as terms: candidates by FTS5, scores by cosine."""
+"""Words and titles as terms: candidates by the heaviest of them, scores by cosine."""

@@ -1,15 +1,16 @@
 """The lexical index: which documents share the distinctive words of a long text.
 
-It is part of the store's database and changes in the same transactions as the documents. A search
-has two steps: the heaviest terms of the query fetch candidates through FTS5, by the sum of the
-weights of the terms that they share; then the candidates are scored exactly, by the cosine over all
-terms.
+Its tables are part of the store's database and change in the same transactions as the documents.
+Searches read a copy, `index.lexical.segmented_index`, in two steps: the heaviest terms of the
+query fetch candidates, by the sum of the weights of the terms that they share; then the candidates
+are scored exactly, by the cosine over all terms.
 """
 
 import json
+import logging
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,43 +19,41 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.terms.title_matcher import TitleMatcher
-from index.errors import StoreError
+from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
+from index.lexical.frequencies import MAX_DRIFT, FrequencyCache
 from index.lexical.scoring import (
     LexicalQuery,
+    QueryTerms,
     TermRows,
     TermWeight,
     cosines,
     heaviest_terms,
-    inverse_document_frequencies,
     join_rows,
     shared_terms,
     weigh_query,
     weigh_rows,
 )
-from index.lexical.tables import read_document_terms, read_joined_terms
+from index.lexical.segmented_index import SegmentedIndex
+from index.lexical.tables import read_statistics
 from index.lexical.terms import count_terms_and_titles, known_titles, with_titles
+from index.lexical.view import View
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
+LEXICAL_DIRECTORY = "lexical"  # beside the store
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
-MAX_DRIFT = 0.01  # share of the documents that may change before all of them are read again
 
 # The list comes first: as the operand of IN, it would be copied into an index of its own.
-_FOUND_TERMS = """
-SELECT asked.key, term_id, documents
-FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
-_ALL_FREQUENCIES = """
-SELECT term_id, documents FROM terms WHERE documents >= 2"""
+_TERM_IDS = """
+SELECT asked.key, term_id FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
+_TERMS = """
+SELECT term_id, term FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _TITLES = """
 SELECT title FROM documents"""
-_STATISTICS = """
-SELECT documents, changes FROM term_statistics"""
-_SELECTED = "vector_id < ? AND vector_id {inverted} IN (SELECT value FROM json_each(?))"
-_IDS_AFTER = """
-SELECT vector_id FROM document_terms WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
-_OF_A_TERM = "SELECT rowid AS vector_id, ? AS weight FROM postings WHERE postings MATCH ?"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +64,6 @@ class LexicalMatches:
     scores: Float32
 
 
-@dataclass(frozen=True, slots=True)
-class _Frequencies:
-    """Inverse document frequencies Float32[T] by term id, as of `changes` of the store.
-
-    A term of only one document weighs nothing here: it is shared with no other, and misspelt words
-    would lengthen the vectors of long documents.
-    """
-
-    idf: Float32
-    changes: int
-
-
 class LexicalIndex:
     """The lexical index of an open store. Safe to use from many threads."""
 
@@ -84,8 +71,8 @@ class LexicalIndex:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
         self._connections = connections
         self._path = path
-        self._refreshing = threading.Lock()
-        self._frequencies = _Frequencies(np.zeros(0, dtype=np.float32), -1)
+        self._copy = SegmentedIndex(connections, path.with_name(LEXICAL_DIRECTORY))
+        self._frequencies = FrequencyCache()
         self._reading_titles = threading.Lock()
         self._titles = known_titles(())
         self._titles_of = -1  # changes of the store as of which they were read
@@ -94,7 +81,7 @@ class LexicalIndex:
     def changes(self) -> int:
         """How many times a document was added, removed or counted again."""
         with self._connections.reading() as connection:
-            return _statistics(connection)[1]
+            return read_statistics(connection).changes
 
     def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
         """Return the titles of the stored documents, read again when too many changed.
@@ -104,11 +91,12 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        number, changes = _statistics(connection)
+        now = read_statistics(connection)
         with self._reading_titles:
-            if self._titles_of < 0 or abs(changes - self._titles_of) > MAX_DRIFT * number:
+            drift = abs(now.changes - self._titles_of)
+            if self._titles_of < 0 or drift > MAX_DRIFT * now.documents:
                 self._titles = known_titles(row[0] for row in connection.execute(_TITLES))
-                self._titles_of = changes
+                self._titles_of = now.changes
             return self._titles
 
     def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
@@ -123,14 +111,12 @@ class LexicalIndex:
                 self._titles = with_titles(self._titles, titles)
                 self._titles_of += inserted
 
-    def read(self, text: str, *, title: str = "", stored: bool = False) -> LexicalQuery:
+    def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to the terms that stored documents have.
 
         Args:
             text: any text; without such a term the query finds nothing.
             title: of the text, if it has one.
-            stored: the text is that of a stored document, so a term of only one document is
-                shared with no other.
 
         Raises:
             StoreError: the file cannot be read.
@@ -138,12 +124,72 @@ class LexicalIndex:
         with self._connections.reading() as connection:
             titles = self.titles(connection)
         counts = count_terms_and_titles(text, titles, title)
+        terms = sorted(counts)  # the order of the index on the terms
         with self._connections.reading() as connection:
-            terms = sorted(counts)  # the order of the index on the terms
-            rows = connection.execute(_FOUND_TERMS, (json.dumps(terms),)).fetchall()
-            number, _ = _statistics(connection)
-        found = {terms[row]: (term_id, documents) for row, term_id, documents in rows}
-        return weigh_query(counts, found, number, least=2 if stored else 1)
+            rows = connection.execute(_TERM_IDS, (json.dumps(terms),)).fetchall()
+        view = self._view()
+        found = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        found = found[found[:, 1] <= view.terms.last]
+        own = np.array([counts[terms[row]] for row in found[:, 0].tolist()], dtype=np.int64)
+        return weigh_query(_with_frequencies(view, found[:, 1], own), view.number, least=1)
+
+    def read_stored(self, vector_id: int) -> LexicalQuery:
+        """Return the terms of a stored document that others share; none if it is not there.
+
+        Raises:
+            StoreError: the file cannot be read, or the terms of a document are damaged.
+        """
+        view = self._view()
+        term_ids, counts = view.terms_of(vector_id)
+        terms = _with_frequencies(view, term_ids.astype(np.int64), counts.astype(np.int64))
+        return weigh_query(terms, view.number, least=2)
+
+    def changed(self, replaced: Collection[int] = ()) -> None:
+        """Let searches find a change of the store that was committed.
+
+        A failure is only logged: the next search tries again.
+
+        Args:
+            replaced: documents that stayed, and whose terms were replaced.
+        """
+        try:
+            with self._naming_damage():
+                self._copy.catch_up()
+        except StoreError as error:
+            _log.warning("the lexical index does not follow the store: %s", error)
+        self._frequencies.forget_norms(replaced)
+
+    def unpublished(self) -> int:
+        """Count the changes since the searchable copy was published."""
+        return self._copy.unpublished()
+
+    def publish(self) -> None:
+        """Write the searchable copy to files, so that opening the store need not make it.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+            SnapshotError: the files cannot be written; the former ones stay.
+        """
+        try:
+            with self._naming_damage():
+                self._copy.publish()
+        except OSError as error:
+            raise SnapshotError(f"{self._path}: no lexical index was written: {error}") from error
+
+    def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
+        """Return k or more documents that share the heaviest terms of a query, Int64[N], ascending.
+
+        Fewer if fewer share one.
+
+        Args:
+            query: the query.
+            k: how many.
+            among: find no other documents.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        return np.sort(_candidates(self._view(), query, max(k, CANDIDATES), among))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term.
@@ -156,10 +202,9 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection:
-            candidates = _candidates(connection, query, max(k, CANDIDATES), among)
-            scores = self._score(connection, query, candidates)
-        return _best(candidates, scores, k)
+        reading = self._read()
+        candidates = _candidates(reading.view, query, max(k, CANDIDATES), among)
+        return _best(candidates, self._score(reading, query, candidates), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
@@ -171,14 +216,15 @@ class LexicalIndex:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        with self._connections.reading() as connection:
-            for ids in _parts(connection, among):
-                scores = self._score(connection, query, ids)
-                best = _best(
-                    np.concatenate([best.vector_ids, ids]),
-                    np.concatenate([best.scores, scores]),
-                    k,
-                )
+        reading = self._read()
+        selected = reading.view.living_ids()
+        selected = selected[among.contains(selected)]
+        for start in range(0, len(selected), _ROWS_A_CALL):
+            ids = selected[start : start + _ROWS_A_CALL]
+            scores = self._score(reading, query, ids)
+            best = _best(
+                np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
+            )
         return best
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
@@ -187,8 +233,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection:
-            return self._score(connection, query, vector_ids)
+        return self._score(self._read(), query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -198,17 +243,15 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        none = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
         parts = []
         progress.started("reading words", len(vector_ids))
-        with self._connections.reading() as connection:
-            idf = self._idf(connection)
-            for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
-                some = vector_ids[start : start + _ROWS_A_CALL].tolist()
-                with self._naming_damage():
-                    documents = read_document_terms(connection, some)
-                parts.append(weigh_rows([documents.get(one, none) for one in some], idf))
-                progress.advanced(len(some))
+        view = self._view()
+        frequencies = self._frequencies.current(view)
+        idf = frequencies.idf(np.arange(len(frequencies.documents)))
+        for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
+            some = vector_ids[start : start + _ROWS_A_CALL].tolist()
+            parts.append(weigh_rows([view.terms_of(one) for one in some], idf))
+            progress.advanced(len(some))
         return join_rows(parts)
 
     def explain(
@@ -219,21 +262,32 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read, or the terms of a document are damaged.
         """
-        with self._connections.reading() as connection, self._naming_damage():
-            documents = read_document_terms(connection, vector_ids)
-        return {one: shared_terms(query, terms, limit) for one, terms in documents.items()}
+        positions, documents = self._view().documents(np.array(vector_ids, dtype=np.int64))
+        found = [vector_ids[position] for position in positions.tolist()]
+        shared = dict(zip(found, shared_terms(query, documents, limit), strict=True))
+        asked = {term_id for own in shared.values() for term_id, _ in own}
+        with self._connections.reading() as connection:
+            words = dict(connection.execute(_TERMS, (json.dumps(sorted(asked)),)))
+        return {
+            one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
+            for one, own in shared.items()
+        }
 
-    def _score(
-        self, connection: sqlite3.Connection, query: LexicalQuery, vector_ids: Int64
-    ) -> Float32:
+    def _view(self) -> View:
         with self._naming_damage():
-            documents = read_joined_terms(connection, vector_ids.tolist())
-        if not len(documents.vector_ids):
-            return np.zeros(len(vector_ids), dtype=np.float32)
-        scores = cosines(query, documents, self._idf(connection))
-        rows = np.searchsorted(documents.vector_ids, vector_ids)
-        rows = np.minimum(rows, len(scores) - 1)
-        return np.where(documents.vector_ids[rows] == vector_ids, scores[rows], np.float32(0.0))
+            return self._copy.view()
+
+    def _read(self) -> "_Reading":
+        replacements = self._frequencies.replacements  # before the view
+        return _Reading(self._view(), replacements)
+
+    def _score(self, reading: "_Reading", query: LexicalQuery, vector_ids: Int64) -> Float32:
+        positions, documents = reading.view.documents(vector_ids)
+        frequencies = self._frequencies.current(reading.view)
+        squares = self._frequencies.squared_norms(documents, frequencies, reading.replacements)
+        scores = np.zeros(len(vector_ids), dtype=np.float32)
+        scores[positions] = cosines(query, documents, squares, frequencies.idf(query.term_ids))
+        return scores
 
     @contextmanager
     def _naming_damage(self) -> Iterator[None]:
@@ -243,27 +297,18 @@ class LexicalIndex:
         except ValueError as error:
             raise StoreError(f"{self._path}: {error}") from error
 
-    def _idf(self, connection: sqlite3.Connection) -> Float32:
-        """Return the frequencies of all terms, read again when too many documents changed."""
-        number, changes = _statistics(connection)
-        with self._refreshing:
-            drift = abs(changes - self._frequencies.changes)
-            if self._frequencies.changes < 0 or drift > MAX_DRIFT * number:
-                self._frequencies = _Frequencies(_all_idf(connection, number), changes)
-            return self._frequencies.idf
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A view, and how often terms had been replaced before it was taken."""
+
+    view: View
+    replacements: int
 
 
-def _parts(connection: sqlite3.Connection, among: IdSet) -> Iterator[Int64]:
-    """Yield the ids of a selection in parts; listed ids may belong to removed documents."""
-    if not among.inverted:
-        for start in range(0, len(among.ids), _ROWS_A_CALL):
-            yield among.ids[start : start + _ROWS_A_CALL]
-        return
-    last = -1
-    while rows := connection.execute(_IDS_AFTER, (last, _ROWS_A_CALL)).fetchall():
-        last = rows[-1][0]
-        ids = np.array(rows, dtype=np.int64).reshape(-1)
-        yield ids[among.contains(ids)]
+def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:
+    documents = view.terms.frequencies[term_ids].astype(np.int64)
+    return QueryTerms(term_ids, counts, documents, view.terms.pairs[term_ids])
 
 
 def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
@@ -272,40 +317,7 @@ def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
     return LexicalMatches(vector_ids[order], scores[order])
 
 
-def _candidates(
-    connection: sqlite3.Connection, query: LexicalQuery, k: int, among: IdSet | None
-) -> Int64:
+def _candidates(view: View, query: LexicalQuery, k: int, among: IdSet | None) -> Int64:
     chosen = heaviest_terms(query)
-    if not chosen:
-        return np.zeros(0, dtype=np.int64)
-    parts = " UNION ALL ".join([_OF_A_TERM] * len(chosen))
-    values: list[float | str] = []
-    for position in chosen:
-        values += [
-            float(query.weights[position] * query.idf[position]),
-            f'"{query.term_ids[position]}"',
-        ]
-    selected = "TRUE"
-    if among is not None:
-        selected = _SELECTED.format(inverted="NOT" if among.inverted else "")
-        values += [among.end, json.dumps(among.ids.tolist())]
-    rows = connection.execute(
-        f"SELECT vector_id FROM ({parts}) "  # noqa: S608 (constants only)
-        f"WHERE {selected} GROUP BY vector_id "
-        "ORDER BY sum(weight) DESC, vector_id LIMIT ?",
-        (*values, k),
-    )
-    return np.array([row[0] for row in rows], dtype=np.int64)
-
-
-def _all_idf(connection: sqlite3.Connection, number: int) -> Float32:
-    rows = np.array(connection.execute(_ALL_FREQUENCIES).fetchall(), dtype=np.int64)
-    rows = rows.reshape(-1, 2)
-    idf = np.zeros(int(rows[:, 0].max(initial=-1)) + 1, dtype=np.float32)
-    idf[rows[:, 0]] = inverse_document_frequencies(rows[:, 1], number)
-    return idf
-
-
-def _statistics(connection: sqlite3.Connection) -> tuple[int, int]:
-    number, changes = connection.execute(_STATISTICS).fetchone()
-    return int(number), int(changes)
+    weights = (query.weights[chosen] * query.idf[chosen]).astype(np.float64)
+    return view.best(query.term_ids[chosen], weights, k, among)

@@ -1,28 +1,31 @@
 """The tables of the lexical index; each function works inside a transaction of the store.
 
 terms           every term that a stored document has, and how many documents have it
-document_terms  the term ids of a document and their counts, from which it is scored
-postings        FTS5, term id -> documents, to find candidates; it keeps no text and no positions
-term_statistics one row: how many documents there are, and how often that changed
+document_terms  the term ids of a document and their counts, and the change that put them there
+removed_terms   documents whose terms were removed or replaced, for copies that have to catch up
+term_statistics one row: how many documents there are, how often that changed, and which index it is
 
-FTS5 indexes term ids instead of words, so that the tokens of query and document agree by
-construction and no text is ever parsed as query syntax.
+Searches read a copy of them, `index.lexical.segmented_index`.
 """
 
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Int64, UInt32
+from index.lexical.terms import QUOTE
 
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
 
+NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
+
+_BYTES_A_TERM = 6
 MAX_COUNT = np.iinfo(np.uint16).max
 
 
@@ -43,8 +46,6 @@ class JoinedTerms:
     ends: Int64
 
 
-# A contentless FTS5 table deletes a row if given its content, which `document_terms` has.
-# (`contentless_delete` needs SQLite 3.43, and Python is often built with an older one.)
 LEXICAL_SCHEMA = (
     """
 CREATE TABLE terms (
@@ -55,20 +56,25 @@ CREATE TABLE terms (
     """
 CREATE TABLE document_terms (
     vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    change INTEGER NOT NULL,
     terms BLOB NOT NULL
 )""",
+    "CREATE INDEX document_terms_by_change ON document_terms (change)",
     """
-CREATE VIRTUAL TABLE postings USING fts5(
-    term_ids, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
+CREATE TABLE removed_terms (
+    vector_id INTEGER PRIMARY KEY,
+    change INTEGER NOT NULL
 )""",
+    "CREATE INDEX removed_terms_by_change ON removed_terms (change)",
     """
 CREATE TABLE term_statistics (
     documents INTEGER NOT NULL,
-    changes INTEGER NOT NULL
+    changes INTEGER NOT NULL,
+    identity TEXT NOT NULL
 )""",
-    "INSERT INTO term_statistics VALUES (0, 0)",
+    "INSERT INTO term_statistics VALUES (0, 0, lower(hex(randomblob(16))))",
 )
-LEXICAL_TABLES = ("terms", "document_terms", "postings", "term_statistics")
+LEXICAL_TABLES = ("terms", "document_terms", "removed_terms", "term_statistics")
 
 _INSERT_TERM = """
 INSERT INTO terms (term, documents) VALUES (?, ?)"""
@@ -79,7 +85,23 @@ DELETE FROM terms WHERE term_id = ? AND documents <= 0"""
 _TERM_IDS = """
 SELECT term, term_id FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
 _INSERT_DOCUMENT_TERMS = """
-INSERT INTO document_terms (vector_id, terms) VALUES (?, ?)"""
+INSERT INTO document_terms (vector_id, change, terms) VALUES (?, ?, ?)"""
+_REMOVE_DOCUMENT_TERMS = """
+DELETE FROM document_terms WHERE vector_id = ?"""
+_LOG_REMOVAL = """
+INSERT OR REPLACE INTO removed_terms (vector_id, change) VALUES (?, ?)"""
+_ADDED_SINCE = """
+SELECT vector_id, terms FROM document_terms WHERE vector_id IN (
+    SELECT vector_id FROM document_terms WHERE change > ?
+) ORDER BY vector_id"""
+_REMOVED_SINCE = """
+SELECT vector_id FROM removed_terms WHERE change > ?"""
+_FORGET_REMOVALS = """
+DELETE FROM removed_terms WHERE change <= ?"""
+_PAIRS_AFTER = """
+SELECT term_id FROM terms WHERE term_id > ? AND instr(term, ' ') AND substr(term, 1, 1) != ?"""
+_DOCUMENT_TERMS = """
+INSERT INTO document_terms (vector_id, change, terms) VALUES (?, ?, ?)"""
 _REMOVE_DOCUMENT_TERMS = """
 DELETE FROM document_terms WHERE vector_id = ?"""
 _INSERT_POSTINGS = """
@@ -89,6 +111,8 @@ INSERT INTO postings (postings, rowid, term_ids) VALUES ('delete', ?, ?)"""
 _DOCUMENT_TERMS = """
 SELECT vector_id, terms FROM document_terms
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+_STATISTICS = """
+SELECT documents, changes, identity FROM term_statistics"""
 _COUNT_CHANGE = """
 UPDATE term_statistics SET documents = documents + ?, changes = changes + ?"""
 
@@ -104,10 +128,10 @@ def insert_terms(
     connection.executemany(_COUNT_TERM, known)
     connection.executemany(_INSERT_TERM, new)
     term_ids |= find_term_ids(connection, (term for term, _ in new))
+    change = read_statistics(connection).changes + len(counted)
     for vector_id, counts in counted:
         rows = sorted((term_ids[term], min(n, MAX_COUNT)) for term, n in counts.items())
-        connection.execute(_INSERT_DOCUMENT_TERMS, (vector_id, _pack(rows)))
-        connection.execute(_INSERT_POSTINGS, (vector_id, _postings(one for one, _ in rows)))
+        connection.execute(_INSERT_DOCUMENT_TERMS, (vector_id, change, _pack(rows)))
     connection.execute(_COUNT_CHANGE, (len(counted), len(counted)))
 
 
@@ -123,9 +147,10 @@ def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> N
     """Remove the terms of documents."""
     documents = Counter[int]()
     removed = read_document_terms(connection, vector_ids)
+    change = read_statistics(connection).changes + len(removed)
     for vector_id, (term_ids, _) in removed.items():
         documents.update(term_ids.tolist())
-        connection.execute(_REMOVE_POSTINGS, (vector_id, _postings(term_ids.tolist())))
+        connection.execute(_LOG_REMOVAL, (vector_id, change))
     connection.executemany(_COUNT_TERM, [(-n, term_id) for term_id, n in documents.items()])
     connection.executemany(_DROP_TERM, [(term_id,) for term_id in documents])
     connection.executemany(_REMOVE_DOCUMENT_TERMS, [(one,) for one in removed])
@@ -140,27 +165,73 @@ def read_document_terms(
     Raises:
         ValueError: a row is damaged.
     """
-    return {vector_id: _unpack(terms) for vector_id, terms in _rows(connection, vector_ids)}
+    id_list = json.dumps([int(one) for one in vector_ids])
+    rows = connection.execute(_DOCUMENT_TERMS, (id_list,))
+    return {vector_id: _unpack(terms) for vector_id, terms in rows}
 
 
-def read_joined_terms(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> JoinedTerms:
-    """Return the terms of these documents in a few arrays; missing ones are absent.
+@dataclass(frozen=True, slots=True)
+class TermStatistics:
+    """The state of the tables.
+
+    Attributes:
+        documents: how many there are.
+        changes: how often a document was added, removed or counted again.
+        identity: drawn when the tables were made, so that no copy of others is taken for theirs.
+    """
+
+    documents: int
+    changes: int
+    identity: str
+
+
+def read_statistics(connection: sqlite3.Connection) -> TermStatistics:
+    """Return the state of the tables."""
+    return TermStatistics(*connection.execute(_STATISTICS).fetchone())
+
+
+def read_added(connection: sqlite3.Connection, since: int, most: int) -> Iterator[JoinedTerms]:
+    """Yield the terms of the documents added since a change, some documents at a time.
+
+    Args:
+        connection: to read from.
+        since: the change.
+        most: no more documents are added to those that have this many terms together.
 
     Raises:
         ValueError: a row is damaged.
     """
-    rows = _rows(connection, vector_ids)
-    numbers = [_number_of_terms(terms) for _, terms in rows]
-    ids = b"".join([terms[: 4 * number] for (_, terms), number in zip(rows, numbers, strict=True)])
-    counts = b"".join(
-        [terms[4 * number :] for (_, terms), number in zip(rows, numbers, strict=True)]
-    )
-    return JoinedTerms(
-        np.array([vector_id for vector_id, _ in rows], dtype=np.int64),
-        np.frombuffer(ids, dtype="<u4"),
-        np.frombuffer(counts, dtype="<u2"),
-        np.cumsum(numbers, dtype=np.int64),
-    )
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for vector_id, terms in connection.execute(_ADDED_SINCE, (since,)):
+        some.append((vector_id, terms))
+        size += len(terms) // _BYTES_A_TERM
+        if size >= most:
+            yield _join(some)
+            some, size = [], 0
+    if some:
+        yield _join(some)
+
+
+def read_removed(connection: sqlite3.Connection, since: int) -> Int64:
+    """Return the documents Int64[N] whose terms were removed or replaced since a change."""
+    return np.array(connection.execute(_REMOVED_SINCE, (since,)).fetchall(), np.int64).reshape(-1)
+
+
+def forget_removed(connection: sqlite3.Connection, until: int) -> None:
+    """Forget the removals that no copy of this change or later needs."""
+    connection.execute(_FORGET_REMOVALS, (until,))
+
+
+def read_last_term(connection: sqlite3.Connection) -> int:
+    """Return the highest id of a term; -1 where there is none."""
+    return int(connection.execute("SELECT coalesce(max(term_id), -1) FROM terms").fetchone()[0])
+
+
+def read_pairs(connection: sqlite3.Connection, after: int) -> Int64:
+    """Return the ids Int64[N] of the pairs of words that have an id above `after`."""
+    rows = connection.execute(_PAIRS_AFTER, (after, QUOTE)).fetchall()
+    return np.array(rows, dtype=np.int64).reshape(-1)
 
 
 def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:
@@ -169,22 +240,24 @@ def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[
     return dict(connection.execute(_TERM_IDS, (json.dumps(sorted(terms)),)))
 
 
-def _postings(term_ids: Iterable[int]) -> str:
-    return " ".join(map(str, term_ids))
-
-
 def _pack(rows: Sequence[tuple[int, int]]) -> bytes:
     table = np.array(rows, dtype=np.int64).reshape(-1, 2)
     return table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
 
 
-def _rows(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> Sequence[tuple[int, bytes]]:
-    id_list = json.dumps([int(one) for one in vector_ids])
-    return connection.execute(_DOCUMENT_TERMS, (id_list,)).fetchall()
+def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:
+    numbers = [_number_of_terms(terms) for _, terms in rows]
+    both = [(terms, 4 * number) for (_, terms), number in zip(rows, numbers, strict=True)]
+    return JoinedTerms(
+        np.array([vector_id for vector_id, _ in rows], dtype=np.int64),
+        np.frombuffer(b"".join([terms[:end] for terms, end in both]), dtype="<u4"),
+        np.frombuffer(b"".join([terms[end:] for terms, end in both]), dtype="<u2"),
+        np.cumsum(numbers, dtype=np.int64),
+    )
 
 
 def _number_of_terms(terms: bytes) -> int:
-    number, rest = divmod(len(terms), 6)
+    number, rest = divmod(len(terms), _BYTES_A_TERM)
     if rest:
         raise ValueError("the terms of a document are damaged: their length is wrong")
     return number

@@ -7,13 +7,19 @@ a pass that was killed is simply repeated.
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
 from encoder.arrays import Int64
 from encoder.terms.title_matcher import TitleMatcher
-from index.lexical.tables import DocumentTerms, find_term_ids, read_document_terms, replace_terms
+from index.lexical.tables import (
+    DocumentTerms,
+    find_term_ids,
+    read_document_terms,
+    read_statistics,
+    replace_terms,
+)
 from index.lexical.terms import QUOTE, count_terms_and_titles, known_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
@@ -22,8 +28,6 @@ from index.sqlite.task_state import TITLES, read_count, write_state
 _DOCUMENTS_A_TRANSACTION = 256
 _NUMBER = """
 SELECT count(*) FROM documents"""
-_CHANGES = """
-SELECT changes FROM term_statistics"""
 _TITLES = """
 SELECT title FROM documents"""
 _NEXT_DOCUMENTS = """
@@ -37,12 +41,16 @@ _Row = tuple[int, str, str]
 
 
 def refresh_titles(
-    connections: SQLiteConnections, progress: Progress, stop: Callable[[], bool] = lambda: False
+    connections: SQLiteConnections,
+    progress: Progress,
+    stop: Callable[[], bool] = lambda: False,
+    replaced: Callable[[Collection[int]], None] = lambda _: None,
 ) -> None:
     """Find the titles that each stored text names, and write the terms of those that differ.
 
     Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns true
-    does not count as complete.
+    does not count as complete. `replaced` is called with the vector ids of documents whose terms
+    were written.
 
     Raises:
         StoreError: the file cannot be read or written, or a row in it is damaged.
@@ -69,6 +77,7 @@ def refresh_titles(
                 before = _read_changes(connection)
                 _replace(connection, changed)
                 changes += _read_changes(connection) - before  # without its own writes
+            replaced(changed)
         last = int(some[-1][0])
         progress.advanced(len(some))
 
@@ -80,8 +89,7 @@ def count_changes_since_refresh(connection: sqlite3.Connection) -> int:
 
 
 def _read_changes(connection: sqlite3.Connection) -> int:
-    (changes,) = connection.execute(_CHANGES).fetchone()
-    return int(changes)
+    return read_statistics(connection).changes
 
 
 def _changed(

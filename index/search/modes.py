@@ -10,7 +10,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory
 from index.id_set import IdSet
-from index.lexical.lexical_index import CANDIDATES, LexicalMatches
+from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
 from index.search.fusion import LinearFusion, fuse, semantic_scores
 from index.search.records import AlignmentReceipt, EncodedQuery, Mode, SearchStage
@@ -131,23 +131,24 @@ def _rank_lexical(
     """Rank by the cosine of the words; a document without a shared word is not found."""
     generation, sequence = data.index.generation, data.index.sequence
     with timed(seconds, "lexical"):
-        terms, ids, lexical = _search_words(data, query, k, among)
-        if among is not None and terms.terms and len(ids) <= k:
+        words, terms = data.store.lexical, _read_terms(data, query)
+        best = words.search(terms, max(k + 1, CANDIDATES), among=among)
+        if among is not None and len(terms) and len(best.vector_ids) <= k:
             # The rarest terms find too few of the selection: compare all of it.
-            ids, lexical = _by_id(data.store.lexical.search_all(terms, k + 1, among))
+            best = words.search_all(terms, k + 1, among)
     with timed(seconds, "search"):
-        living, cosines = _vector_scores(data, query, ids)
-    lexical_scores = lexical[np.isin(ids, living)]
-    order = np.lexsort((living, -lexical_scores))
+        cosines = data.index.scores(query.vector, best.vector_ids)
+    living = ~np.isnan(cosines)
+    cosines = _bounded(cosines[living])
     return Ranking(
-        vector_ids=living[order],
-        scores=lexical_scores[order],
-        vector=cosines[order],
-        semantic=semantic_scores(fusion, cosines)[order],
-        lexical=lexical_scores[order],
+        vector_ids=best.vector_ids[living],
+        scores=best.scores[living],
+        vector=cosines,
+        semantic=semantic_scores(fusion, cosines),
+        lexical=best.scores[living],
         terms=terms,
         scored_as="lexical",
-        exhausted=len(ids) <= k,
+        exhausted=len(best.vector_ids) <= k,
         generation=generation,
         sequence=sequence,
     )
@@ -161,58 +162,46 @@ def _rank_hybrid(
     among: IdSet | None,
     seconds: Seconds,
 ) -> Ranking:
-    """Rank by both cosines: the candidates of each channel get the exact score of the other.
+    """Rank by both cosines the candidates of each channel.
 
     A text without any indexed, distinctive word is ranked and scored by its vector alone.
     """
     with timed(seconds, "lexical"):
-        terms, by_words, word_scores = _search_words(data, query, k, among)
+        terms = _read_terms(data, query)
+        by_words = data.store.lexical.candidates(terms, max(k + 1, CANDIDATES), among)
     with timed(seconds, "search"):
         vectors = query.vector[np.newaxis]
         nearest = data.index.search(vectors, max(k + 1, CANDIDATES), among=among)
         found = nearest.ids[0] != NO_VECTOR
-        living, cosines = _vector_scores(data, query, np.union1d(by_words, nearest.ids[0][found]))
+        candidates = np.union1d(by_words, nearest.ids[0][found])
+        cosines = data.index.scores(query.vector, candidates)
+        living = ~np.isnan(cosines)
+        candidates, cosines = candidates[living], _bounded(cosines[living])
     with timed(seconds, "lexical"):
-        scored = np.isin(living, by_words)
-        lexical = np.zeros(len(living), dtype=np.float32)
-        lexical[scored] = word_scores[np.isin(by_words, living)]
-        lexical[~scored] = data.store.lexical.score(terms, living[~scored])
+        lexical = data.store.lexical.score(terms, candidates)
     semantic = semantic_scores(fusion, cosines)
-    scores = fuse(fusion, semantic, lexical) if terms.terms else semantic
-    order = np.lexsort((living, -scores))
+    scores = fuse(fusion, semantic, lexical) if len(terms) else semantic
+    order = np.lexsort((candidates, -scores))
     return Ranking(
-        vector_ids=living[order],
+        vector_ids=candidates[order],
         scores=scores[order],
         vector=cosines[order],
         semantic=semantic[order],
         lexical=lexical[order],
         terms=terms,
-        scored_as="hybrid" if terms.terms else "semantic",
+        scored_as="hybrid" if len(terms) else "semantic",
         exhausted=not found.all(),
         generation=nearest.generation,
         sequence=nearest.sequence,
     )
 
 
-def _search_words(
-    data: DataDirectory, query: EncodedQuery, k: int, among: IdSet | None
-) -> tuple[LexicalQuery, Int64, Float32]:
-    """Return the terms of the query, and the ids Int64[N], ascending, and scores it found."""
-    stored = query.vector_id != NO_VECTOR
-    terms = data.store.lexical.read(query.text, title=query.title, stored=stored)
-    found = data.store.lexical.search(terms, max(k + 1, CANDIDATES), among=among)
-    return terms, *_by_id(found)
-
-
-def _by_id(found: LexicalMatches) -> tuple[Int64, Float32]:
-    order = np.argsort(found.vector_ids)
-    return found.vector_ids[order], found.scores[order]
-
-
-def _vector_scores(data: DataDirectory, query: EncodedQuery, ids: Int64) -> tuple[Int64, Float32]:
-    """Return those of these ids that are still stored, ascending, with their cosines."""
-    living, vectors = data.store.vectors(ids)
-    return living, _bounded(vectors @ query.vector)
+def _read_terms(data: DataDirectory, query: EncodedQuery) -> LexicalQuery:
+    """Return the terms of a query, which are stored where the query is."""
+    words = data.store.lexical
+    if query.vector_id != NO_VECTOR:
+        return words.read_stored(query.vector_id)
+    return words.read(query.text, title=query.title)
 
 
 def _bounded(cosines: Float32) -> Float32:

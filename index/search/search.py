@@ -36,13 +36,18 @@ class _Search:
     seconds: Seconds = field(default_factory=dict)
 
 
+def selects(options: SearchOptions) -> bool:
+    """Return whether `where` or `exclude` leave documents out."""
+    return options.where is not None or bool(options.exclude)
+
+
 def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
     """Return the documents that pass `where` and `exclude`; None for all.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    if options.where is None and not options.exclude:
+    if not selects(options):
         return None
     return data.store.select(options.where, options.exclude)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from index.errors import StoreError
 
 BUSY_TIMEOUT_SECONDS = 30.0
+_PAGES_A_CHECKPOINT = 1_000  # SQLite's own default
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
@@ -24,8 +25,11 @@ class SQLiteConnections:
     connection of a dead thread would stay open.
     """
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
+    def __init__(self, path: Path, *, read_only: bool, checkpoints: bool = True) -> None:
         """Open an existing file.
+
+        Without `checkpoints` it does not change before `allow_checkpoints`: all changes are in the
+        write-ahead log.
 
         Raises:
             StoreError: the file is missing, cannot be opened or is not an SQLite database.
@@ -41,6 +45,14 @@ class SQLiteConnections:
                 self._idle.append(_open(path, "ro"))
             else:
                 self._writer = _open_writer(path)
+                if not checkpoints:
+                    self._writer.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def allow_checkpoints(self) -> None:
+        """Let SQLite move changes from the write-ahead log into the file from now on."""
+        with translated_errors(self._path), self._write_lock:
+            if self._writer is not None and not self._closed:
+                self._writer.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_A_CHECKPOINT}")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

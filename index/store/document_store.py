@@ -75,11 +75,13 @@ class SQLiteDocumentStore:
         read_only: bool = False,
         find_families: bool = True,
         space: AlignmentSpace | None = None,
+        checkpoints: bool = True,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
-        store that has no alignment space gets `space`, if it is given.
+        store that has no alignment space gets `space`, if it is given. Without `checkpoints` the
+        file does not change before `allow_checkpoints`; its log does.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -90,7 +92,7 @@ class SQLiteDocumentStore:
         self.dimension = dimension
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
-        self._connections = SQLiteConnections(path, read_only=read_only)
+        self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
         self.lexical = LexicalIndex(self._connections, path)
         self.alignment = AlignmentIndex(self._connections, path)
         self.pages = DocumentPages(self._connections, path)
@@ -111,6 +113,10 @@ class SQLiteDocumentStore:
             self._connections.close()
             raise
 
+    def allow_checkpoints(self) -> None:
+        """Let changes move from the log into the file from now on."""
+        self._connections.allow_checkpoints()
+
     def put(self, entries: Sequence[EncodedDocument]) -> Change:
         """Insert or replace documents in one transaction that is durable at return.
 
@@ -128,6 +134,7 @@ class SQLiteDocumentStore:
         # As they are stored: a document that is aligned anew later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
+        replaced_terms: list[int] = []
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
@@ -138,6 +145,7 @@ class SQLiteDocumentStore:
                 if sql.update_description(connection, vector_id, document):
                     terms = count_terms_and_titles(document.text, titles, document.title)
                     replace_terms(connection, [(vector_id, terms)])
+                    replaced_terms.append(vector_id)
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
@@ -149,6 +157,7 @@ class SQLiteDocumentStore:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
             write_checksums(connection, [*added, *(known[one.id][0] for one in described)])
+        self.lexical.changed(replaced_terms)
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         return Change(sequence, _int64(added), _int64(replaced))
@@ -164,6 +173,7 @@ class SQLiteDocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
+        self.lexical.changed()
         self._selections.changed()
         return Change(sequence, _int64([]), _int64(removed))
 
@@ -286,7 +296,7 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
-            refresh_titles(self._connections, progress, stop)
+            refresh_titles(self._connections, progress, stop, self.lexical.changed)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
 

@@ -76,15 +76,12 @@ class ExactIndex:
         return self._content.ids
 
     def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N].
-
-        Raises:
-            ValueError: one of them is not there.
-        """
+        """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there."""
         content = self._content
-        if not np.isin(ids, content.ids).all():
-            raise ValueError("a requested vector is not there")
-        return content.vectors[np.searchsorted(content.ids, ids)]
+        vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
+        known = np.isin(ids, content.ids)
+        vectors[known] = content.vectors[np.searchsorted(content.ids, ids[known])]
+        return vectors
 
     def change(
         self,

@@ -79,7 +79,7 @@ class FaissIndex:
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[N] whether its vector is there."""
         with self._lock.reading():
-            return np.fromiter((one in self._ids for one in ids.tolist()), np.bool_, len(ids))
+            return self._known(ids)
 
     def ids(self) -> Int64:
         """Return the ids of all vectors, ascending Int64[N]."""
@@ -87,15 +87,17 @@ class FaissIndex:
             return np.sort(np.fromiter(self._ids, np.int64, len(self._ids)))
 
     def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N].
-
-        Raises:
-            ValueError: one of them is not there.
-        """
+        """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there."""
         with self._lock.reading():
-            if not self._ids.issuperset(ids.tolist()):
-                raise ValueError("a requested vector is not there")
-            return self._reconstruct(ids)
+            known = self._known(ids)
+            if known.all():
+                return self._reconstruct(ids)
+            vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
+            vectors[known] = self._reconstruct(ids[known])
+        return vectors
+
+    def _known(self, ids: Int64) -> Bool:
+        return np.fromiter((one in self._ids for one in ids.tolist()), np.bool_, len(ids))
 
     def _reconstruct(self, ids: Int64) -> Float32:
         if not len(ids):

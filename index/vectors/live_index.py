@@ -128,6 +128,15 @@ class LiveIndex:
         found = live.index.search(vectors, k, nprobe=nprobe, among=among)
         return replace(found, generation=live.number)
 
+    def scores(self, vector: Float32, ids: Int64) -> Float32:
+        """Return the cosine of a vector Float32[dimension] with each of ids Int64[N].
+
+        Returns:
+            Float32[N]; NaN for ids that are not there.
+        """
+        scores: Float32 = self._live.index.vectors(ids) @ vector
+        return scores
+
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
         """Score the k nearest vectors of one query exactly; see `VectorIndex.exact_scores`."""
         return self._live.index.exact_scores(vector, k)

@@ -69,11 +69,7 @@ class VectorIndex(Protocol):
         ...
 
     def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N].
-
-        Raises:
-            ValueError: one of them is not there.
-        """
+        """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there."""
         ...
 
     def list_sizes(self) -> Int64:

@@ -72,6 +72,8 @@ EXPLANATION = {
     "left_sections": [{"start": 0, "end": 5100, "title": "Ants"}],
     "right_sections": [{"start": 0, "end": 4400, "title": ""}],
     "section_scores": [[0.91]],
+    "section_scores_from": "block vectors",
+    "attended_blocks": None,
 }
 RECEIPT = {"tokens": 1204, "tokens_read": 1204, "blocks": 21, "blocks_left_out": 0}
 ANSWER = {
@@ -112,7 +114,8 @@ async def post_compare(
 
     The answer holds the score, the kind of relation with what speaks for it, the passages that
     match with their places in both texts, the share of each text that they cover, the alignment
-    score with the pairs of sentence blocks that give most to it, and the scores of the sections.
+    score with the pairs of sentence blocks that give most to it, the scores of the sections, and,
+    with a model that has such an attention, the blocks that attend to each other most.
     """
     kind = choose_media_type(accept, (JSON, HTML))
     left, right = request.to_queries()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.engine import Engine, is_ready
+from service.engine import Engine, unready_because
 from service.errors import NotReadyError, UnsupportedMediaTypeError
 
 
@@ -28,10 +28,12 @@ async def get_engine(engine: OpenEngineDep) -> Engine:
     """Return the engine if it is ready.
 
     Raises:
-        NotReadyError: the service is still starting, or an encoder thread has died.
+        NotReadyError: the service is still starting, an encoder thread has died, or the store was
+            found to be damaged.
     """
-    if not is_ready(engine):
-        raise NotReadyError("an encoder thread is not running")
+    reason = unready_because(engine)
+    if reason is not None:
+        raise NotReadyError(reason)
     return engine
 
 

@@ -70,6 +70,7 @@ class Maintenance:
                 self._data.index.catch_up,  # if it missed a change of the store
                 self._keep_lists,
                 self._keep_snapshot,
+                self._keep_words,
                 self._keep_titles,
                 self._keep_families,
                 self._keep_alignment,
@@ -137,6 +138,11 @@ class Maintenance:
             record_index_metrics(index, self._metrics)
             changes = index.unpublished()
         self._metrics.index_unpublished.set(changes)
+
+    def _keep_words(self) -> None:
+        store = self._data.store
+        if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
+            store.lexical.publish()
 
     def _keep_titles(self) -> None:
         store = self._data.store

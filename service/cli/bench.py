@@ -19,8 +19,15 @@ from service.cli.checks import (
 from service.cli.options import INTERRUPTED, RESUMABLE, ThreadsOption, console
 from service.cli.progress import show_progress, show_training
 from training.comparison.job import BERT_FILES, TABLE, Comparison, check_output, facts
-from training.comparison.plan import DEFAULT_PLAN, Budget, Plan, PlannedModel, read_plan
-from training.data.files import CorpusFiles, find_corpus_files, part_in_name
+from training.comparison.plan import (
+    DEFAULT_PLAN,
+    Budget,
+    Plan,
+    PlannedModel,
+    read_plan,
+    recipe_of_run,
+)
+from training.data.files import CorpusFiles, check_classes, find_corpus_files, part_in_name
 from training.data.pair_files import check_pair_files
 from training.errors import TrainingError, TrainingRecipeError
 
@@ -194,6 +201,12 @@ def _check(job: Comparison) -> None:
     kinds = {objective for one in job.models for objective in job.plan.objectives(one)}
     if "pairs" in kinds and not any(part_in_name(path) == "train" for path in job.files.pairs):
         raise OptionError("CORPUS", f"{job.files.corpus}: has no pairs.train.jsonl")
+    recipes = (recipe_of_run(job.plan, m, rate=m.rates[0], seed=0, steps=1) for m in job.models)
+    if any(recipe.learns_from_classes for recipe in recipes):
+        try:
+            check_classes([job.files])
+        except CorpusError as error:
+            raise OptionError("CORPUS", error) from error
     for one in job.models:
         runs = job.plan.runs(one)
         if not job.budget.steps_of_run(runs, 0.0):

@@ -1,5 +1,6 @@
 """The command that compares two documents: compare."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,13 @@ from rich.table import Table
 
 from encoder.alignment.checkpoint_space import open_space
 from encoder.comparison.compare import compare_texts
-from encoder.comparison.result import AlignedPassage, BlockAlignment, Comparison, Span
+from encoder.comparison.result import (
+    AlignedPassage,
+    AttendedBlockPair,
+    BlockAlignment,
+    Comparison,
+    Span,
+)
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
@@ -130,11 +137,12 @@ def _compare(
     alignable: AlignableDocuments | None,
 ) -> Comparison:
     language = loaded.checkpoint.language
-    ours, theirs = (to_comparable(language, one, alignable) for one in (left, right))
+    reader = loaded.encoder if loaded.encoder.reads_sections else None
+    ours, theirs = (to_comparable(language, one, alignable, reader) for one in (left, right))
     calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
     rule = read_fusion(loaded.checkpoint)
     probability = match_probability(calibrator, rule, ours, theirs)
-    return compare_texts(ours, theirs, probability=probability)
+    return compare_texts(ours, theirs, probability=probability, reader=reader)
 
 
 def _write_page(path: Path, found: Comparison, left: EncodedText, right: EncodedText) -> None:
@@ -155,6 +163,8 @@ def _print(found: Comparison, left: str, right: str) -> None:
         _print_passages(out, found, left)
     if found.block_alignment is not None:
         _print_alignment(out, found.block_alignment, left, right)
+    if found.attended_blocks is not None:
+        _print_attention(out, found.attended_blocks, left, right)
 
 
 def _print_passages(out: Console, found: Comparison, left: str) -> None:
@@ -183,6 +193,25 @@ def _print_alignment(out: Console, aligned: BlockAlignment, left: str, right: st
         excerpts = (_excerpt(left, pair.left, _HALF), _excerpt(right, pair.right, _HALF))
         places = (_place(span) for span in (pair.left, pair.right))
         table.add_row(f"{100 * pair.share:.1f} %", f"{pair.similarity:.2f}", *places, *excerpts)
+    out.print(table)
+
+
+def _print_attention(
+    out: Console, pairs: Sequence[AttendedBlockPair], left: str, right: str
+) -> None:
+    out.print("blocks that attend to each other most")
+    names = (
+        "times average",
+        "left attends",
+        "right attends",
+        "left block begins",
+        "right block begins",
+    )
+    table = Table(*names, box=None)
+    for pair in pairs[:_PAIRS]:
+        figures = (f"{one:.3f}" for one in (pair.left_attention, pair.right_attention))
+        excerpts = (_excerpt(left, pair.left, _HALF), _excerpt(right, pair.right, _HALF))
+        table.add_row(f"{pair.times_average:.1f}", *figures, *excerpts)
     out.print(table)
 
 

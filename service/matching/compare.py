@@ -39,8 +39,8 @@ class Explanation:
     """A comparison and the two texts that its offsets refer to.
 
     Attributes:
-        comparison: of the two texts, without its smaller passages, and the pairs of blocks with
-            smaller shares, if there are too many.
+        comparison: of the two texts, without its smaller passages, and the pairs of blocks, aligned
+            or attended, with smaller shares, if there are too many.
         passages_left_out: number of passages that are left out.
         left: one text.
         right: the other.
@@ -111,14 +111,15 @@ def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> lis
     """Compare the first text with each of the others."""
     left, *others = texts
     language = engine.checkpoint.language
+    reader = engine.encoder if engine.encoder.reads_sections else None
     alignable = engine.data.store.alignment.read([text.vector_id for text in texts])
-    ours = to_comparable(language, left, alignable)
+    ours = to_comparable(language, left, alignable, reader)
     explanations = []
     for other in others:
         started = time.perf_counter()
-        theirs = to_comparable(language, other, alignable)
+        theirs = to_comparable(language, other, alignable, reader)
         probability = match_probability(engine.calibrator, engine.fusion, ours, theirs)
-        comparison = compare_texts(ours, theirs, probability=probability)
+        comparison = compare_texts(ours, theirs, probability=probability, reader=reader)
         engine.metrics.stage_duration.labels("explain").observe(time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations
@@ -134,5 +135,11 @@ def _shortened(
     aligned = comparison.block_alignment
     if aligned is not None:
         aligned = replace(aligned, pairs=aligned.pairs[:limit])
-    shortened = replace(comparison, passages=kept, block_alignment=aligned)
+    attended = comparison.attended_blocks
+    shortened = replace(
+        comparison,
+        passages=kept,
+        block_alignment=aligned,
+        attended_blocks=None if attended is None else attended[:limit],
+    )
     return Explanation(shortened, len(passages) - len(kept), left, right)

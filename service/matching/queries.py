@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from encoder.comparison.section_scores import SectionReader
 from encoder.comparison.text import ComparableText, prepare_text
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
@@ -96,7 +97,10 @@ async def add_blocks(engine: Engine, texts: Sequence[EncodedText]) -> list[Encod
 
 
 def to_comparable(
-    language: str, text: EncodedText, alignable: AlignableDocuments | None
+    language: str,
+    text: EncodedText,
+    alignable: AlignableDocuments | None,
+    reader: SectionReader | None,
 ) -> ComparableText:
     """Split a text into the words and sections that a comparison reads.
 
@@ -105,6 +109,7 @@ def to_comparable(
         text: with its block vectors.
         alignable: the space of the texts that it is compared with, and the blocks that search
             aligns of those that are stored; None for a comparison without alignment.
+        reader: of sections; None where the model has no vectors of them.
 
     Raises:
         ValueError: the text has no block vectors.
@@ -116,5 +121,11 @@ def to_comparable(
         stored = alignable.blocks.get(text.vector_id)
         aligned = alignable.space.project(blocks.vectors) if stored is None else stored
     return prepare_text(
-        text.text, text.vector, blocks.vectors, blocks.offsets, aligned=aligned, language=language
+        text.text,
+        text.vector,
+        blocks.vectors,
+        blocks.offsets,
+        aligned=aligned,
+        reader=reader,
+        language=language,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from encoder.blocks import Receipt
 from index.id_set import IdSet
 from index.search.records import AlignmentReceipt, EncodedQuery, Hit, Mode, SearchOptions
-from index.search.search import search, select_documents
+from index.search.search import search, select_documents, selects
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
 from service.engine import Engine
@@ -53,7 +53,10 @@ async def retrieve(
     Raises:
         StoreError: the store cannot be read.
     """
-    among, seconds = await run_in(engine.readers, _select, engine, options)
+    among: IdSet | None = None
+    seconds: dict[Stage, float] = {}
+    if selects(options):
+        among, seconds = await run_in(engine.readers, _select, engine, options)
     return [
         await run_in(engine.readers, _search, engine, query, options, among, seconds)
         for query in queries
@@ -61,11 +64,9 @@ async def retrieve(
 
 
 def _select(engine: Engine, options: SearchOptions) -> tuple[IdSet | None, dict[Stage, float]]:
-    """Return the documents that filters let through, None for all, and the time it took."""
+    """Return the documents that filters let through, and the time it took."""
     started = time.perf_counter()
     among = select_documents(engine.data, options)
-    if among is None:
-        return None, {}
     seconds: dict[Stage, float] = {"filter": time.perf_counter() - started}
     _observe(engine, seconds)
     return among, seconds

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from encoder.comparison.result import (
     AlignedBlockPair,
     AlignedPassage,
+    AttendedBlockPair,
     Comparison,
     PassageKind,
     Section,
@@ -48,6 +49,17 @@ class ListedPassage:
     excerpt: str
     left_range: tuple[int, int]
     right_range: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAttention:
+    """A pair of attended blocks in the list: excerpts from both texts, and the attention."""
+
+    left: str
+    right: str
+    left_attention: float
+    right_attention: float
+    times_average: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,7 @@ def render_report(
         ),
         rows=_rows(passages, left_text, left, right),
         pairs=[] if aligned is None else _pairs(aligned.pairs[:_PAIRS], left_text, right_text),
+        attended=_attended((comparison.attended_blocks or ())[:_PAIRS], left_text, right_text),
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
         matrix=draw_matrix(
@@ -183,6 +196,20 @@ def _pairs(pairs: Sequence[AlignedBlockPair], left: str, right: str) -> list[Lis
             right=_excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
             similarity=pair.similarity,
             share=pair.share,
+        )
+        for pair in pairs
+    ]
+
+
+def _attended(pairs: Sequence[AttendedBlockPair], left: str, right: str) -> list[ListedAttention]:
+    """Return the list of pairs of attended blocks."""
+    return [
+        ListedAttention(
+            left=_excerpt(left[slice(*pair.left)], _BLOCK_EXCERPT),
+            right=_excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
+            left_attention=pair.left_attention,
+            right_attention=pair.right_attention,
+            times_average=pair.times_average,
         )
         for pair in pairs
     ]

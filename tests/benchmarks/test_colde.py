@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from benchmarks.ablation.data import NDCG, find_folders
 from benchmarks.colde.data import (
@@ -21,9 +22,20 @@ from benchmarks.colde.data import (
     rows_of,
     shuffled,
 )
-from benchmarks.colde.plan import BOTH, COLDE, MEAN, SMITH, Size, plan_lengths, plan_table
+from benchmarks.colde.plan import (
+    BOTH,
+    COLDE,
+    COLDE_MEAN,
+    MEAN,
+    SMITH,
+    Size,
+    documents_of,
+    plan_batches,
+    plan_lengths,
+    plan_table,
+)
 from benchmarks.colde.rates import tune
-from benchmarks.colde.run import KEPT, main, quality
+from benchmarks.colde.run import KEPT, accuracy, batch_sizes, choose_rows, main, quality
 from benchmarks.colde.runs import (
     Bench,
     answers_of,
@@ -42,7 +54,7 @@ from index.progress import SilentProgress
 from tests.tools.corpora import write_two_topics
 
 PARTS = ["train"] * 4 + ["valid"] * 2 + ["test"] * 3
-TINY = Size(steps=2, documents=6, blocks=4, lengths=(2, 4), rates=(1e-4, 1e-2))
+TINY = Size(steps=2, documents=6, blocks=4, lengths=(2, 4), batches=(3, 6), rates=(1e-4, 1e-2))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +75,8 @@ def bench(folder: Path, tiny_checkpoint: Path) -> Bench:
     train_all(made, [one for models in plan_table(0, TINY).values() for one in models])
     rates = {row: one.rate for row, one in tune(made, [plan_table(0, TINY)]).items()}
     lengths = plan_lengths(0, TINY, rates)
-    train_all(made, [one for models in lengths.values() for one in models])
+    for plan in (lengths, plan_batches(0, TINY, rates)):
+        train_all(made, [one for models in plan.values() for one in models])
     return made
 
 
@@ -201,6 +214,46 @@ def test_a_rate_is_not_chosen_before_all_are_trained(bench: Bench) -> None:
     assert is_kept(bench, longest)  # at full length it is the model of the table
 
 
+def test_batches_of_every_size_see_as_many_documents() -> None:
+    plans = plan_batches(1, Size(), {COLDE: 1e-3, SMITH: 1e-4, COLDE_MEAN: 3e-4})
+    assert list(plans) == [COLDE, COLDE_MEAN]
+    for models in plans.values():
+        assert [documents_of(one) for one in models] == list(Size().batches)
+        assert {one.seed for one in models} == {1}
+        assert {one.tuning["steps"] * documents_of(one) for one in models} == {60 * 32}
+        assert len({one.rate for one in models}) == 1
+    assert plan_batches(0, Size(), {SMITH: 1e-4}) == {}
+    of_table = plan_table(1, Size())[COLDE]  # the batch of the table is not trained again
+    assert [one.settings for one in plans[COLDE]].count(of_table[-1].settings) == 1
+
+
+def test_batches_are_evaluated_over_the_seeds_that_are_trained(bench: Bench) -> None:
+    rates = {row: one.rate for row, one in tune(bench, [plan_table(0, TINY)]).items()}
+    plans = [plan_batches(seed, TINY, rates) for seed in (0, 1)]  # none of the second is trained
+    found = batch_sizes(bench, plans)
+    assert {row: list(one) for row, one in found.items()} == {
+        COLDE: ["3", "6"],
+        COLDE_MEAN: ["3", "6"],
+    }
+    for row, cells in found.items():
+        for model, cell in zip(plans[0][row], cells.values(), strict=True):
+            expected = accuracy(answers_of(bench, model), WHOLE)
+            assert cell == {
+                "steps": model.tuning["steps"],
+                "accuracy": pytest.approx(expected),
+                "by_seed": [expected],
+            }
+    assert [cell["steps"] for cell in found[COLDE].values()] == [4, 2]
+
+
+def test_rows_are_chosen_by_name() -> None:
+    grids = [plan_table(seed, TINY) for seed in (0, 1)]
+    assert choose_rows(grids, ()) == grids
+    assert [list(one) for one in choose_rows(grids, [COLDE, MEAN])] == [[MEAN, COLDE], [COLDE]]
+    with pytest.raises(typer.BadParameter, match="'CoLDE' is none of: mean of the blocks"):
+        choose_rows(grids, ["CoLDE"])
+
+
 def test_validation_pairs_that_are_told_apart_have_an_auc_of_1() -> None:
     pairs = PairRows(np.array([0, 0]), np.array([1, 2]), np.array([True, False]))
     vectors = np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
@@ -219,13 +272,18 @@ def test_a_record_prints_and_plots(bench: Bench, tmp_path: Path) -> None:
         SMITH: {"2 blocks": {"accuracy": 0.5}, "4 blocks": {"accuracy": 0.75}}
     }
     rates = {row: one.record() for row, one in tuned.items() if one.validation}
+    batches = {COLDE: {"3": {"steps": 4, "accuracy": 0.625, "by_seed": [0.5, 0.75]}}}
+    results = {"reference": SMITH, "rates": rates, "quality": rows, "lengths": lengths}
     record = {
         "settings": {"corpora": ["small"], "tokens_read": {"2 blocks": 28, "4 blocks": 56}},
-        "results": {"reference": SMITH, "rates": rates, "quality": rows, "lengths": lengths},
+        "results": results | {"batches": batches},
     }
     json.dumps(record, allow_nan=False)
     text = table(record)
     assert "| 28 (2 blocks) |" in text
+    assert " 3 (4 steps) |" in text
+    assert " 0.625 (0.500-0.750) |" in text
+    assert "(4 steps)" not in table(record | {"results": results})
     assert text.count("0.750") >= 1
     chosen, _, measured = text.partition("Test pairs and queries")
     assert [line.split("|")[1].strip() for line in chosen.splitlines()[4:-1]] == list(rates)
@@ -235,7 +293,7 @@ def test_a_record_prints_and_plots(bench: Bench, tmp_path: Path) -> None:
             (line,) = [line for line in part.splitlines() if line.startswith(f"| {row} ")][:1]
             assert line.split("|")[column].strip() == rate
     plot(record, tmp_path / "figure.svg")
-    for name in ("figure.svg", "figure-shuffled.svg"):
+    for name in ("figure.svg", "figure-shuffled.svg", "figure-batches.svg"):
         assert "<svg" in (tmp_path / name).read_text()
 
 
@@ -272,6 +330,7 @@ def test_a_run_records_the_rates(
     assert {row: len(one) for row, one in results["lengths"].items()} == dict.fromkeys(
         plan_lengths(0, TINY, dict.fromkeys(rows, 1.0)), 2
     )
+    assert list(results["batches"]) == [COLDE, COLDE_MEAN]
     assert "AUC of the validation pairs by learning rate" in capsys.readouterr().out
 
 

@@ -27,6 +27,7 @@ from benchmarks.pretraining.scale import measure, write_documents
 from benchmarks.pretraining.table import plot, scale_table, table
 from encoder.export.create import Recipe
 from tests.tools.corpora import write_topics, write_two_topics
+from training.pretraining.recipes import pretrains, reads_tokens_only
 from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 
@@ -131,9 +132,9 @@ def test_both_stages_read_the_same_tokens_of_a_document(architecture: str, size:
     for one in tables:
         recipe = parse_training_recipe(one())
         assert recipe.max_blocks == made.max_blocks == blocks_of(architecture, size)
-        assert recipe.tokens_only
+        assert reads_tokens_only(recipe)
         assert recipe.max_blocks * made.block_length == size.tokens
-    assert parse_training_recipe(tables[0]()).pretrains
+    assert pretrains(parse_training_recipe(tables[0]()))
 
 
 def test_the_cost_of_a_corpus_before_the_first_step(tmp_path: Path) -> None:

@@ -384,8 +384,10 @@ def test_what_is_added_can_be_read_back(engine: Engine) -> None:
     assert index.ids().tolist() == [7, 40, 10**12]
     assert index.contains(np.array([7, 8, 40, -1])).tolist() == [True, False, True, False]
     np.testing.assert_array_equal(index.vectors(ids), vectors)
-    with pytest.raises(ValueError, match="not there"):
-        index.vectors(np.array([7, 8]))
+    index.change(NO_IDS, unit_vectors(0, seed=0), removed=ids[:1])
+    mixed = index.vectors(np.append(ids, 10**9))
+    np.testing.assert_array_equal(mixed[1:-1], vectors[1:])
+    assert np.isnan(mixed[[0, -1]]).all()
 
 
 def test_a_change_adds_removes_and_names_its_sequence(engine: Engine) -> None:

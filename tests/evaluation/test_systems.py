@@ -25,8 +25,8 @@ def test_the_lexical_system_scores_as_the_index_does(tmp_path: Path) -> None:
     ).added
     scored = lexical_system(texts)
     table = scored.score(np.arange(25))
-    for row, text in enumerate(texts):
-        served = store.lexical.score(store.lexical.read(text, stored=True), ids)
+    for row, vector_id in enumerate(ids.tolist()):
+        served = store.lexical.score(store.lexical.read_stored(vector_id), ids)
         np.testing.assert_allclose(served, table[row], atol=1e-5)
     np.testing.assert_allclose(
         scored.score_pairs(np.array([1, 2]), np.array([3, 2])), [table[1, 3], 1.0], atol=1e-5

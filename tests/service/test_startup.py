@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from index.document import Document
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError
 from index.search.records import SearchOptions
 from service.encode import RequestText
-from service.engine import Engine, is_ready
+from service.engine import Engine, is_ready, unready_because
 from service.errors import SettingsError, ShuttingDownError
 from service.indexing import index_documents
 from service.matching.match import MatchOptions, match
@@ -38,6 +39,24 @@ def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> N
                 MatchOptions(search=SearchOptions(top_k=1)),
             )
         )
+
+
+def test_a_store_that_changed_while_it_was_closed_is_not_served(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings()
+    first = open_engine(settings)
+    asyncio.run(index_documents(first, [Document("a", "Kept for good.")]))
+    close_engine(first)
+    store = settings.data / "store.sqlite3"
+    store.write_bytes(store.read_bytes().replace(b"Kept for", b"Left for"))
+    second = open_engine(settings)
+    deadline = time.monotonic() + 10
+    while is_ready(second) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    reason = str(unready_because(second))
+    close_engine(second)
+    assert "has changed since it was closed" in reason
 
 
 def test_what_was_stored_is_there_after_a_restart(make_settings: MakeSettings) -> None:

@@ -51,6 +51,7 @@ def compare_by_hand(left: str, right: str, *passages: tuple[Span, Span]) -> Comp
         left_sections=halves(left),
         right_sections=halves(right),
         section_scores=np.array([[0.91, 0.2], [-0.1, 0.55]], dtype=np.float32),
+        section_scores_from="block vectors",
         passages=tuple(
             AlignedPassage(*spans, score=0.8, kind=KINDS[number % 3])
             for number, spans in enumerate(passages)
@@ -62,6 +63,7 @@ def compare_by_hand(left: str, right: str, *passages: tuple[Span, Span]) -> Comp
                 for number, spans in enumerate(passages)
             ),
         ),
+        attended_blocks=None,
         left_coverage=0.43,
         right_coverage=0.08,
     )

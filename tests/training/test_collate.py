@@ -187,6 +187,39 @@ def test_what_colde_cannot_learn_is_said(
         new_objective(recipe, lambda _: SPECS["sections"], reader, config, vocabulary, 0)
 
 
+def test_the_loss_of_classes_is_the_formula_of_the_paper(tiny_colde: Path, reader: Reader) -> None:
+    """The example of the CoLDE paper (section 3.3): three documents with the labels 1, 1 and 0."""
+    checkpoint = load_checkpoint(tiny_colde)
+    parts = tuple(
+        DocumentSlice(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
+        for row in range(3)
+        for number in range(2)
+    )
+    labels = [1, 1, 1, 1, 0, 0]
+    table = {"kind": "supcon", "groups": "classes", "temperature": 0.5}
+    recipe = parse_training_recipe(
+        {"name": "r", "steps": 1, "documents": 6, "objective": [table]}
+    ).objectives[0]
+    model = load_model(checkpoint)
+    spec = LabelBatch(parts, np.array(labels))
+    vocabulary = read_vocabulary(checkpoint)
+    made = new_objective(recipe, lambda _: spec, reader, model.config, vocabulary, 0)
+    task = made.sample(step_generator(0, 1))
+    assert isinstance(task, VectorTask)
+    with torch.no_grad():
+        vectors = task.encode(model, task.documents)
+        found = task.loss(vectors).item()
+    z = vectors.double().numpy()
+    expected = 0.0
+    for i in range(6):
+        below = sum(np.exp(z[i] @ z[k] / 0.5) for k in range(6) if k != i)
+        of_class = sum(label == labels[i] for label in labels) // 2  # N of y_i: documents
+        for j in range(6):
+            if j != i and labels[j] == labels[i]:
+                expected -= np.log(np.exp(z[i] @ z[j] / 0.5) / below) / (2 * of_class - 1)
+    assert found == pytest.approx(expected / 6, abs=1e-5)  # the mean instead of the sum
+
+
 def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> None:
     batch = reader.batch(CUT, None)
     assert batch.sections is not None

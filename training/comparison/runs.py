@@ -188,10 +188,11 @@ class DataReader:
             start = load_checkpoint(start.directory)
         key = archive_key(start, precision=PRECISION, tokens_only=not frozen)
         cut = any("parts" in objective.parameters for objective in recipe.objectives)
-        alike = (key, start.block_dimension, recipe.max_blocks, cut)
+        classes = recipe.learns_from_classes
+        alike = (key, start.block_dimension, recipe.max_blocks, cut, classes)
         if alike not in self._known:
             encoded = self._encode(start, key)
-            (data,) = read_training_data([(job.files, encoded)], first)
+            (data,) = read_training_data([(job.files, encoded)], first, classes=classes)
             directories = [job.work / "neighbours"]
             sources = sources_of(recipe, start, [data], directories, self._progress)
             self._known[alike] = data, sources

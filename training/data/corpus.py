@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from encoder.arrays import Int64
 from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.judgements import PARTS, PairRows, Qrels, read_qrels
 from index.errors import CorpusError
-from training.data.files import CorpusFiles
+from training.data.files import CorpusFiles, read_classes
 from training.data.pair_files import (
     LabelledPairs,
     count_seen,
@@ -70,6 +70,8 @@ class TrainingCorpus:
         pairs: of the training part.
         valid_pairs: of the validation part.
         judgements: of queries of the validation part, over all documents.
+        classes: Int64[N], equal for documents of one class; -1 for those without one, and for all
+            if classes are not read.
         found: counts.
     """
 
@@ -81,6 +83,7 @@ class TrainingCorpus:
     pairs: PairRows
     valid_pairs: PairRows
     judgements: Qrels
+    classes: Int64
     found: Found
 
     def rows(self, part: int) -> Int64:
@@ -98,6 +101,7 @@ def read_training_data(
     seed: int = 0,
     *,
     allow_shared: bool = False,
+    classes: bool = False,
 ) -> tuple[TrainingCorpus, ...]:
     """Read what is known of the documents of corpora, and check for data leakage.
 
@@ -106,6 +110,7 @@ def read_training_data(
         seed: of the parts of documents to which no file gives one.
         allow_shared: whether training may see documents of held-out pairs, and held-out texts;
             they are counted.
+        classes: whether to read the classes of documents, too.
 
     Raises:
         CorpusError: a file that cannot be read or does not fit its corpus; data leakage; or too
@@ -142,7 +147,7 @@ def read_training_data(
         )
     if sum(one.found.documents["train"] for one in data) < 2:
         raise CorpusError("training takes at least two documents in the training part")
-    return data
+    return tuple(map(_with_classes, data)) if classes else data
 
 
 def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
@@ -150,7 +155,7 @@ def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
     digest = hashlib.sha256()
     for one in data:
         digest.update("\n".join([*one.encoded.ids, *one.encoded.hashes, ""]).encode())
-        for array in (one.parts, one.link_ends, one.links):
+        for array in (one.parts, one.link_ends, one.links, one.classes):
             digest.update(array.tobytes())
         for pairs in (one.pairs, one.valid_pairs):
             digest.update(pairs.sources.tobytes() + pairs.targets.tobytes())
@@ -233,8 +238,17 @@ def _training_corpus(
         pairs=pairs[TRAIN],
         valid_pairs=pairs[VALID],
         judgements=judgements,
+        classes=np.full(len(parts), -1, dtype=np.int64),
         found=found,
     )
+
+
+def _with_classes(corpus: TrainingCorpus) -> TrainingCorpus:
+    """Return a corpus with the classes of its documents, numbered in the order of their names."""
+    label_of = read_classes(corpus.files.corpus)
+    number_of = {label: number for number, label in enumerate(sorted(set(label_of.values())))}
+    numbers = [number_of[label_of[name]] if name in label_of else -1 for name in corpus.encoded.ids]
+    return replace(corpus, classes=np.array(numbers, dtype=np.int64))
 
 
 def _place_links(

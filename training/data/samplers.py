@@ -22,7 +22,13 @@ from training.data.sampling import (
     sample_pairs,
     sample_views,
 )
-from training.data.sections import matching_pairs, sample_labels, sample_sections
+from training.data.sections import (
+    class_members,
+    matching_pairs,
+    sample_classes,
+    sample_labels,
+    sample_sections,
+)
 from training.data.splits import TRAIN
 
 if TYPE_CHECKING:
@@ -85,6 +91,10 @@ def sampler_of(
     hard = parameters.get("hard_negatives", 0)
     share = parameters.get("share", 0.0)
     parts = parameters.get("parts", 1)
+    if parameters.get("groups") == "classes":
+        members = [class_members(one.corpus) for one in sources]
+        per_class = parameters["documents_per_class"]
+        return lambda random: sample_classes(sources, members, size, random, parts, per_class)
     linked = None
     if parameters.get("groups") == "pairs":
         linked = [matching_pairs(one.corpus) for one in sources]

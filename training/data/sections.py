@@ -1,7 +1,7 @@
 """Augmented batches (CoLDE, section 3.3): documents cut into labelled sections."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def sample_sections(
     """
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     groups = ([row] for row in random.permutation(source.rows).tolist())
-    return _labelled(source, groups, size, parts, random)
+    return _labelled(source, enumerate(groups), size, parts, random)
 
 
 def sample_labels(
@@ -107,7 +107,64 @@ def sample_labels(
     source = choose_source(sources, counts, "documents", random)
     of_source = next(of for one, of in zip(sources, linked, strict=True) if one is source)
     groups = _groups(source, of_source, random, alone=not any(known))
-    return _labelled(source, groups, size, parts, random)
+    return _labelled(source, enumerate(groups), size, parts, random)
+
+
+def class_members(corpus: TrainingCorpus) -> list[Int64]:
+    """Return the rows of the training part of each class that has at least two of them.
+
+    Returns:
+        Rows of each class; nothing if there are fewer than two such classes: one alone has no
+        negatives.
+    """
+    rows = corpus.rows(TRAIN)
+    classes = corpus.classes[rows]
+    members = [rows[classes == label] for label in np.unique(classes[classes >= 0])]
+    shared = [one for one in members if len(one) > 1]
+    return shared if len(shared) > 1 else []
+
+
+def sample_classes(
+    sources: Sequence[TrainingSource],
+    members: Sequence[Sequence[Int64]],
+    size: int,
+    random: np.random.Generator,
+    parts: int = 2,
+    per_class: int = 4,
+) -> LabelBatch:
+    """Sample documents of several classes, cut into sections: one label for each class.
+
+    A class is drawn with the share that it has of the documents, which the random batches of the
+    paper amount to (CoLDE, section 3.3), but none again before all others; it brings `per_class`
+    documents, so that the batch has several of each class, and of two classes at least.
+
+    Args:
+        sources: corpora to sample from.
+        members: of each corpus, `class_members`.
+        size: minimum number of sections; every document is complete.
+        random: of the choice.
+        parts: sections of a document; 1 leaves documents whole.
+        per_class: documents of a class at a time; fewer where the class has no more.
+
+    Raises:
+        CorpusError: no corpus has two classes of two documents each.
+    """
+    counts = [sum(map(len, one)) for one in members]
+    source = choose_source(sources, counts, "classes", random)
+    of_source = next(of for one, of in zip(sources, members, strict=True) if one is source)
+    groups = _class_groups(of_source, per_class, random)
+    return _labelled(source, groups, size, parts, random, fewest=2)
+
+
+def _class_groups(
+    members: Sequence[Int64], per_class: int, random: np.random.Generator
+) -> Iterator[tuple[int, list[int]]]:
+    left = [random.permutation(rows).tolist() for rows in members]
+    while any(left):
+        owners = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
+        for label in dict.fromkeys(random.permutation(owners).tolist()):
+            yield label, left[label][:per_class]
+            left[label] = left[label][per_class:]
 
 
 def matching_pairs(corpus: TrainingCorpus) -> Linked:
@@ -139,14 +196,17 @@ def _groups(
 
 def _labelled(
     source: TrainingSource,
-    groups: Iterator[list[int]],
+    groups: Iterable[tuple[int, list[int]]],
     size: int,
     parts: int,
     random: np.random.Generator,
+    *,
+    fewest: int = 1,
 ) -> LabelBatch:
+    """Cut groups into sections until there are `size` of them, and `fewest` labels."""
     chosen: list[DocumentSlice] = []
     labels: list[int] = []
-    for label, group in enumerate(groups):
+    for label, group in groups:
         for row in group:
             starts = source.section_starts.get(row, ())
             cut = cut_blocks(source.blocks(row), parts, random, starts)
@@ -154,6 +214,6 @@ def _labelled(
                 source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
             ]
             labels += [label] * len(cut)
-        if len(chosen) >= size:
+        if len(chosen) >= size and len(set(labels)) >= fewest:
             break
     return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))

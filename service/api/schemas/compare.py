@@ -1,5 +1,6 @@
 """Question and answer of POST /compare."""
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
@@ -8,9 +9,11 @@ from encoder.comparison.alignment import MAX_PASSAGES
 from encoder.comparison.result import (
     AlignedBlockPair,
     AlignedPassage,
+    AttendedBlockPair,
     PassageKind,
     Relation,
     Section,
+    SectionScoresFrom,
     Span,
 )
 from service.api.schemas.common import (
@@ -57,6 +60,22 @@ class BlockPairBody(BaseModel):
     share: float = Field(description="What the pair gives to `alignment_score`, divided by it.")
 
 
+class AttendedPairBody(BaseModel):
+    """A sentence block of the left text and a block of the right text that attend to each other."""
+
+    left: PlaceBody
+    right: PlaceBody
+    left_attention: float = Field(
+        description="Attention weight of the left block to the right one, the mean over the heads. "
+        "The weights of a left block to all blocks of the right text sum to 1."
+    )
+    right_attention: float = Field(description="The same of the right block to the left one.")
+    times_average: float = Field(
+        description="How many times the weights of even attention these are, the mean of both "
+        "ways; the mean over all pairs of blocks is 1."
+    )
+
+
 class SectionBody(BaseModel):
     """A section of a text: what its headings open, or one of two halves."""
 
@@ -95,6 +114,16 @@ class ComparisonBody(BaseModel):
     section_scores: list[list[float]] = Field(
         description="Cosine of each left section, a row, and each right section, a column."
     )
+    section_scores_from: SectionScoresFrom = Field(
+        description="The vectors that `section_scores` compare. `section vectors`: what the model "
+        "projects each section to, as it was trained (CoLDE). `block vectors`: means of the "
+        "vectors of sentence blocks."
+    )
+    attended_blocks: list[AttendedPairBody] | None = nullable(
+        "The pairs of blocks that attend to each other most by the chunkwise attention of the "
+        "model (CoLDE), the strongest first, at most as many as passages were asked for; null "
+        "for a model without it."
+    )
 
 
 def comparison_body(explanation: Explanation) -> ComparisonBody:
@@ -118,6 +147,8 @@ def comparison_body(explanation: Explanation) -> ComparisonBody:
         section_scores=[
             [round(score, 4) for score in row] for row in comparison.section_scores.tolist()
         ],
+        section_scores_from=comparison.section_scores_from,
+        attended_blocks=_attended(comparison.attended_blocks, *texts),
     )
 
 
@@ -137,6 +168,23 @@ def _pair(pair: AlignedBlockPair, left: str, right: str) -> BlockPairBody:
         similarity=pair.similarity,
         share=pair.share,
     )
+
+
+def _attended(
+    pairs: Sequence[AttendedBlockPair] | None, left: str, right: str
+) -> list[AttendedPairBody] | None:
+    if pairs is None:
+        return None
+    return [
+        AttendedPairBody(
+            left=_place(pair.left, left),
+            right=_place(pair.right, right),
+            left_attention=pair.left_attention,
+            right_attention=pair.right_attention,
+            times_average=pair.times_average,
+        )
+        for pair in pairs
+    ]
 
 
 def _place(span: Span, text: str) -> PlaceBody:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -6,17 +7,22 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 import encoder.golden
 from encoder.checkpoint import (
     PARITY,
     Checkpoint,
     load_checkpoint,
+    write_manifest,
 )
 from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import Recipe, create_checkpoint, load_model, read_recipe
 from encoder.export.export import export_checkpoint
+from encoder.export.sections import check_sections, export_section_reader
 from encoder.golden import MINIMUM_COSINE, read_golden_batch
+from encoder.models.architecture import Sections
+from encoder.models.colde import Colde
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
@@ -45,6 +51,74 @@ def test_graphs_compute_what_the_model_computes(
     vectors = encoder.encode_blocks(rows.tolist())
     assert np.abs(vectors - expected_blocks.numpy()).max() <= 1e-4
     assert np.abs(encoder.encode_document(rows.tolist(), vectors) - expected.numpy()).max() <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("blocks", "following", "section"), [(1, 1, 0), (1, 9, 1), (33, 5, 2), (7, 64, 40)]
+)
+def test_the_section_reader_computes_what_the_model_computes(
+    tiny_colde: Path, blocks: int, following: int, section: int
+) -> None:
+    """A section above the last one that has an embedding counts as that one."""
+    checkpoint = load_checkpoint(tiny_colde)
+    rng = np.random.default_rng(blocks)
+    vectors = rng.normal(size=(blocks + following, 32)).astype(np.float32)
+    own, other = vectors[:blocks], vectors[blocks:]
+    encoder = OnnxEncoder(checkpoint)
+    assert encoder.reads_sections
+    found = encoder.section_vector(own, section, other, section + 1)
+    level = load_model(checkpoint).document_encoder
+    both = pad_sequence([torch.from_numpy(own), torch.from_numpy(other)], batch_first=True)
+    mask = (torch.arange(both.shape[1])[None] < torch.tensor([[blocks], [following]])).float()
+    numbers = torch.tensor([min(section, 2), min(section + 1, 2)])
+    with torch.no_grad():
+        expected = level(both, mask, Sections(numbers, torch.tensor([1, 0])))[0].numpy()
+    assert np.abs(found - expected).max() <= 1e-4
+    assert np.linalg.norm(found) == pytest.approx(1, abs=1e-4)
+    attention = encoder.chunk_attention(own, other)
+    assert attention is not None
+    assert attention.shape == (blocks, following)
+    assert np.allclose(attention.sum(1), 1, atol=1e-4)
+
+
+def test_the_mean_has_no_attention(tiny_colde: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_colde, directory := tmp_path / "colde")
+    config = load_model(load_checkpoint(directory)).config
+    mean = Colde(dataclasses.replace(config, aggregate="mean")).eval()
+    export_section_reader(mean, directory / "section_reader.onnx")
+    write_manifest(directory)
+    encoder = OnnxEncoder(load_checkpoint(directory))
+    vectors = np.random.default_rng(0).normal(size=(6, 32)).astype(np.float32)
+    assert encoder.chunk_attention(vectors[:4], vectors[4:]) is None
+    found = encoder.section_vector(vectors[:4], 0, vectors[4:], 1)
+    with torch.no_grad():
+        expected = mean.document_encoder(torch.from_numpy(vectors[None, :4]), torch.ones(1, 4))
+    assert np.abs(found - expected[0].numpy()).max() <= 1e-4
+
+
+def test_a_model_without_sections_reads_none(tiny_checkpoint: Path) -> None:
+    encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint))
+    assert not encoder.reads_sections
+    vectors = np.zeros((2, 32), dtype=np.float32)
+    for read in (
+        lambda: encoder.section_vector(vectors, 0, vectors, 1),
+        lambda: encoder.chunk_attention(vectors, vectors),
+    ):
+        with pytest.raises(CheckpointError, match=r"has no section_reader\.onnx"):
+            read()
+
+
+@pytest.mark.parametrize("part", ["attention.query", "lstm.backwards", "projection"])
+def test_a_section_reader_that_differs_is_refused(tiny_colde: Path, part: str) -> None:
+    checkpoint = load_checkpoint(tiny_colde)
+    model, golden = load_model(checkpoint), read_golden_batch(checkpoint)
+    check_sections(model, checkpoint, golden)
+    changed = model.document_encoder.get_submodule(part)
+    with torch.no_grad():
+        for parameter in changed.parameters():
+            parameter.add_(torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape))
+    with pytest.raises(ParityError, match=r"section reader, (section_vector|chunk_attention)"):
+        check_sections(model, checkpoint, golden)
 
 
 def test_graphs_with_a_term_channel_compute_what_the_model_computes(tiny_terms: Path) -> None:

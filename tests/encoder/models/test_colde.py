@@ -112,7 +112,7 @@ def test_sections_and_chunks_are_told_apart_by_their_numbers() -> None:
     encoder = small().document_encoder
     vectors, _ = chunks(3, 3)
     same = vectors[:1].expand(2, -1, -1)
-    embedded = encoder.embed(same, two_sections(0))
+    embedded = encoder.embed(same, two_sections(0).numbers)
     assert (embedded[0] - embedded[1]).abs().max() > 1e-2
     for section, row in enumerate(embedded):
         place = encoder.section_embedding.weight[section] + encoder.chunk_embedding.weight[2]

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from encoder.arrays import Float32, UInt32
 from index.lexical.scoring import (
     LexicalQuery,
     cosines,
     join_rows,
     rows_of_texts,
+    squared_norms,
     take_rows,
     term_cosines,
     weigh_rows,
@@ -54,7 +56,7 @@ def test_pairs_score_as_a_stored_query_does(
     of_texts = term_cosines(rows_of_texts(TEXTS), PAIRS, SilentProgress())
     assert found == pytest.approx(of_texts, abs=1e-6)
     for (source, target), score in zip(PAIRS.tolist(), found.tolist(), strict=True):
-        query = store.lexical.read(TEXTS[source], stored=True)
+        query = store.lexical.read_stored(int(ids[source]))
         (expected,) = store.lexical.score(query, ids[[target]])
         assert score == pytest.approx(expected, abs=1e-6)
     assert found[-1] == pytest.approx(1.0)
@@ -127,11 +129,11 @@ def test_a_query_scores_documents_as_dense_vectors_do(
     idf[term_ids[known]] = 1.0 + np.arange(13, dtype=np.float32)[known]
     own = np.array(sorted(asked))
     query = LexicalQuery(
-        terms=tuple(map(str, own.tolist())),
         term_ids=term_ids[own],
         weights=np.full(len(own), len(own) ** -0.5, dtype=np.float32),
         idf=0.5 + own.astype(np.float32),  # the query has newer frequencies
         documents=np.full(len(own), 2),
+        pairs=np.zeros(len(own), dtype=np.bool_),
     )
     dense = np.where(known, 1.0 + np.arange(13), 0.0)
     dense[own] = query.idf
@@ -145,7 +147,13 @@ def test_a_query_scores_documents_as_dense_vectors_do(
         np.concatenate(counts),
         np.cumsum([len(one) for one in held]),
     )
-    for found, one, count in zip(cosines(query, joined, idf), held, counts, strict=True):
+
+    def idf_of(ids: UInt32) -> Float32:
+        return np.where(ids < len(idf), idf[np.minimum(ids, len(idf) - 1)], np.float32(0))
+
+    squares = np.array(list(squared_norms(joined, range(len(held)), idf_of)))
+    scores = cosines(query, joined, squares, idf_of(query.term_ids.astype(np.uint32)))
+    for found, one, count in zip(scores, held, counts, strict=True):
         weights = np.sqrt(count) * dense[one]
         norm = max(float(np.linalg.norm(weights)), 1e-12)
         expected = float(weights @ asked_weights[one]) / norm

@@ -58,6 +58,8 @@ def test_two_texts_are_compared(library: Any) -> None:
     sections = answer["left_sections"], answer["right_sections"]
     assert len(answer["section_scores"]) == len(sections[0])
     assert {len(row) for row in answer["section_scores"]} == {len(sections[1])}
+    assert answer["section_scores_from"] == "block vectors"
+    assert answer["attended_blocks"] is None  # SMITH has no attention of its own between chunks
     assert answer["left"]["receipt"]["tokens"] > 0
     assert answer["checkpoint"] == "tiny"
     assert answer["probability"] is None

@@ -1,19 +1,21 @@
 """`longmatch bench models` as a user types it, on a tiny corpus and tiny models."""
 
+import io
 import json
 import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from filelock import FileLock
 
 from encoder.checkpoint import load_checkpoint
-from tests.tools.command import Run
+from tests.tools.command import Run, run_main
 from tests.tools.corpora import write_two_topics
 
 PARTS = ["train"] * 5 + ["valid"] * 2 + ["test"] * 3
@@ -81,6 +83,42 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_plan(tmp_path_factory.mktemp("plan"))
 
 
+class Comparison(NamedTuple):
+    """A finished comparison: its folder, and what the command printed."""
+
+    folder: Path
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def compare(tiny_bert: Path, corpus: Path, plan: Path) -> Callable[..., Comparison]:
+    """Return a function that compares into a folder."""
+    common = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan, "--threads", 1]
+
+    def run(folder: Path, *arguments: object) -> Comparison:
+        printed = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+            assert run_main(patch, *common, "-o", folder, *arguments) == 0
+        return Comparison(folder, printed.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(
+    compare: Callable[..., Comparison], tmp_path_factory: pytest.TempPathFactory
+) -> Comparison:
+    return compare(tmp_path_factory.mktemp("whole") / "out", "--budget-steps", 36)
+
+
+@pytest.fixture(scope="module")
+def small(
+    compare: Callable[..., Comparison], tmp_path_factory: pytest.TempPathFactory
+) -> Comparison:
+    folder = tmp_path_factory.mktemp("small") / "out"
+    return compare(folder, "--models", "smith", "--budget-steps", 3)
+
+
 def write_plan(folder: Path, change: Callable[[str], str] = str) -> Path:
     for name, model in MODELS.items():
         recipe = RECIPE.format(name=f"tiny-{name}", architecture=name, model=model)
@@ -103,13 +141,11 @@ def test_a_stopped_comparison_resumes_to_the_same_result(
     tiny_bert: Path,
     corpus: Path,
     plan: Path,
+    whole: Comparison,
     tmp_path: Path,
 ) -> None:
     common = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan]
     common += ["--budget-steps", 36, "--threads", 1]
-    whole = longmatch(*common, "-o", tmp_path / "whole")
-    assert whole.status == 0, whole.err
-
     job = start_longmatch(*common, "-o", tmp_path / "killed", checkpoint=tiny_checkpoint)
     cells = tmp_path / "killed" / "work" / "cells"
     while not list(cells.glob("run-smith-*.json")):
@@ -122,14 +158,13 @@ def test_a_stopped_comparison_resumes_to_the_same_result(
     again = longmatch(*common, "-o", tmp_path / "killed")
     assert again.status == 0, again.err
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    results = [
-        json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "killed")
-    ]
+    folders = (whole.folder, tmp_path / "killed")
+    results = [json.loads((one / "result.json").read_text()) for one in folders]
     assert without_times(results[0]) == without_times(results[1])
     check_result(results[0])
-    check_table(whole.out)
+    check_table(whole.printed)
     for name in ("by-tokens-read.svg", "by-milliseconds.svg"):
-        assert (tmp_path / "whole" / name).read_text().startswith("<?xml")
+        assert (whole.folder / name).read_text().startswith("<?xml")
 
 
 def check_result(result: dict[str, Any]) -> None:
@@ -167,18 +202,14 @@ def check_table(printed: str) -> None:
 
 
 def test_the_commands_of_a_row_make_its_model_again(
-    longmatch: Run, tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
+    longmatch: Run, whole: Comparison, tmp_path: Path
 ) -> None:
+    row = json.loads((whole.folder / "result.json").read_text())["models"]["han"]
     output = tmp_path / "out"
-    answer = longmatch(
-        "bench", "models", corpus, "--bert", tiny_bert, "--plan", plan, "-o", output,
-        "--models", "han", "--budget-steps", 12,
-    )  # fmt: skip
-    assert answer.status == 0, answer.err
-    row = json.loads((output / "result.json").read_text())["models"]["han"]
-    create, train = (shlex.split(line)[1:] for line in row["commands"][0])
-    shutil.rmtree(output / "work")
+    shutil.copytree(whole.folder / "recipes", output / "recipes")
     (output / "work" / "starts").mkdir(parents=True)
+    moved = [line.replace(str(whole.folder), str(output)) for line in row["commands"][0]]
+    create, train = (shlex.split(line)[1:] for line in moved)
     for one in (create, train):
         made = longmatch(*one, "--precision", "fp32")
         assert made.status == 0, made.err
@@ -191,16 +222,13 @@ def test_the_commands_of_a_row_make_its_model_again(
 
 
 def test_models_are_added_to_a_finished_comparison(
-    longmatch: Run, tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
+    compare: Callable[..., Comparison], small: Comparison, tmp_path: Path
 ) -> None:
-    common = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan]
-    common += ["-o", tmp_path / "out", "--budget-steps", 3]
-    assert longmatch(*common, "--models", "smith").status == 0
-    cell = next((tmp_path / "out" / "work" / "cells").glob("run-smith-*.json"))
+    output = Path(shutil.copytree(small.folder, tmp_path / "out"))
+    cell = next((output / "work" / "cells").glob("run-smith-*.json"))
     made = cell.stat().st_mtime_ns
-    both = longmatch(*common, "--models", "smith, han")
-    assert both.status == 0, both.err
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    compare(output, "--budget-steps", 3, "--models", "smith, han")
+    result = json.loads((output / "result.json").read_text())
     assert list(result["models"]) == ["smith", "han"]
     assert cell.stat().st_mtime_ns == made
 
@@ -226,6 +254,11 @@ def test_models_are_added_to_a_finished_comparison(
         (lambda plan: plan.replace("max_blocks = 8", "max_blocks = 32"), [], "max_blocks"),
         (lambda plan: plan.replace("= { begin_as_mean", "= { begin_as_men"), [], "begin_as_men"),
         (lambda plan: plan.replace('key = "han"', 'key = "smith"'), [], "two keys are equal"),
+        (
+            lambda plan: plan.replace('"links"', '"supcon", groups = "classes"'),
+            [],
+            "CORPUS: the recipe learns from classes, and no document for training",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_the_work(
@@ -275,23 +308,24 @@ def test_a_corpus_without_what_is_measured_is_refused(
 
 
 def test_the_folder_of_another_comparison_is_refused(
-    longmatch: Run, tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
+    longmatch: Run,
+    tiny_bert: Path,
+    corpus: Path,
+    plan: Path,
+    small: Comparison,
+    tmp_path: Path,
 ) -> None:
     common = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan]
-    output = tmp_path / "out"
-    (output / "mine").mkdir(parents=True)
-    answer = longmatch(*common, "-o", output)
+    (tmp_path / "out" / "mine").mkdir(parents=True)
+    answer = longmatch(*common, "-o", tmp_path / "out")
     assert answer.status == 2
     assert "--output: " in answer.err
     assert "exists already, and is no comparison" in answer.err
-    (output / "mine").rmdir()
-    made = longmatch(*common, "-o", output, "--models", "smith", "--budget-steps", 3)
-    assert made.status == 0, made.err
-    before = (output / "result.json").read_bytes()
-    answer = longmatch(*common, "-o", output, "--models", "smith", "--budget-steps", 6)
+    before = (small.folder / "result.json").read_bytes()
+    answer = longmatch(*common, "-o", small.folder, "--models", "smith", "--budget-steps", 6)
     assert answer.status == 2
     assert "is of another comparison: budget_steps differs" in answer.err
-    assert (output / "result.json").read_bytes() == before
+    assert (small.folder / "result.json").read_bytes() == before
 
 
 def test_a_folder_in_use_is_refused(
@@ -299,6 +333,7 @@ def test_a_folder_in_use_is_refused(
 ) -> None:
     output = tmp_path / "out"
     command = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan, "-o", output]
+    command += ["--models", "smith"]
     assert longmatch(*command, "--budget-seconds", 1e-6).status == 2  # makes the folder
     with FileLock(output / "work" / "writer.lock"):
         answer = longmatch(*command, "--budget-seconds", 1e-6)
@@ -309,7 +344,7 @@ def test_a_folder_in_use_is_refused(
 def test_a_budget_below_the_pace_is_refused(
     longmatch: Run, tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
 ) -> None:
-    command = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan]
+    command = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan, "--models", "smith"]
     answer = longmatch(*command, "-o", tmp_path / "out", "--budget-seconds", 1e-6)
     assert answer.status == 2
     assert "smith: the budget is too small: 3 runs of a step of" in answer.err

@@ -59,6 +59,19 @@ def test_json_and_a_page(tiny_checkpoint: Path, files: tuple[Path, Path], tmp_pa
     assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 
+def test_a_colde_shows_its_sections_and_its_attention(
+    tiny_colde: Path, files: tuple[Path, Path]
+) -> None:
+    given = ("compare", *files, "--checkpoint", tiny_colde)
+    printed = run(*given)
+    assert "blocks that attend to each other most" in printed
+    assert "left attends" in printed
+    answer = json.loads(run(*given, "--json"))
+    assert answer["section_scores_from"] == "section vectors"
+    strengths = [pair["times_average"] for pair in answer["attended_blocks"]]
+    assert sum(strengths) / len(strengths) == pytest.approx(1, abs=1e-4)  # all pairs are there
+
+
 def test_stored_documents_are_compared(
     tiny_checkpoint: Path, files: tuple[Path, Path], tmp_path: Path
 ) -> None:

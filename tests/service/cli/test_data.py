@@ -125,6 +125,7 @@ ONE_VECTOR = "store.sqlite3: 1 vector (1) is"
 SECOND = "(SELECT vector FROM vectors WHERE vector_id = 2)"
 DAMAGES = {
     "an index file": ("index", None),
+    "a segment": (".segment: is damaged: write the copy of the lexical index again", None),
     "no index": ("index", None),
     "another vector": (ONE_VECTOR, f"UPDATE vectors SET vector = {SECOND} WHERE vector_id = 1"),
     "another vector, no checksums": (
@@ -143,7 +144,6 @@ DAMAGES = {
         "lexical index",
         "UPDATE document_terms SET terms = x'010000000100' WHERE vector_id = 1",
     ),
-    "postings": ("lexical index", "INSERT INTO postings (rowid, term_ids) VALUES (99, '1 2')"),
     "the number of documents": ("lexical index", "UPDATE term_statistics SET documents = 3"),
     "a value that filters lack": (
         "1 rows are missing and 0 are superfluous",
@@ -179,11 +179,11 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     said, statement = DAMAGES[damage]
     if damage == "no index":
         shutil.rmtree(data / "snapshots")
-    elif damage == "an index file":
-        path = next((data / "snapshots").glob("*/index.bin"))
+    elif statement is None:
+        files = {"an index file": "snapshots/*/index.bin", "a segment": "lexical/*.segment"}
+        path = next(data.glob(files[damage]))
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     else:
-        assert statement is not None
         sql(data, *statement.split(";"))
     answer = longmatch("doctor", data, "--sample", "24")
     assert answer.status == 1
@@ -244,6 +244,7 @@ def test_reencode_moves_to_another_checkpoint(
     assert {path.name for path in data.iterdir()} == {
         "store.sqlite3",
         "snapshots",
+        "lexical",
         "lock",
         ".store-digest",
     }

@@ -25,6 +25,10 @@ document_rate = 1e-3
 kind = "{kind}"
 parts = 3
 """
+BY_CLASS = """
+groups = "classes"
+documents_per_class = 2
+"""
 FROM_TOKENS = """
 [sentence_level]
 trained = "all"
@@ -34,7 +38,7 @@ blocks = 2
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Documents with headings and without."""
+    """Documents of three classes, with headings and without."""
     random = np.random.default_rng(4)
     path = tmp_path / "corpus.jsonl"
     with path.open("w") as file:
@@ -43,13 +47,19 @@ def corpus(tmp_path: Path) -> Path:
             parts = [" ".join(f"The {word} is there." for word in topics) for _ in range(3)]
             headed = "\n\n".join(f"# Part {n}\n\n{part}" for n, part in enumerate(parts))
             text = headed if number % 2 else " ".join(parts)
-            file.write(json.dumps({"id": f"d{number}", "text": f"{text} Own{number}."}) + "\n")
+            record = {"id": f"d{number}", "text": f"{text} Own{number}.", "class": number % 3}
+            file.write(json.dumps(record) + "\n")
     return path
 
 
 @pytest.mark.parametrize(
     ("kind", "more"),
-    [("supcon", ""), pytest.param("sections", FROM_TOKENS, marks=pytest.mark.slow)],
+    [
+        ("supcon", BY_CLASS),
+        pytest.param("supcon", "", marks=pytest.mark.slow),
+        pytest.param("sections", FROM_TOKENS, marks=pytest.mark.slow),
+    ],
+    ids=["classes", "links", "tokens"],
 )
 def test_colde_is_trained_and_served(
     kind: str, more: str, longmatch: Run, corpus: Path, tiny_colde: Path, tmp_path: Path
@@ -80,3 +90,34 @@ def test_sections_train_smith_too(
     assert load_checkpoint(output).fingerprint != load_checkpoint(tiny_checkpoint).fingerprint
     curve = (output / "training" / "curve.jsonl").read_text().splitlines()
     assert any('"loss.sections"' in line for line in curve)
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (None, "no document for training has the metadata field 'class'"),
+        ({"d0": "a", "d1": "a", "d2": "b"}, "no corpus has two of at least two documents"),
+        ({"d0": ["a"]}, "class of 'd0' must be a text or an integer, not list"),
+    ],
+    ids=["none", "alone", "list"],
+)
+def test_classes_that_teach_nothing_are_refused_before_any_work(
+    classes: dict[str, object] | None,
+    message: str,
+    longmatch: Run,
+    corpus: Path,
+    tiny_colde: Path,
+    tmp_path: Path,
+) -> None:
+    records = [json.loads(line) for line in corpus.read_text().splitlines()]
+    for record in records:
+        record["class"] = (classes or {}).get(record["id"])
+    corpus.write_text("".join(json.dumps(record) + "\n" for record in records))
+    (recipe := tmp_path / "recipe.toml").write_text(RECIPE.format(kind="supcon") + BY_CLASS)
+    output = tmp_path / "trained"
+    train = ("train", recipe, "--corpus", corpus, "-o", output)
+    refused = longmatch(*train, "--checkpoint", tiny_colde)
+    assert refused.status == 2
+    assert "--corpus: " in refused.err
+    assert message in refused.err
+    assert {path.name for path in tmp_path.iterdir()} == {"corpus.jsonl", "recipe.toml"}

@@ -1,6 +1,7 @@
 """Models of papers from the command line: trained from tokens, exported and evaluated."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from encoder.checkpoint import load_checkpoint
+from encoder.export.create import read_recipe
+from encoder.models.colde import ColdeConfig
+from encoder.onnx_encoder import OnnxEncoder
+from index.progress import SilentProgress
 from tests.tools.command import Run
 from tests.tools.corpora import write_linked_corpus
+from training.comparison.plan import ENCODER_RECIPES
+from training.data.files import EncoderJob, find_corpus_files
+from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
+from training.progress import SilentTrainingProgress
 from training.recipe import RECIPES, read_training_recipe
 
 RECIPE = """
@@ -50,36 +59,74 @@ def test_a_baseline_is_trained_exported_and_evaluated(
     recipe.write_text(RECIPE)
     train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
     finished = longmatch(*train, "--checkpoint", start)
-    assert finished.status == 0, finished.stderr
+    assert finished.status == 0, finished.err
     assert load_checkpoint(output).architecture == load_checkpoint(start).architecture
     assert json.loads((output / "training" / "report.json").read_text())["steps"] == 2
     judged = (corpus / "corpus.jsonl", corpus / "qrels.tsv")
     scores = longmatch("evaluate", *judged, "--checkpoint", output)
-    assert scores.status == 0, scores.stderr
+    assert scores.status == 0, scores.err
 
 
 def test_smith_is_pretrained_and_tuned_with_the_recipes_of_the_paper(
     longmatch: Run, corpus: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    """The recipes that ship, shorter: two steps of four documents of 8 blocks."""
+    write_pairs(corpus)
+    start = tiny_checkpoint
+    for name in ("smith-paper-pretrain", "smith-paper-pairs"):
+        start = train_shorter(longmatch, name, corpus, start, tmp_path)
+
+
+def test_colde_is_trained_with_the_recipe_of_the_paper(
+    corpus: Path, tiny_colde: Path, tmp_path: Path
+) -> None:
+    """As the command trains, without the export, which takes longer."""
+    write_pairs(corpus)
+    start = load_checkpoint(tiny_colde)
+    job = EncoderJob(
+        recipe=shorter("colde-paper", tmp_path),
+        start=start,
+        files=[find_corpus_files(corpus)],
+        output=tmp_path / "out",
+        work=tmp_path / "work",
+        precisions=["fp32"],
+    )
+    encoder = OnnxEncoder(start, precision="fp32", threads=1)
+    data = prepare_data(job, encoder, SilentProgress())
+    sources = prepare_sources(job, data, SilentProgress())
+    trained = run_training(job, data, sources, SilentTrainingProgress())
+    assert trained.report.steps == 2
+    (curve,) = (tmp_path / "work").rglob("curve.jsonl")
+    losses = [json.loads(line).get("loss.supcon") for line in curve.read_text().splitlines()]
+    assert len([loss for loss in losses if loss is not None and math.isfinite(loss)]) == 2
+
+
+def write_pairs(corpus: Path) -> None:
+    """Write pairs of both labels beside the corpus, no document in two."""
     pairs = [
         {"source": f"d{number}", "target": f"d{number + 1}", "label": (number // 2) % 2}
         for number in range(0, 24, 2)
     ]
     (corpus / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
-    start = tiny_checkpoint
-    for name in ("smith-paper-pretrain", "smith-paper-pairs"):
-        text = (RECIPES / f"{name}.toml").read_text()
-        for field, value in SHORTER.items():
-            text, changed = re.subn(rf"^{field} = .*$", f"{field} = {value}", text, flags=re.M)
-            assert changed == 1 or field == "warm_up"
-        recipe, output = tmp_path / f"{name}.toml", tmp_path / name
-        recipe.write_text(text)
-        train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
-        finished = longmatch(*train, "--checkpoint", start)
-        assert finished.status == 0, finished.stderr
-        assert json.loads((output / "training" / "report.json").read_text())["steps"] == 2
-        start = output
+
+
+def shorter(name: str, folder: Path) -> Path:
+    """Write a recipe that ships, shorter: two steps of four documents of 8 blocks."""
+    text = (RECIPES / f"{name}.toml").read_text()
+    for field, value in SHORTER.items():
+        text, changed = re.subn(rf"^{field} = .*$", f"{field} = {value}", text, flags=re.M)
+        assert changed == 1 or field == "warm_up"
+    (recipe := folder / f"{name}.toml").write_text(text)
+    return recipe
+
+
+def train_shorter(longmatch: Run, name: str, corpus: Path, start: Path, folder: Path) -> Path:
+    """Train from the command line with a shorter recipe, and return the new checkpoint."""
+    recipe, output = shorter(name, folder), folder / name
+    train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
+    finished = longmatch(*train, "--checkpoint", start)
+    assert finished.status == 0, finished.err
+    assert json.loads((output / "training" / "report.json").read_text())["steps"] == 2
+    return output
 
 
 def test_the_recipes_of_the_paper_have_its_settings() -> None:
@@ -90,3 +137,20 @@ def test_the_recipes_of_the_paper_have_its_settings() -> None:
         assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (32, 48, 0.1)
         assert optimiser.document_rate == optimiser.sentence_rate == 5e-5
         assert (optimiser.betas, optimiser.epsilon) == ((0.9, 0.999), 1e-6)
+
+
+def test_the_recipes_of_colde_have_the_settings_of_its_paper() -> None:
+    recipe = read_training_recipe(RECIPES / "colde-paper.toml")
+    (objective,) = recipe.objectives
+    assert (objective.kind, objective.parameters["temperature"]) == ("supcon", 0.5)
+    assert recipe.documents == 50 * objective.parameters["parts"]
+    optimiser = recipe.optimiser
+    assert optimiser.document_rate == optimiser.sentence_rate == 5e-5
+    assert optimiser.weight_decay == 0.01
+    assert recipe.sentence_level.trained == "all"
+    # 25 epochs of AAN: 80 % of 12,665 documents in batches of 50
+    assert recipe.steps == 25 * math.ceil(0.8 * 12_665 / 50) == 25 * recipe.validation_interval
+    encoder = read_recipe(ENCODER_RECIPES / "colde-paper.toml")
+    fields = {"block_length": encoder.block_length, "dimension": encoder.dimension}
+    made = ColdeConfig(**fields, max_blocks=encoder.max_blocks, **encoder.model)
+    assert made == ColdeConfig()  # whose defaults are the paper's

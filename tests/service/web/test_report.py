@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from bs4 import BeautifulSoup
 
-from encoder.comparison.result import BlockAlignment, Comparison, Span
+from encoder.comparison.result import AttendedBlockPair, BlockAlignment, Comparison, Span
 from service.web.report import content_security_policy, percent, render_report
 from tests.tools.page_fixtures import Sample
 
@@ -98,6 +98,22 @@ def test_texts_without_a_pair_of_blocks_are_said_to_have_none(by_hand: Make) -> 
     comparison = replace(by_hand("a b", "c d"), block_alignment=BlockAlignment(0.0, ()))
     page = render_report(comparison, "", "a b", "", "c d")
     assert "No sentence block of one text matches one of the other" in page
+
+
+def test_attended_blocks_are_shown_where_the_model_has_them(by_hand: Make) -> None:
+    comparison = by_hand("a b", "c d")
+    page = BeautifulSoup(render_report(comparison, "", "a b", "", "c d"), "html.parser")
+    assert page.select("#attended") == []
+    assert page.select_one("#scores-from").get_text() == "cosine of mean block vectors"
+    pair = AttendedBlockPair(Span(0, 1), Span(2, 3), 0.75, 0.5, 1.25)
+    read = replace(comparison, section_scores_from="section vectors", attended_blocks=(pair,))
+    page = BeautifulSoup(render_report(read, "", "a b", "", "c d"), "html.parser")
+    (item,) = page.select("#attended li")
+    assert [shown.get_text() for shown in item.find_all("bdi")] == ["a", "d"]
+    assert item.small.get_text() == (
+        "attention 0.750 from the left, 0.500 from the right, 1.2 times the average"
+    )
+    assert "section vectors of the model" in page.select_one("#scores-from").get_text()
 
 
 def test_blocks_are_shown_as_text(by_hand: Make) -> None:

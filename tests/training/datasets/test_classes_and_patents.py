@@ -6,7 +6,9 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.tools.corpora import json_lines, write
+from training.data import files
 from training.datasets.classes import LINKS, find_classes, read_classes
+from training.datasets.convert import convert_dataset
 from training.datasets.patents import check_patents, read_patents
 
 CLASSES = ("cs.AI", "math.GR", "cs.CV")
@@ -35,6 +37,25 @@ def test_documents_of_one_class_match(tmp_path: Path) -> None:
             assert {found.parts[other] for other in judged[name]} == {"train"}
         else:  # all of the class
             assert len(judged[name]) == 19
+
+
+def test_training_reads_the_classes_of_the_corpus_that_is_made(tmp_path: Path) -> None:
+    source = write_classes(tmp_path / "arxiv.tsv", 12)
+    convert_dataset("classes", source, tmp_path / "made", 0, SilentProgress())
+    classes = files.read_classes(tmp_path / "made")
+    assert classes == {f"arxiv-{n + 1}": CLASSES[n % 3] for n in range(12)}
+    files.check_classes([files.find_corpus_files(tmp_path / "made")])
+
+
+def test_held_out_classes_teach_nothing(tmp_path: Path) -> None:
+    records = [{"id": f"d{n}", "text": "A text.", "class": n % 2} for n in range(6)]
+    write(tmp_path / "corpus.jsonl", json_lines(records))
+    found = files.find_corpus_files(tmp_path)
+    files.check_classes([found])
+    parts = ["train", "train", "train", "valid", "test", "test"]  # of class 1 one is trained on
+    write(tmp_path / "splits.tsv", "".join(f"d{n}\t{part}\n" for n, part in enumerate(parts)))
+    with pytest.raises(CorpusError, match="no corpus has two of at least two documents"):
+        files.check_classes([files.find_corpus_files(tmp_path)])
 
 
 def test_objects_with_a_label_are_read(tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""A segment of the lexical index: the terms of some documents, by document and by term.
+
+Like the segments of a search engine, it is never changed: what becomes of its documents later is
+kept beside it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from encoder.arrays import Bool, Float64, Int64, UInt32
+from index.lexical.tables import DocumentTerms, JoinedTerms
+
+MOST_TERMS = 2**25  # of the documents of a segment: they are sorted in memory, 8 bytes each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """N documents with M terms, U of them different.
+
+    Attributes:
+        documents: the terms of each document, ascending by vector id.
+        term_ids: UInt32[U], ascending.
+        rows: UInt32[M], the rows of the documents that have each term, one term after another.
+        ends: Int64[U], where those of each term end.
+    """
+
+    documents: JoinedTerms
+    term_ids: UInt32
+    rows: UInt32
+    ends: Int64
+
+    def __len__(self) -> int:
+        return len(self.documents.vector_ids)
+
+    @property
+    def size(self) -> int:
+        """How many terms the documents have together."""
+        return len(self.rows)
+
+    def find(self, vector_ids: Int64) -> tuple[Int64, Int64]:
+        """Return which of these ids [K] the segment has, as positions [F], and their rows [F]."""
+        own = self.documents.vector_ids
+        if not len(own):
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        rows = np.minimum(np.searchsorted(own, vector_ids), len(own) - 1)
+        positions = np.flatnonzero(own[rows] == vector_ids)
+        return positions, rows[positions]
+
+    def sum_weights(self, term_ids: Int64, weights: Float64) -> Float64:
+        """Return for each document, Float64[N], the sum of the weights of the terms it has.
+
+        Args:
+            term_ids: Int64[K].
+            weights: Float64[K].
+        """
+        if not len(self.term_ids):
+            return np.zeros(len(self), dtype=np.float64)
+        asked = term_ids.astype(np.uint32)  # another type would convert all terms of the segment
+        at = np.minimum(np.searchsorted(self.term_ids, asked), len(self.term_ids) - 1)
+        held = self.term_ids[at] == asked
+        at = at[held]
+        ends = self.ends[at]
+        starts = np.where(at > 0, self.ends[at - 1], 0)
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        none = np.zeros(0, dtype=np.uint32)
+        rows = np.concatenate([none, *(self.rows[start:end] for start, end in bounds)])
+        repeated = np.repeat(weights[held], ends - starts)
+        return np.bincount(rows, repeated, minlength=len(self)).astype(np.float64, copy=False)
+
+    def terms_of(self, row: int) -> DocumentTerms:
+        """Return the terms of one document."""
+        documents = self.documents
+        own = slice(documents.ends[row - 1] if row else 0, documents.ends[row])
+        return documents.term_ids[own], documents.counts[own]
+
+
+def make_segment(documents: JoinedTerms) -> Segment:
+    """Sort the terms of documents by term."""
+    rows = np.arange(len(documents.ends), dtype=np.uint64)
+    keys = documents.term_ids.astype(np.uint64) << np.uint64(32)
+    keys |= np.repeat(rows, np.diff(documents.ends, prepend=0))
+    keys.sort()
+    term_ids = (keys >> np.uint64(32)).astype(np.uint32)
+    last = np.flatnonzero(np.diff(term_ids, append=np.uint32(0)) != 0)
+    if len(keys):
+        last = np.union1d(last, [len(keys) - 1])
+    return Segment(documents, term_ids[last], keys.astype(np.uint32), last + 1)
+
+
+def take_documents(documents: JoinedTerms, rows: Int64) -> JoinedTerms:
+    """Return the terms of the documents of these rows Int64[K], in this order."""
+    return join_documents([(documents, rows)])
+
+
+def join_documents(parts: Iterable[tuple[JoinedTerms, Int64]]) -> JoinedTerms:
+    """Return the terms of the chosen documents of each part, one part after another."""
+    term_ids: list[UInt32] = [np.zeros(0, dtype=np.uint32)]
+    counts = [np.zeros(0, dtype=np.uint16)]
+    vector_ids = [np.zeros(0, dtype=np.int64)]
+    lengths = [np.zeros(0, dtype=np.int64)]
+    for documents, rows in parts:
+        starts = np.append(0, documents.ends)[rows].tolist()
+        ends = documents.ends[rows].tolist()
+        bounds = [slice(*both) for both in zip(starts, ends, strict=True)]
+        term_ids += [documents.term_ids[own] for own in bounds]
+        counts += [documents.counts[own] for own in bounds]
+        vector_ids.append(documents.vector_ids[rows])
+        lengths.append(np.array([own.stop - own.start for own in bounds], dtype=np.int64))
+    return JoinedTerms(
+        np.concatenate(vector_ids),
+        np.concatenate(term_ids),
+        np.concatenate(counts),
+        np.cumsum(np.concatenate(lengths)),
+    )
+
+
+def merge_segments(parts: Sequence[tuple[Segment, Bool]]) -> Segment:
+    """Make one segment of the documents of several that are kept, Bool[N] of each.
+
+    No document is kept twice.
+    """
+    documents = join_documents((one.documents, np.flatnonzero(kept)) for one, kept in parts)
+    order = np.argsort(documents.vector_ids)
+    if (order[:-1] > order[1:]).any():
+        documents = take_documents(documents, order)
+    return make_segment(documents)
+
+
+def divide(lengths: Sequence[int], most: int) -> list[slice]:
+    """Divide a sequence of segments of these lengths into runs of at most `most` together.
+
+    A longer segment is a run of its own.
+    """
+    starts, size = [0], 0
+    for number, length in enumerate(lengths):
+        if size and size + length > most:
+            starts.append(number)
+            size = 0
+        size += length
+    return [slice(*both) for both in pairwise([*starts, len(lengths)])] if lengths else []

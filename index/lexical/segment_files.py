@@ -1,0 +1,224 @@
+"""Segments in files, which are mapped into memory.
+
+    lexical/
+      0000000001.segment ...   arrays of a segment, one after another
+      0000000003.terms         the frequencies of all terms
+      CURRENT                  a manifest that names them, and its SHA-256
+
+The manifest has the checksum of every file, so any changed byte is found.
+"""
+
+import hashlib
+import json
+import mmap
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.atomic_files import sync, write_atomically
+from index.errors import SnapshotError
+from index.lexical.segment import Segment
+from index.lexical.tables import JoinedTerms
+from index.lexical.term_counts import TermCounts, no_terms
+from index.lexical.view import LiveSegment, View
+
+FORMAT = 1
+CURRENT = "CURRENT"
+
+_Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of arrays.
+
+    Attributes:
+        name: of the file.
+        sizes: of its arrays.
+        sha256: of its content.
+        removed: rows of a segment whose documents are not living.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    sha256: str
+    removed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A view whose segments are in files."""
+
+    segments: tuple[LiveSegment, ...]
+    names: frozenset[str]
+
+
+def save_view(directory: Path, view: View) -> SavedView:
+    """Write a view, and make it the current one. Segments that are in files are not written again.
+
+    Raises:
+        OSError: it cannot be written; the former one stays current.
+        SnapshotError: what was written cannot be read.
+    """
+    directory.mkdir(exist_ok=True)
+    known = {one.name: one for one in _files(directory)}
+    number = max((int(one.stem) for one in directory.glob("*.*") if one.stem.isdigit()), default=0)
+    files = []
+    for one in view.segments:
+        if one.file is not None and one.file in known:
+            files.append(replace(known[one.file], removed=_removed(one)))
+        else:
+            number += 1
+            files.append(_write(directory / f"{number:010}.segment", _segment_arrays(one.segment)))
+            if not one.living.all():
+                files[-1] = replace(files[-1], removed=_removed(one))
+    counts = view.terms.copy()
+    terms = _write(directory / f"{number + 1:010}.terms", [counts.frequencies, counts.pairs])
+    manifest = {
+        "format": FORMAT,
+        "identity": view.identity,
+        "changes": view.changes,
+        "number": view.number,
+        "segments": [asdict(one) for one in files],
+        "terms": asdict(terms),
+    }
+    sync(directory)
+    content = json.dumps(manifest)
+    write_atomically(directory / CURRENT, f"{_sha256(content.encode())}\n{content}")
+    segments = tuple(_load_segment(directory, one) for one in files)
+    return SavedView(segments, frozenset([terms.name, *(one.name for one in files)]))
+
+
+def load_view(directory: Path) -> View:
+    """Map the current view into memory.
+
+    Raises:
+        SnapshotError: it is missing or damaged.
+    """
+    manifest = _read_manifest(directory)
+    try:
+        segments = tuple(_load_segment(directory, _file(one)) for one in manifest["segments"])
+        terms = _load_terms(directory, _file(manifest["terms"]))
+        return View(
+            segments,
+            terms,
+            int(manifest["number"]),
+            int(manifest["changes"]),
+            str(manifest["identity"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise SnapshotError(f"{directory / CURRENT}: is no manifest: {error}") from error
+
+
+def delete_others(directory: Path, saved: SavedView) -> None:
+    """Delete the files that the current view does not need."""
+    for path in directory.iterdir():
+        if path.name != CURRENT and path.name not in saved.names:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _files(directory: Path) -> list[_File]:
+    try:
+        return [_file(one) for one in _read_manifest(directory)["segments"]]
+    except (SnapshotError, KeyError, TypeError, ValueError):
+        return []
+
+
+def _file(fields: dict[str, Any]) -> _File:
+    sizes, removed = tuple(map(int, fields["sizes"])), tuple(map(int, fields["removed"]))
+    return _File(str(fields["name"]), sizes, str(fields["sha256"]), removed)
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    path = directory / CURRENT
+    try:
+        checksum, _, content = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SnapshotError(f"{path}: cannot be read: {error}") from error
+    if _sha256(content.encode()) != checksum:
+        raise SnapshotError(f"{path}: is damaged")
+    manifest: dict[str, Any] = json.loads(content)  # what has this checksum was written here
+    if manifest["format"] != FORMAT:
+        raise SnapshotError(f"{path}: has format {manifest['format']}, not {FORMAT}")
+    return manifest
+
+
+def _segment_arrays(segment: Segment) -> list[_Array]:
+    own = segment.documents
+    return [
+        *(own.vector_ids, own.ends, segment.ends),
+        *(own.term_ids, segment.rows, segment.term_ids),
+        own.counts,
+    ]
+
+
+_SEGMENT_TYPES = ("<i8", "<i8", "<i8", "<u4", "<u4", "<u4", "<u2")
+_TERMS_TYPES = ("<i4", "?")
+
+
+def _load_segment(directory: Path, file: _File) -> LiveSegment:
+    ids, ends, posting_ends, terms, rows, different, counts = _load(
+        directory, file, _SEGMENT_TYPES, mmap.ACCESS_READ
+    )
+    living = np.ones(len(ids), dtype=np.bool_)
+    living[list(file.removed)] = False
+    documents = JoinedTerms(ids, terms, counts, ends)
+    return LiveSegment(Segment(documents, different, rows, posting_ends), living, file.name)
+
+
+def _load_terms(directory: Path, file: _File) -> TermCounts:
+    if not file.sizes[0]:
+        return no_terms()
+    # Private pages: counting does not change the file.
+    frequencies, pairs = _load(directory, file, _TERMS_TYPES, mmap.ACCESS_COPY)
+    return TermCounts(frequencies, pairs, len(pairs) - 1)
+
+
+def _load(directory: Path, file: _File, types: Sequence[str], access: int) -> list[_Array]:
+    """Map the arrays of a file.
+
+    Raises:
+        SnapshotError: it is missing or damaged.
+    """
+    path = directory / file.name
+    mapped = _map(path, access)
+    if _sha256(mapped) != file.sha256:
+        raise SnapshotError(f"{path}: is damaged")
+    arrays, offset = [], 0
+    for size, one in zip(file.sizes, types, strict=True):
+        arrays.append(np.frombuffer(mapped, dtype=one, count=size, offset=offset))
+        offset += arrays[-1].nbytes
+    return arrays
+
+
+def _map(path: Path, access: int) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=access)
+    except (OSError, ValueError) as error:  # ValueError: it is empty
+        raise SnapshotError(f"{path}: cannot be read: {error}") from error
+
+
+def _write(path: Path, arrays: Sequence[_Array]) -> _File:
+    digest = hashlib.sha256()
+    with path.open("xb") as file:
+        for one in arrays:
+            data = np.ascontiguousarray(one).view(np.uint8).data
+            file.write(data)
+            digest.update(data)
+    sync(path)
+    return _File(path.name, tuple(len(one) for one in arrays), digest.hexdigest())
+
+
+def _removed(one: LiveSegment) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(~one.living).tolist())
+
+
+def _sha256(data: bytes | mmap.mmap) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,219 @@
+"""The searchable copy of the lexical tables: segments in memory and on the disk.
+
+Each change of the tables adds a small segment; those of similar size are merged, so there are
+few. `publish` writes them to files, which are mapped into memory when the copy is opened; what
+changed since is read from the tables. A copy that is missing or unusable is made anew from them.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from encoder.arrays import Int64
+from index.errors import SnapshotError
+from index.lexical.segment import (
+    MOST_TERMS,
+    Segment,
+    divide,
+    make_segment,
+    merge_segments,
+)
+from index.lexical.segment_files import CURRENT, SavedView, delete_others, load_view, save_view
+from index.lexical.tables import (
+    TermStatistics,
+    forget_removed,
+    read_added,
+    read_removed,
+    read_statistics,
+)
+from index.lexical.term_counts import no_terms
+from index.lexical.view import LiveSegment, View, without_documents
+from index.sqlite.connections import SQLiteConnections
+
+_MERGED_AT_ONCE = 4
+_MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
+_REWRITTEN = 0.75  # a file of which less than this share is living is written again
+
+_log = logging.getLogger(__name__)
+
+
+class SegmentedIndex:
+    """The copy of the lexical tables of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections, directory: Path) -> None:
+        """Use the connections of a store, and the directory of its published copy."""
+        self._connections = connections
+        self._directory = directory
+        self._updating = threading.Lock()
+        self._publishing = threading.Lock()  # taken first
+        self._view = _empty("")
+        self._opened = False
+        self._published = 0  # changes
+
+    def view(self) -> View:
+        """Return the present state of the tables.
+
+        While another thread reads a change, the state before it.
+
+        Raises:
+            StoreError: the tables cannot be read.
+            ValueError: the terms of a document are damaged.
+        """
+        with self._connections.reading() as connection:
+            now = read_statistics(connection)
+        if self._is(now):
+            return self._view
+        # Whoever holds the lock reads a change that was not yet acknowledged.
+        if self._updating.acquire(blocking=not self._opened):
+            try:
+                self._catch_up()
+            finally:
+                self._updating.release()
+        return self._view
+
+    def catch_up(self) -> None:
+        """Bring the copy to the present state of the tables, as `view` does, but wait for it."""
+        with self._updating:
+            self._catch_up()
+
+    def unpublished(self) -> int:
+        """Count the changes that opening the store would have to read from the tables."""
+        return max(0, self._view.changes - self._published)
+
+    def publish(self) -> None:
+        """Write the copy to files, so that opening the store need not make it.
+
+        Searches and changes go on meanwhile.
+
+        Raises:
+            StoreError: the tables cannot be read or written.
+            OSError: the files cannot be written; the former ones stay.
+        """
+        with self._publishing:
+            with self._connections.writing():
+                pass  # refuses where the store is read only
+            self.catch_up()
+            with self._updating:
+                view = self._view
+                view = replace(view, terms=view.terms.copy())
+            merged = _merge_for_files(view.segments)
+            saved = save_view(self._directory, replace(view, segments=tuple(merged)))
+            with self._updating:
+                self._swap_in(view, saved)
+                self._published = view.changes
+            delete_others(self._directory, saved)
+            with self._connections.writing() as connection:
+                forget_removed(connection, view.changes)
+
+    def _swap_in(self, before: View, saved: SavedView) -> None:
+        """Replace the segments of the view that was saved by those in files."""
+        now = self._view
+        if now.identity != before.identity:
+            return
+        old = {id(one.segment) for one in before.segments}
+        living = [one.segment.documents.vector_ids[one.living] for one in before.segments]
+        still = [
+            one.segment.documents.vector_ids[one.living]
+            for one in now.segments
+            if id(one.segment) in old
+        ]
+        gone = np.setdiff1d(_joined(living), _joined(still))
+        kept, _ = without_documents(saved.segments, gone)
+        new = [one for one in now.segments if id(one.segment) not in old]
+        self._view = replace(now, segments=(*kept, *new))
+
+    def _is(self, now: TermStatistics) -> bool:
+        view = self._view
+        return self._opened and (view.changes, view.identity) == (now.changes, now.identity)
+
+    def _catch_up(self) -> None:
+        """Bring the view to the present state; `_updating` is held."""
+        with self._connections.reading() as connection:
+            now = read_statistics(connection)
+            if self._is(now):
+                return
+            view = self._view
+            if not self._opened:
+                view = self._load(now)
+                self._published = view.changes
+            if view.identity != now.identity or view.changes > now.changes:
+                view = _empty(now.identity)
+                self._published = 0
+            try:
+                view = _follow(connection, view)
+                if sum(int(one.living.sum()) for one in view.segments) != now.documents:
+                    # The tables have forgotten removals that it did not know.
+                    view = _follow(connection, _empty(now.identity))
+            except BaseException:
+                self._opened = False  # the term counts were changed in part
+                raise
+            self._view, self._opened = view, True
+
+    def _load(self, now: TermStatistics) -> View:
+        try:
+            return load_view(self._directory)
+        except SnapshotError as error:
+            level = logging.WARNING if (self._directory / CURRENT).exists() else logging.INFO
+            _log.log(level, "making the lexical index from the document store: %s", error)
+            return _empty(now.identity)
+
+
+def _empty(identity: str) -> View:
+    return View((), no_terms(), 0, 0, identity)
+
+
+def _follow(connection: sqlite3.Connection, view: View) -> View:
+    """Return a view of what the tables hold now; the term counts are changed in place."""
+    statistics = read_statistics(connection)
+    terms = view.terms
+    terms.learn(connection)
+    segments, gone = without_documents(view.segments, read_removed(connection, view.changes))
+    terms.count(gone, -1)
+    for documents in read_added(connection, view.changes, MOST_TERMS):
+        segments, gone = without_documents(segments, documents.vector_ids)
+        terms.count(gone, -1)
+        terms.count(documents, 1)
+        own = make_segment(documents)
+        segments.append(LiveSegment(own, np.ones(len(own), dtype=np.bool_)))
+        segments = _merge_small(segments)
+    return View(
+        tuple(segments), terms, statistics.documents, statistics.changes, statistics.identity
+    )
+
+
+def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:
+    """Merge the last segments while they are small and of similar size."""
+    while len(segments) >= _MERGED_AT_ONCE:
+        last = segments[-_MERGED_AT_ONCE:]
+        sizes = [one.segment.size for one in last]
+        if sum(sizes) > _MERGED_WHILE_WRITING or max(sizes) >= _MERGED_AT_ONCE * sizes[-1]:
+            break
+        segments = [*segments[:-_MERGED_AT_ONCE], _merged(last)]
+    return segments
+
+
+def _merge_for_files(segments: Sequence[LiveSegment]) -> list[LiveSegment]:
+    """Return as few segments as files may be; those that are in files mostly stay."""
+    kept = [one for one in segments if one.file is not None and _is_worth_keeping(one)]
+    known = {id(one) for one in kept}
+    others = [one for one in segments if id(one) not in known and one.living.any()]
+    runs = [others[part] for part in divide([one.segment.size for one in others], MOST_TERMS)]
+    return [*kept, *(_merged(run) for run in runs)]
+
+
+def _is_worth_keeping(one: LiveSegment) -> bool:
+    return one.segment.size >= MOST_TERMS // 2 and bool(one.living.mean() >= _REWRITTEN)
+
+
+def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:
+    merged: Segment = merge_segments([(one.segment, one.living) for one in segments])
+    return LiveSegment(merged, np.ones(len(merged), dtype=np.bool_))
+
+
+def _joined(parts: Sequence[Int64]) -> Int64:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

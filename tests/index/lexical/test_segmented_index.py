@@ -1,0 +1,275 @@
+"""The searchable copy of the lexical tables against the tables themselves."""
+
+import random
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import index.lexical.segmented_index
+from index.errors import SnapshotError, StoreError
+from index.id_set import IdSet
+from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.lexical.segment_files import CURRENT, load_view
+from index.lexical.tables import read_document_terms
+from index.lexical.terms import is_pair
+from index.lexical.view import View
+from index.progress import SilentProgress
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import EncodedDocument
+
+MakeEntry = Callable[..., EncodedDocument]
+OpenStore = Callable[..., SQLiteDocumentStore]
+WORDS = [f"word{n}" for n in range(60)]
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let some dozen documents fill segments of all kinds."""
+    monkeypatch.setattr(index.lexical.segmented_index, "MOST_TERMS", 160)
+    monkeypatch.setattr(index.lexical.segmented_index, "_MERGED_WHILE_WRITING", 120)
+
+
+def text_of(chance: random.Random) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.randint(0, 12)))
+
+
+def view_of(store: SQLiteDocumentStore) -> View:
+    return store.lexical._view()
+
+
+def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
+    view = view_of(store)
+    with closing(sqlite3.connect(store.path)) as connection:
+        rows = connection.execute("SELECT vector_id FROM document_terms ORDER BY vector_id")
+        ids = [row[0] for row in rows]
+        held = read_document_terms(connection, ids)
+        terms = connection.execute("SELECT term_id, documents, term FROM terms").fetchall()
+    assert view.living_ids().tolist() == ids
+    assert view.number == len(ids)
+    for vector_id, expected in held.items():
+        found = view.terms_of(vector_id)
+        assert [one.tolist() for one in found] == [one.tolist() for one in expected]
+    known = {term_id: documents for term_id, documents, _ in terms}
+    counted = {n: int(count) for n, count in enumerate(view.terms.frequencies) if count}
+    assert counted == known
+    assert all(view.terms.pairs[term_id] == is_pair(term) for term_id, _, term in terms)
+
+
+def assert_finds_by_terms(store: SQLiteDocumentStore, chance: random.Random) -> None:
+    """Compare candidates with a sum over the terms of every document."""
+    view = view_of(store)
+    ids = view.living_ids()
+    asked = np.array(chance.sample(range(view.terms.last + 1), min(5, view.terms.last + 1)))
+    weights = np.array([chance.choice([0.5, 1.0, 2.0]) for _ in asked])
+    among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
+    held = {int(one): view.terms_of(int(one))[0] for one in ids[among.contains(ids)]}
+    sums = {
+        one: float(weights[np.isin(asked, terms)].sum() / np.sqrt(max(len(terms), 1)))
+        for one, terms in held.items()
+    }
+    for k in (1, 4, 1000):
+        expected = sorted((n for n in sums if sums[n] > 0), key=lambda n: (-sums[n], n))[:k]
+        assert sorted(view.best(asked, weights, k, among).tolist()) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_follows_every_change(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    store = open_store()
+    texts: dict[str, str] = {}
+
+    def put() -> None:
+        names = {f"d{chance.randint(0, 50)}" for _ in range(chance.randint(1, 9))}
+        texts.update({name: text_of(chance) for name in names})
+        store.put([entry(name, texts[name] or "-") for name in names])
+
+    def change_titles() -> None:
+        names = chance.sample(sorted(texts), min(len(texts), 3))
+        store.put([entry(one, texts[one] or "-", chance.choice(WORDS)) for one in names])
+
+    def delete() -> None:
+        names = chance.sample(sorted(texts), min(len(texts), chance.randint(0, 4)))
+        store.delete([*names, "unknown"])
+        for name in names:
+            del texts[name]
+
+    def reopen() -> None:
+        nonlocal store
+        store.close()
+        store = open_store()
+
+    def read_titles() -> None:
+        store.refresh_titles(SilentProgress())
+
+    actions = [put, put, change_titles, delete, store.lexical.publish, read_titles, reopen]
+    for number in range(60):
+        action = chance.choice(actions)
+        if action is actions[4]:
+            store.lexical.publish()
+            assert store.lexical.unpublished() == 0
+        else:
+            action()
+        if number % 3 == 0:
+            assert_is_a_copy(store)
+            assert_finds_by_terms(store, chance)
+    assert_is_a_copy(store)
+
+
+@pytest.fixture
+def published(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
+    chance = random.Random(1)
+    store.put([entry(f"d{n}", text_of(chance) or "-") for n in range(40)])
+    store.lexical.publish()
+    return store
+
+
+def segment_files(store: SQLiteDocumentStore) -> list[str]:
+    return sorted(path.name for path in store.path.with_name(LEXICAL_DIRECTORY).iterdir())
+
+
+def test_opening_reads_the_files_and_what_came_later(
+    published: SQLiteDocumentStore,
+    open_store: OpenStore,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published.put([entry("later", "word1 word2")])
+    published.delete(["d3"])
+    read = []
+    follow = index.lexical.segmented_index.read_added
+
+    def count(*arguments: object) -> Iterator[object]:
+        for documents in follow(*arguments):  # type: ignore[arg-type]
+            read.append(len(documents.vector_ids))
+            yield documents
+
+    monkeypatch.setattr(index.lexical.segmented_index, "read_added", count)
+    assert_is_a_copy(open_store())
+    assert read == [1]
+
+
+def test_files_that_hold_living_documents_are_not_written_again(
+    published: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    before = segment_files(published)
+    published.delete(["d1"])
+    published.put([entry("later", "word1 word2")])
+    published.lexical.publish()
+    after = segment_files(published)
+    assert len(set(before) & set(after)) >= 3  # CURRENT, and two segments
+    assert_is_a_copy(published)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_file_is_made_again(
+    published: SQLiteDocumentStore, open_store: OpenStore, damage: str
+) -> None:
+    published.close()
+    directory = published.path.with_name(LEXICAL_DIRECTORY)
+    for name in segment_files(published):
+        path = directory / name
+        content = path.read_bytes()
+        if damage == "remove":
+            path.unlink()
+        elif damage == "cut":
+            path.write_bytes(content[:-1])
+        else:
+            middle = len(content) // 2
+            flipped = bytes([content[middle] ^ 4])
+            path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
+        with pytest.raises(SnapshotError, match=name):
+            load_view(directory)
+        with closing(open_store()) as again:
+            assert_is_a_copy(again)
+            assert again.lexical.unpublished() > 0
+        path.write_bytes(content)
+    with closing(open_store()) as whole:
+        assert_is_a_copy(whole)
+        assert whole.lexical.unpublished() == 0
+
+
+def test_a_copy_of_another_store_is_not_used(
+    published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
+) -> None:
+    other = open_store(published.path.with_name("other.sqlite3"))
+    other.put([entry(f"o{n}", f"word{n} of the other") for n in range(40)])
+    directory = published.path.with_name(LEXICAL_DIRECTORY)
+    assert other.path.with_name(LEXICAL_DIRECTORY) == directory
+    assert_is_a_copy(open_store(other.path))
+    assert_is_a_copy(published)
+
+
+def test_a_publication_that_fails_leaves_the_former_one(
+    published: SQLiteDocumentStore,
+    open_store: OpenStore,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published.put([entry("later", "word1 word2")])
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("index.lexical.segment_files.write_atomically", full)
+        with pytest.raises(SnapshotError, match="No space left on device"):
+            published.lexical.publish()
+    assert_is_a_copy(published)
+    assert published.lexical.unpublished() == 1
+    assert_is_a_copy(open_store())
+    published.lexical.publish()
+    assert load_view(published.path.with_name(LEXICAL_DIRECTORY)).number == 41
+
+
+def test_a_reader_follows_a_writer_that_publishes(
+    published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
+) -> None:
+    reader = open_store(read_only=True)
+    assert_is_a_copy(reader)
+    published.delete(["d1", "d2"])
+    published.put([entry("later", "word1 word2")])
+    published.lexical.publish()  # forgets these removals
+    assert_is_a_copy(reader)
+    with pytest.raises(StoreError):
+        reader.lexical.publish()
+
+
+def test_searches_beside_writes_and_publications_see_whole_states(
+    published: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    torn: list[object] = []
+    writing = threading.Event()
+    writing.set()
+
+    def read() -> None:
+        while writing.is_set():
+            found = published.lexical.search(published.lexical.read("twins"), 500)
+            if len(found.vector_ids) % 2:
+                torn.append(found)
+
+    def publish() -> None:
+        while writing.is_set():
+            published.lexical.publish()
+
+    threads = [threading.Thread(target=one) for one in (read, read, publish)]
+    for thread in threads:
+        thread.start()
+    for number in range(60):
+        published.put([entry(f"{number}{twin}", f"twins of {number}") for twin in "ab"])
+        found = published.lexical.search(published.lexical.read("twins"), 500)
+        assert len(found.vector_ids) == 2 * (number + 1 - (number // 3))
+        if number % 3 == 2:
+            published.delete([f"{number}a", f"{number}b"])
+    writing.clear()
+    for thread in threads:
+        thread.join()
+    assert not torn
+    assert_is_a_copy(published)
+    assert CURRENT in segment_files(published)

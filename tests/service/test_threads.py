@@ -1,0 +1,25 @@
+import subprocess
+import sys
+
+COUNT = """
+import faiss, numpy
+from threadpoolctl import threadpool_info
+from service.threads import limit_numpy_threads
+
+def counts():
+    return {
+        "numpy" in one["filepath"]: one["num_threads"]
+        for one in threadpool_info()
+        if one["user_api"] == "blas"
+    }
+
+before = counts()
+limit_numpy_threads()
+after = counts()
+assert after[True] == 1, after
+assert after.get(False) == before.get(False), after
+"""
+
+
+def test_numpy_multiplies_in_the_calling_thread() -> None:
+    subprocess.run([sys.executable, "-c", COUNT], check=True)
