@@ -11,6 +11,7 @@ from index.extras import require_extra
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Point = tuple[float, float]
 _SIZE = (6.4, 4.0)  # inches
 _SALT = "longmatch"  # without it, matplotlib makes the ids of an SVG at random
 
@@ -121,6 +122,32 @@ def plot_reliability(path: Path, curves: Mapping[str, Sequence[ReliabilityBin]])
     upper.set(ylabel="share of matches", xlim=(0, 1), ylim=(0, 1))
     lower.set(xlabel="predicted probability", ylabel="pairs")
     lower.set_ylim(bottom=0)
+    _finish(figure, path)
+
+
+def plot_losses(
+    path: Path,
+    panels: Mapping[str, Mapping[str, tuple[Sequence[Point], Sequence[Point]]]],
+) -> None:
+    """Plot losses of training by step as lines, and of held-out documents as dots.
+
+    Args:
+        path: of the SVG file.
+        panels: by title, for each loss its points (step, loss) in training and in validation.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    figure = _figure()
+    for axes, (title, curves) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        for name, (training, validation) in curves.items():
+            (line,) = axes.plot(*zip(*training, strict=True), linewidth=0.8, label=name)
+            axes.plot(*zip(*validation, strict=True), "o", markersize=3, color=line.get_color())
+        axes.set(title=title, xlabel="step", ylabel="loss", ylim=(0, None))
+        axes.legend(fontsize="small")
     _finish(figure, path)
 
 

@@ -131,6 +131,31 @@ def new_objective(
     return Objective(recipe.name, recipe.weight, sample_task, head)
 
 
+def pretraining_task(
+    recipe: ObjectiveRecipe,
+    parts: Sequence[DocumentSlice],
+    reader: Reader,
+    head: nn.Module,
+    vocabulary: Vocabulary,
+    generator: torch.Generator,
+) -> ModelTask[EncoderModel]:
+    """Make the task of an objective of pretraining over given documents.
+
+    Args:
+        recipe: of the objective.
+        parts: the documents.
+        reader: of them.
+        head: of the objective.
+        vocabulary: for masked words.
+        generator: of every choice.
+
+    Raises:
+        TrainingRecipeError: no block is read from its tokens, which masked words need.
+    """
+    making = _Making(reader, head, vocabulary, generator)
+    return _pretraining_task(recipe, DocumentsBatch(tuple(parts)), making)
+
+
 def encode_slices(
     model: EncoderModel,
     reader: Reader,

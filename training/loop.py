@@ -7,7 +7,7 @@ checkpoint as if it had not been interrupted, bit for bit on a CPU.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic
 
@@ -107,6 +107,19 @@ def _never() -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What a validation found.
+
+    Attributes:
+        figure: by which the best step is chosen.
+        parts: more figures by name, for the curve.
+    """
+
+    figure: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan(Generic[M]):
     """What a run does.
@@ -115,7 +128,8 @@ class TrainingPlan(Generic[M]):
         recipe: how.
         objectives: what is learned, made of the recipe's objectives and the data. Their heads
             lie on the device of the model, and were made after `torch.manual_seed(recipe.seed)`.
-        validate: the model, ready to encode and without gradients -> a figure, higher is better.
+        validate: validates the model, ready to encode and without gradients.
+        lower_is_better: whether the figure of validation is a loss.
         data_fingerprint: names the data and the checkpoint that the model was loaded from.
         stop: checked before each step; if true, it is the last one of this call: the run is
             validated and saved, and continues when it is trained again.
@@ -123,8 +137,9 @@ class TrainingPlan(Generic[M]):
 
     recipe: TrainingRecipe
     objectives: Sequence[Objective[M]]
-    validate: Callable[[M], float]
+    validate: Callable[[M], Validated]
     data_fingerprint: str
+    lower_is_better: bool = False
     stop: Callable[[], bool] = _never
 
 
@@ -185,7 +200,8 @@ def _begin(run: _Run[M]) -> RunState:
         return state
     truncate_curve(curve, -1)
     run.progress.started(0, recipe.steps)
-    return _validate(run, RunState(0, 0, -math.inf, 0))
+    worst = math.inf if run.plan.lower_is_better else -math.inf
+    return _validate(run, RunState(0, 0, worst, 0))
 
 
 def _advance(run: _Run[M], state: RunState, *, last: bool) -> RunState:
@@ -211,10 +227,9 @@ def _take_step(run: _Run[M], step: int) -> dict[str, float]:
     share = rate_share(step, recipe.steps, recipe.optimiser)
     set_rates(run.optimiser, share)
     run.optimiser.zero_grad()
-    losses = {
-        objective.name: _add_gradients(run, objective, step, stream)
-        for stream, objective in enumerate(objectives, start=1)
-    }
+    losses: dict[str, float] = {}
+    for stream, objective in enumerate(objectives, start=1):
+        losses |= _add_gradients(run, objective, step, stream)
     norm = nn.utils.clip_grad_norm_(run.trained.values(), recipe.optimiser.gradient_clip)
     norm_value = _finite(step, "the gradient", norm)
     run.optimiser.step()
@@ -227,23 +242,30 @@ def _take_step(run: _Run[M], step: int) -> dict[str, float]:
     return figures
 
 
-def _add_gradients(run: _Run[M], objective: Objective[M], step: int, stream: int) -> float:
-    """Add the gradients of an objective; return its loss, the mean over the step's batches."""
+def _add_gradients(
+    run: _Run[M], objective: Objective[M], step: int, stream: int
+) -> dict[str, float]:
+    """Add the gradients of an objective; return its loss and its parts, means over the batches."""
     recipe = run.plan.recipe
-    total = 0.0
+    totals = {objective.name: 0.0}
     for number in range(recipe.accumulation):
         # Separate streams: adding or removing an objective does not change the samples of others.
         task = objective.sample(step_generator(recipe.seed, step, stream, number))
         scale = objective.weight / recipe.accumulation
+        parts: Mapping[str, Tensor] = {}
         if isinstance(task, VectorTask):
             loss = _vector_gradients(run, task, scale)
         else:
             with _autocast(run):
-                loss = task.loss(run.model)
+                parts = task.losses(run.model)
+            loss = torch.stack(list(parts.values())).sum()
             _finite(step, f"the loss of objective {objective.name}", loss)
             torch.autograd.backward(loss * scale)
-        total += _finite(step, f"the loss of objective {objective.name}", loss)
-    return total / recipe.accumulation
+        found = {objective.name: _finite(step, f"the loss of objective {objective.name}", loss)}
+        if len(parts) > 1:
+            found |= {f"{objective.name}.{name}": part.item() for name, part in parts.items()}
+        totals |= {name: totals.get(name, 0.0) + value for name, value in found.items()}
+    return {name: total / recipe.accumulation for name, total in totals.items()}
 
 
 def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:
@@ -270,11 +292,14 @@ def _validate(run: _Run[M], state: RunState) -> RunState:
     """Validate, and keep the weights if no validation was better."""
     run.model.eval()
     with torch.no_grad():
-        figure = run.plan.validate(run.model)
+        validated = run.plan.validate(run.model)
+    figure = validated.figure
     if not math.isfinite(figure):
         raise NotFiniteError(state.step, "the figure of validation", figure)
-    append_to_curve(run.directory / CURVE, state.step, {VALIDATION: figure})
-    best = figure > state.best_figure
+    parts = {f"{VALIDATION}.{name}": value for name, value in validated.parts.items()}
+    append_to_curve(run.directory / CURVE, state.step, {VALIDATION: figure, **parts})
+    lower = run.plan.lower_is_better
+    best = figure < state.best_figure if lower else figure > state.best_figure
     run.progress.validated(state.step, figure, best=best)
     if not best:
         return replace(state, waited=state.waited + 1)

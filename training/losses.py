@@ -131,9 +131,9 @@ class JointHead(nn.Module):
         self.blocks = BlockHead(config)
 
 
-def joint_loss(
+def joint_losses(
     model: EncoderModel, head: JointHead, batch: DocumentBatch, words: Tensor, masked: Tensor
-) -> Tensor:
+) -> dict[str, Tensor]:
     """Masked words and masked sentence blocks of one and the same batch (SMITH, equation 7).
 
     Args:
@@ -144,7 +144,7 @@ def joint_loss(
         masked: [D, S] bool, the blocks to predict.
 
     Returns:
-        [] the sum of both losses, each a mean.
+        [] both losses, "words" and "blocks", each a mean; the paper trains their sum.
 
     Raises:
         TypeError: the architecture has no states of blocks.
@@ -154,8 +154,10 @@ def joint_loss(
     level = cast(ReadsTokens, model.block_encoder)
     states = level.token_states(texts.input_ids, texts.attention_mask)  # [N, T, H]
     vectors = put_computed(batch, level.pool(states, texts.attention_mask))  # [D, S, H]
-    of_words = _predict_words(model, head.words, states, words)
-    return of_words + _predict_blocks(model, head.blocks, batch, vectors, masked)
+    return {
+        "words": _predict_words(model, head.words, states, words),
+        "blocks": _predict_blocks(model, head.blocks, batch, vectors, masked),
+    }
 
 
 def pair_cross_entropy(cosines: Tensor, labels: Tensor, amplifier: float) -> Tensor:

@@ -7,7 +7,7 @@ a loss that needs nothing but document vectors can be computed in chunks of a la
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -23,7 +23,7 @@ from training.losses import (
     alignment_scores,
     block_loss,
     contrastive,
-    joint_loss,
+    joint_losses,
     pair_cross_entropy,
     relation_distillation,
     supervised_contrastive,
@@ -131,10 +131,14 @@ class ModelTask(Generic[M]):
     """A loss that looks into the model; computed in one piece.
 
     Attributes:
-        loss: model -> [] loss.
+        losses: model -> [] losses by name, whose sum is the loss.
     """
 
-    loss: Callable[[M], Tensor]
+    losses: Callable[[M], Mapping[str, Tensor]]
+
+    def loss(self, model: M) -> Tensor:
+        """Return the loss of a model: []."""
+        return torch.stack(list(self.losses(model).values())).sum()
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +349,11 @@ def masked_words_task(
     words = torch.where(places, texts.input_ids, -1)
     masked = BlockTexts(texts.documents, texts.places, hidden, texts.attention_mask)
 
-    def loss(model: EncoderModel) -> Tensor:
+    def losses(model: EncoderModel) -> dict[str, Tensor]:
         device = head.bias.device
-        return word_loss(model, head, masked.to(device), words.to(device))
+        return {"words": word_loss(model, head, masked.to(device), words.to(device))}
 
-    return ModelTask(loss)
+    return ModelTask(losses)
 
 
 def joint_task(
@@ -370,11 +374,11 @@ def joint_task(
     masked = mask_blocks(documents.block_mask, recipe.masked_blocks, generator)
     batch = replace(documents, texts=replace(texts, input_ids=hidden))
 
-    def loss(model: EncoderModel) -> Tensor:
+    def losses(model: EncoderModel) -> dict[str, Tensor]:
         device = head.words.bias.device
-        return joint_loss(model, head, batch.to(device), words.to(device), masked.to(device))
+        return joint_losses(model, head, batch.to(device), words.to(device), masked.to(device))
 
-    return ModelTask(loss)
+    return ModelTask(losses)
 
 
 def masked_blocks_task(
@@ -383,8 +387,8 @@ def masked_blocks_task(
     """Hide `count` sentence blocks of each document and predict them."""
     masked = mask_blocks(documents.block_mask, count, generator)
 
-    def loss(model: EncoderModel) -> Tensor:
+    def losses(model: EncoderModel) -> dict[str, Tensor]:
         device = head.masked_block.device
-        return block_loss(model, head, documents.to(device), masked.to(device))
+        return {"blocks": block_loss(model, head, documents.to(device), masked.to(device))}
 
-    return ModelTask(loss)
+    return ModelTask(losses)

@@ -98,12 +98,13 @@ def _task(
     inputs = [torch.from_numpy(array) for array in collate_pairs(pairs, padding_token)]
     targets = torch.from_numpy(labels)
 
-    def loss(model: RerankerModel) -> Tensor:
+    def losses(model: RerankerModel) -> dict[str, Tensor]:
         device = next(model.parameters()).device
         logits = model(*(tensor.to(device) for tensor in inputs))
-        return F.binary_cross_entropy_with_logits(logits.float(), targets.to(device))
+        found = F.binary_cross_entropy_with_logits(logits.float(), targets.to(device))
+        return {"pairs": found}
 
-    return ModelTask(loss)
+    return ModelTask(losses)
 
 
 def _by_length(table: LabelledPairDataset) -> Iterator[list[int]]:

@@ -15,7 +15,7 @@ from training.collate import Reader, encode_slices, new_objective
 from training.data.batch_specs import DocumentSlice
 from training.data.corpus import data_fingerprint
 from training.data.samplers import sampler_of
-from training.loop import TrainingPlan, train
+from training.loop import TrainingPlan, Validated, train
 from training.objectives import Objective, VectorTask, step_generator
 from training.progress import SilentTrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
@@ -86,7 +86,8 @@ def fit(model: EncoderModel, run: Run, directory: Path) -> None:
     plan = TrainingPlan(
         recipe=run.recipe,
         objectives=objectives,
-        validate=_minus_loss(objectives, run.recipe.seed),
+        validate=_loss(objectives, run.recipe.seed),
+        lower_is_better=True,
         data_fingerprint=data_fingerprint(run.data.corpora),
     )
     train(model, plan, directory, SilentTrainingProgress())
@@ -126,10 +127,10 @@ def _objectives(model: EncoderModel, run: Run) -> list[Objective]:
     return objectives
 
 
-def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[EncoderModel], float]:
-    """Return a figure: minus the sum of the losses of a batch of step 0, which no run takes."""
+def _loss(objectives: Sequence[Objective], seed: int) -> Callable[[EncoderModel], Validated]:
+    """Return what sums the losses of a batch of step 0, which no run takes."""
 
-    def figure(model: EncoderModel) -> float:
+    def figure(model: EncoderModel) -> Validated:
         device = next(model.parameters()).device
         losses = []
         for stream, objective in enumerate(objectives, start=1):
@@ -138,6 +139,6 @@ def _minus_loss(objectives: Sequence[Objective], seed: int) -> Callable[[Encoder
                 losses.append(task.loss(encode(model, task.documents.to(device))))
             else:
                 losses.append(task.loss(model))
-        return -float(torch.stack(losses).sum())
+        return Validated(float(torch.stack(losses).sum()))
 
     return figure

@@ -1,5 +1,6 @@
 """`longmatch bench models`: encoders trained and measured under the same conditions."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -50,8 +51,12 @@ def models(
         Path, typer.Option("--output", "-o", help="The folder of the result, and of the work.")
     ],
     plan: Annotated[
-        Path, typer.Option(help="A TOML file of models, rates and seeds; by default encoders.toml.")
-    ] = DEFAULT_PLAN,
+        str,
+        typer.Option(
+            help="A TOML file of models, rates and seeds, or the name of one in "
+            "training/comparison/plans."
+        ),
+    ] = DEFAULT_PLAN.stem,
     chosen: Annotated[
         str | None,
         typer.Option("--models", help="Keys of the plan, separated by commas; by default all."),
@@ -65,6 +70,13 @@ def models(
     budget_steps: Annotated[
         int | None, typer.Option(min=1, help="The same in steps, instead of seconds.")
     ] = None,
+    pretraining_corpus: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="More texts for models that are pretrained: JSON Lines, or a folder of "
+            "corpus.jsonl; may be repeated."
+        ),
+    ] = None,
     blocks: Annotated[
         Path | None,
         typer.Option(help="A folder to keep block vectors in; by default one in the output."),
@@ -76,16 +88,19 @@ def models(
     If it is stopped, the same command resumes.
     """
     require_extra("train", "bench models")
-    read = _read_plan(plan)
+    plan_file = _plan_file(plan)
+    read = _read_plan(plan_file)
+    compared = _choose(read, chosen)
     job = Comparison(
         plan=read,
-        plan_file=plan,
-        models=_choose(read, chosen),
+        plan_file=plan_file,
+        models=compared,
         budget=_budget(read, budget_seconds, budget_steps),
         files=_find_files(corpus),
         bert=bert,
         output=output,
         blocks=blocks or output / "work" / "blocks",
+        texts=_find_texts(pretraining_corpus or [], compared),
     )
     _check(job)
     from training.comparison.compare import Shown, compare_models  # imports torch
@@ -102,6 +117,31 @@ def models(
         console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
     typer.echo((output / TABLE).read_text(encoding="utf-8"))
+
+
+def _plan_file(plan: str) -> Path:
+    shipped = DEFAULT_PLAN.parent / f"{plan}.toml"
+    return shipped if not Path(plan).exists() and shipped.is_file() else Path(plan)
+
+
+def _find_texts(
+    corpora: Sequence[Path], compared: Sequence[PlannedModel]
+) -> tuple[CorpusFiles, ...]:
+    """Find the files of more texts for pretraining, of which links and pairs are not read."""
+    name = "--pretraining-corpus"
+    if corpora and all(one.pretraining is None for one in compared):
+        raise OptionError(name, "no model of the plan is pretrained")
+    found = []
+    for corpus in corpora:
+        check_corpus(corpus, name)
+        lines = [corpus / f"corpus{end}" for end in (".jsonl", ".jsonl.gz")]
+        if not corpus.is_file() and not any(path.is_file() for path in lines):
+            raise OptionError(name, f"{corpus}: is no JSON Lines file, and has no corpus.jsonl")
+        files = find_corpus_files(corpus)
+        if files.splits:
+            read_option(name, read_splits, files.splits)
+        found.append(CorpusFiles(files.corpus, splits=files.splits))
+    return tuple(found)
 
 
 def _read_plan(path: Path) -> Plan:

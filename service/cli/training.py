@@ -44,7 +44,7 @@ from training.data.files import (
     given_files,
     read_recipe,
 )
-from training.data.pair_files import check_pair_files
+from training.data.pair_files import check_held_out, check_pair_files
 from training.data.rerank_corpus import check_rerank_files
 from training.errors import TrainingRecipeError
 from training.recipe import RECIPES
@@ -314,6 +314,8 @@ def _check_job(job: TrainingJob[Start]) -> None:
             check_classes(job.files)
         for files in job.files:
             check_pair_files(files, allow_shared=job.allow_shared)
+        if recipe.pretrains:
+            check_held_out(job.files)
     except CorpusError as error:
         raise OptionError("--corpus", error) from error
     if "links" in kinds and not any(files.qrels for files in job.files):

@@ -14,7 +14,7 @@ import torch
 
 from encoder.models.smith import Smith, SmithConfig
 from training.batch import DocumentArrays, collate, encode
-from training.loop import TrainingPlan, train
+from training.loop import TrainingPlan, Validated, train
 from training.losses import BlockHead
 from training.objectives import (
     Candidates,
@@ -87,9 +87,9 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
         return masked_blocks_task(collate([corpus[row] for row in rows]), 2, head, generator)
 
-    def validate(model: Smith) -> float:
+    def validate(model: Smith) -> Validated:
         vectors = encode(model, collate(corpus[:2]))
-        return -float(vectors[0] @ vectors[1])
+        return Validated(-float(vectors[0] @ vectors[1]))
 
     plan = TrainingPlan(
         recipe=parse_training_recipe(RECIPE),

@@ -13,7 +13,7 @@ from torch import Tensor
 from encoder.models.smith import Smith
 from training.batch import DocumentArrays, DocumentBatch, collate, encode
 from training.errors import NotFiniteError, ResumeError, TrainingRecipeError
-from training.loop import TrainingPlan, train
+from training.loop import TrainingPlan, Validated, train
 from training.objectives import (
     Objective,
     Temperature,
@@ -45,10 +45,10 @@ class Bench:
         def sample(generator: torch.Generator) -> VectorTask:
             return supervised_contrastive_task(self.batch, LABELS, temperature)
 
-        def validate(model: Smith) -> float:
+        def validate(model: Smith) -> Validated:
             assert not model.training
             assert not torch.is_grad_enabled()
-            return self.figures.pop(0) if self.figures else 0.0
+            return Validated(self.figures.pop(0) if self.figures else 0.0)
 
         values = {
             "name": "bench",
@@ -145,6 +145,13 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(bench: Bench) -> No
     assert bench.train(bench.plan(steps=100, patience=2)) == progress  # done: nothing to do
     assert not bench.changed(best)
     assert bench.figures == [9.9]  # no validation was needed
+
+
+def test_of_losses_the_lowest_is_best(bench: Bench) -> None:
+    bench.figures = [0.9, 0.2, 0.4, 0.2, 0.1]
+    plan = replace(bench.plan(steps=100, patience=2), lower_is_better=True)
+    assert bench.train(plan) == RunState(step=6, best_step=2, best_figure=0.2, waited=2)
+    assert bench.figures == [0.1]
 
 
 def test_what_training_cannot_improve_stays_as_it_was(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from training.losses import (
     alignment_scores,
     block_loss,
     contrastive,
-    joint_loss,
+    joint_losses,
     masked_block_prediction,
     masked_word_prediction,
     pair_cross_entropy,
@@ -91,7 +91,7 @@ def test_words_and_blocks_of_one_batch_are_predicted_together(
     apart = word_loss(model, head.words, texts, words) + block_loss(
         model, head.blocks, batch, masked
     )
-    found = joint_loss(model, head, batch, words, masked)
+    found = sum(joint_losses(model, head, batch, words, masked).values(), torch.zeros(()))
     assert found.item() == pytest.approx(apart.item(), rel=1e-5)
     recipe = JointRecipe(kind="wp+sp", share=0.5)
     task = joint_task(batch, VOCABULARY, recipe, head, step_generator(0, 1))

@@ -244,3 +244,23 @@ def test_sections_take_another_section(tmp_path: Path) -> None:
         read_training_recipe(path)
     path.write_text(SMALL + 'parts = 1\ngroups = "pairs"')
     assert read_training_recipe(path).objectives[0].parameters["groups"] == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("objectives", "blocks", "pretrains", "tokens_only"),
+    [
+        (("wp",), 2, True, True),
+        (("wp+sp",), 64, True, True),
+        (("wp+sp",), 63, True, False),
+        (("wp", "sp"), 2, True, False),
+        (("wp", "links"), 64, False, True),
+        (("pairs",), 0, False, False),
+    ],
+)
+def test_what_a_recipe_reads(
+    tmp_path: Path, objectives: tuple[str, ...], blocks: int, pretrains: bool, tokens_only: bool
+) -> None:
+    level = f'[sentence_level]\ntrained = "all"\nblocks = {blocks}\n' if blocks else ""
+    tables = "".join(f'[[objective]]\nkind = "{kind}"\n' for kind in objectives)
+    recipe = read(tmp_path, f'name = "small"\nsteps = 1\ndocuments = 4\n{level}{tables}')
+    assert (recipe.pretrains, recipe.tokens_only) == (pretrains, tokens_only)

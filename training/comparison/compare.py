@@ -31,6 +31,7 @@ from training.comparison.measure import (
     time_models,
 )
 from training.comparison.plan import PlannedModel, fingerprint
+from training.comparison.pretraining import pretrain_model
 from training.comparison.runs import (
     DataReader,
     Prepared,
@@ -41,6 +42,7 @@ from training.comparison.runs import (
     measure_pace,
     open_start,
     open_trained,
+    open_training_start,
     train_run,
 )
 from training.comparison.table import draw, table
@@ -101,10 +103,13 @@ def _compare(job: Comparison, shown: Shown) -> dict[str, Any]:
             pace = measure_pace(job, model, prepared[model.key], training)
         steps[model.key] = _steps(job, model, pace)
         shown.say(f"{model.key}: {pace:.3g} s a step, {steps[model.key]} steps a run")
+    pretrained = {model.key: _pretrain(job, model, shown) for model in job.models}
     rows = {
         model.key: _train_model(job, model, prepared[model.key], steps[model.key], truth, shown)
         for model in job.models
     }
+    for key, row in rows.items():
+        row["pretraining"] = pretrained[key]
     vectors = {one.name: rows[one.key].pop("vectors") for one in job.models}
     result = {
         "plan": job.plan.name,
@@ -117,6 +122,15 @@ def _compare(job: Comparison, shown: Shown) -> dict[str, Any]:
     }
     _write(job, result)
     return result
+
+
+def _pretrain(job: Comparison, model: PlannedModel, shown: Shown) -> Cell | None:
+    """Pretrain a model where the plan says so."""
+    if model.pretraining is None:
+        return None
+    shown.say(f"{model.key}: pretraining")
+    with shown.progress() as progress, shown.training() as training:
+        return pretrain_model(job, model, progress, training)
 
 
 def _check_measured(job: Comparison, prepared: Prepared, truth: Truth) -> None:
@@ -204,7 +218,7 @@ def _vectors(job: Comparison, run: Run, prepared: Prepared, shown: Shown) -> Flo
         shown.say(f"{run.name}: encoding the corpus")
         with shown.training() as training:
             trained = open_trained(job, run, prepared, training)
-        start = open_start(job, run.model, run.seed)
+        start = open_training_start(job, run)
         return encode_documents(trained, prepared, start, range(len(prepared.data.encoded.ids)))
 
     return keep_vectors(job.work / "vectors" / f"{run.name}.npy", encode)
@@ -215,7 +229,7 @@ def _lengths(
 ) -> list[dict[str, float]]:
     with shown.training() as training:
         trained = open_trained(job, run, prepared, training)
-    start = open_start(job, run.model, run.seed)
+    start = open_training_start(job, run)
     return measure_lengths(trained, start, prepared, truth, job.plan.lengths)
 
 

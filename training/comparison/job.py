@@ -67,6 +67,7 @@ class Comparison:
         bert: folder of the BERT checkpoint that every model starts from.
         output: the folder to write.
         blocks: the folder that keeps block vectors.
+        texts: corpora of pretraining, beside the training part of the corpus.
     """
 
     plan: Plan
@@ -77,6 +78,7 @@ class Comparison:
     bert: Path
     output: Path
     blocks: Path
+    texts: tuple[CorpusFiles, ...] = ()
 
     @property
     def work(self) -> Path:
@@ -86,6 +88,14 @@ class Comparison:
     def start(self, model: PlannedModel, seed: int) -> Path:
         """Return the checkpoint that a model starts from."""
         return self.work / "starts" / f"{model.key}-seed-{seed}"
+
+    def pretrained(self, model: PlannedModel) -> Path:
+        """Return the pretrained checkpoint of a model that is pretrained."""
+        return self.work / "starts" / f"{model.key}-pretrained"
+
+    def pretraining_recipe(self, model: PlannedModel) -> Path:
+        """Return the recipe of the pretraining of a model."""
+        return self.output / "recipes" / f"{model.key}.pretraining.toml"
 
     def creation_recipe(self, model: PlannedModel) -> Path:
         """Return the recipe of the checkpoint that a model starts from."""
@@ -116,6 +126,7 @@ def facts(job: Comparison) -> dict[str, Any]:
         "budget_steps": job.budget.steps,
         "corpus": _digests(job.files),
         "bert": {name: _digest(job.bert / name) for name in BERT_FILES},
+        "texts": [_digests(one) for one in job.texts],
     }
 
 
@@ -196,12 +207,21 @@ def keep_cell(job: Comparison, name: str, make: Callable[[], Cell]) -> Cell:
 
 def commands(job: Comparison, run: Run) -> list[str]:
     """Return the commands that make the checkpoint of a run again."""
-    start = job.start(run.model, run.seed)
+    pretrains = run.model.pretraining is not None
+    seed = job.plan.seeds[0] if pretrains else run.seed
+    start = job.start(run.model, seed)
     create = ["create-checkpoint", job.creation_recipe(run.model), "--bert", job.bert]
-    create += ["--seed", run.seed, "-o", start]
+    lines = [[*create, "--seed", seed, "-o", start]]
+    corpus = ["--corpus", job.files.corpus]
+    if pretrains:
+        texts = [part for one in job.texts for part in ("--corpus", one.corpus)]
+        pretrain = ["train", job.pretraining_recipe(run.model), "--checkpoint", start]
+        start = job.pretrained(run.model)
+        # Only a start: whether int8 keeps its neighbours does not matter.
+        lines.append([*pretrain, *corpus, *texts, "-o", start, "--precision", "fp32"])
     train = ["train", job.run_recipe(run), "--checkpoint", start]
-    train += ["--corpus", job.files.corpus, "-o", job.output / f"{run.name}-checkpoint"]
-    return [shlex.join(["longmatch", *map(str, one)]) for one in (create, train)]
+    lines.append([*train, *corpus, "-o", job.output / f"{run.name}-checkpoint"])
+    return [shlex.join(["longmatch", *map(str, one)]) for one in lines]
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
@@ -225,6 +245,7 @@ def _lines(table: Mapping[str, Any], prefix: str) -> list[str]:
 def _digests(files: CorpusFiles) -> dict[str, str]:
     folder = files.corpus
     lines = [path for end in (".jsonl", ".jsonl.gz") if (path := folder / f"corpus{end}").is_file()]
+    lines = [folder] if folder.is_file() else lines
     given = [path for path in (files.qrels, files.splits, *files.pairs) if path is not None]
     return {path.name: _digest(path) for path in (*lines, *given)}
 

@@ -54,6 +54,7 @@ class PlannedModel(RecipeTable):
             the plan.
         create: changes to that recipe.
         training: changes to the plan's training recipe.
+        pretraining: changes to the plan's recipe of pretraining; a model without is not pretrained.
         rates: learning rates of the document level to try, ascending.
         sentence_rate_share: the learning rate of the sentence level by that of the document level.
         reported: what papers report.
@@ -64,6 +65,7 @@ class PlannedModel(RecipeTable):
     recipe: str
     create: dict[str, Any] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
+    pretraining: dict[str, Any] | None = None
     rates: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1)]
     sentence_rate_share: PositiveFloat = 1.0
     reported: Annotated[tuple[Reported, ...], Field(strict=False)] = ()
@@ -88,6 +90,9 @@ class Plan(RecipeTable):
         lengths: tokens of a document that are read, for quality by tokens read.
         timed_documents: whose encoding is timed.
         training: fields of a training recipe that all models share.
+        pretraining: fields of the recipe of pretraining that all models that are pretrained share.
+        pretraining_seconds: of the steps of each pretraining.
+        pretraining_steps: instead of seconds.
         models: the `[[model]]` tables; the first one of those compared is the reference.
     """
 
@@ -99,6 +104,9 @@ class Plan(RecipeTable):
     lengths: Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]
     timed_documents: PositiveInt = 8
     training: dict[str, Any]
+    pretraining: dict[str, Any] = Field(default_factory=dict)
+    pretraining_seconds: PositiveFloat | None = None
+    pretraining_steps: PositiveInt | None = None
     models: Annotated[tuple[PlannedModel, ...], Field(alias="model", strict=False, min_length=1)]
 
     @model_validator(mode="after")
@@ -112,6 +120,8 @@ class Plan(RecipeTable):
                 raise ValueError(f"two {what} are equal")
         for one in self.models:
             _check_training(self, one)
+            if one.pretraining is not None:
+                _check_pretraining(self, one)
         return self
 
     def choose(self, keys: Sequence[str] | None) -> tuple[PlannedModel, ...]:
@@ -134,6 +144,10 @@ class Plan(RecipeTable):
     def runs(self, model: PlannedModel) -> int:
         """Return how often a model is trained: each rate once, the best one with every seed."""
         return len(model.rates) + len(self.seeds) - 1
+
+    def pretraining_budget(self) -> "Budget":
+        """Return how long each pretraining is."""
+        return Budget(self.pretraining_seconds, self.pretraining_steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,21 +224,31 @@ def training_table(
         seed: of the run.
         steps: of the run.
     """
+    own = _own(plan, model.key, seed, steps)
+    own["optimiser"] |= {
+        "document_rate": rate,
+        "sentence_rate": rate * model.sentence_rate_share,
+    }
+    return merge(merge(plan.training, model.training), own)
+
+
+def pretraining_table(plan: Plan, model: PlannedModel, *, steps: int) -> dict[str, Any]:
+    """Return the recipe of the pretraining of a model, as a table."""
+    own = _own(plan, f"{model.key}-pretraining", plan.seeds[0], steps)
+    return merge(merge(plan.pretraining, model.pretraining or {}), own)
+
+
+def _own(plan: Plan, name: str, seed: int, steps: int) -> dict[str, Any]:
     validation_interval = -(-steps // plan.validations)
-    own = {
-        "name": model.key,
+    return {
+        "name": name,
         "steps": steps,
         "seed": seed,
         "validation_interval": validation_interval,
         "checkpoint_interval": max(1, min(50, validation_interval)),
         "patience": plan.validations + 1,  # the whole budget is used
-        "optimiser": {
-            "document_rate": rate,
-            "sentence_rate": rate * model.sentence_rate_share,
-            "warm_up": int(plan.warm_up_share * steps),
-        },
+        "optimiser": {"warm_up": int(plan.warm_up_share * steps)},
     }
-    return merge(merge(plan.training, model.training), own)
 
 
 def recipe_of_run(
@@ -259,11 +283,7 @@ def _check_training(plan: Plan, model: PlannedModel) -> None:
         ValueError: it cannot; names the model and the field.
     """
     where = f"model {model.key}"
-    for table in (plan.training, model.training):
-        own = [name for name in _OWN if name in table]
-        own += [f"optimiser.{n}" for n in _OWN_OF_OPTIMISER if n in table.get("optimiser", {})]
-        if own:
-            raise ValueError(f"{where}: training.{own[0]} is set by the comparison")
+    _check_own(f"{where}: training", (plan.training, model.training), _OWN_OF_OPTIMISER)
     try:
         recipe = recipe_of_run(plan, model, rate=model.rates[0], seed=plan.seeds[0], steps=1)
     except TrainingRecipeError as error:
@@ -278,3 +298,46 @@ def _check_training(plan: Plan, model: PlannedModel) -> None:
         raise ValueError(f"{where}: training: a term channel or alignment is not compared")
     if any(objective.kind == "rerank" for objective in recipe.objectives):
         raise ValueError(f"{where}: training.objective: rerankers are not compared")
+    if recipe.pretrains:
+        raise ValueError(
+            f"{where}: training.objective: {recipe.objectives[0].kind} is pretraining, which has a "
+            "table of its own"
+        )
+    if model.pretraining is not None and level.trained == "frozen":
+        raise ValueError(
+            f"{where}: training.sentence_level: is frozen, and would not be what was pretrained"
+        )
+
+
+def _check_pretraining(plan: Plan, model: PlannedModel) -> None:
+    """Check that a model can be pretrained as the plan says.
+
+    Raises:
+        ValueError: it cannot; names the model and the field.
+    """
+    where = f"model {model.key}: pretraining"
+    if (plan.pretraining_seconds is None) == (plan.pretraining_steps is None):
+        raise ValueError(f"{where}: takes pretraining_seconds or pretraining_steps of the plan")
+    _check_own(where, (plan.pretraining, model.pretraining or {}), ("warm_up",))
+    try:
+        recipe = parse_training_recipe(pretraining_table(plan, model, steps=1))
+    except TrainingRecipeError as error:
+        raise ValueError(f"{where}.{error}") from error
+    if not recipe.pretrains:
+        raise ValueError(f"{where}.objective: must be of texts alone: wp, sp, wp+sp or reorder")
+    if not recipe.tokens_only:
+        raise ValueError(
+            f"{where}.sentence_level.blocks is {recipe.sentence_level.blocks}, under the "
+            f"{recipe.max_blocks} of max_blocks: pretraining reads all blocks"
+        )
+
+
+def _check_own(
+    where: str, tables: Sequence[Mapping[str, Any]], of_optimiser: Sequence[str]
+) -> None:
+    """Check that tables leave to the comparison what it sets."""
+    for table in tables:
+        own = [name for name in _OWN if name in table]
+        own += [f"optimiser.{n}" for n in of_optimiser if n in table.get("optimiser", {})]
+        if own:
+            raise ValueError(f"{where}.{own[0]} is set by the comparison")

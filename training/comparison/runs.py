@@ -4,7 +4,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +20,17 @@ from encoder.export.recipe_file import parse_recipe
 from encoder.models.architecture import EncoderModel, RecurrentModel
 from encoder.models.registry import ENCODERS
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import EncodedCorpus, keep_blocks, keep_tokens
+from evaluation.encoded_corpus import EncodedCorpus, keep_blocks
 from index.progress import Progress
 from training.collate import Reader, encode_slices
 from training.comparison.job import Cell, Comparison, Run, keep_cell, write_run_recipe
-from training.comparison.plan import PlannedModel, creation_table, fingerprint, recipe_of_run
+from training.comparison.plan import (
+    PlannedModel,
+    creation_table,
+    fingerprint,
+    pretraining_table,
+    recipe_of_run,
+)
 from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
@@ -32,9 +38,9 @@ from training.data.recurrence import check_recurrence
 from training.data.sampling import TrainingSource
 from training.errors import NotFiniteError, TrainingError, TrainingRecipeError
 from training.jobs.output import Trained
-from training.jobs.train_encoder import run_training, sources_of
+from training.jobs.train_encoder import read_tokens, run_training, sources_of
 from training.progress import TrainingProgress
-from training.recipe import TrainingRecipe
+from training.recipe import TrainingRecipe, parse_training_recipe
 
 PRECISION = "int8"  # of stored block vectors, as `longmatch train` computes them
 _PACE_STEPS = 4  # the first of which is not counted
@@ -107,6 +113,12 @@ def check_models(job: Comparison) -> None:
             made = ENCODERS[created.architecture].model
             recurrent = isinstance(made, type) and issubclass(made, RecurrentModel)
             check_recurrence(recipe, recurrent=recurrent)
+            if model.pretraining is not None:
+                table = pretraining_table(job.plan, model, steps=1)
+                pretraining = parse_training_recipe(table)
+                check_recurrence(pretraining, recurrent=recurrent)
+                _check_reach(model, "pretraining", pretraining, created)
+                _check_predicts(created, pretraining)
         except TrainingRecipeError as error:
             raise TrainingRecipeError(f"model {model.key}: {error}") from error
         frozen = recipe.sentence_level.trained == "frozen"
@@ -115,11 +127,25 @@ def check_models(job: Comparison) -> None:
                 f"model {model.key}: training.sentence_level.trained: a sentence level that begins "
                 "at random must not be frozen"
             )
-        if recipe.max_blocks > created.max_blocks:
-            raise TrainingRecipeError(
-                f"model {model.key}: training.max_blocks is {recipe.max_blocks}, and the model "
-                f"reads {created.max_blocks}"
-            )
+        _check_reach(model, "training", recipe, created)
+
+
+def _check_predicts(created: Recipe, pretraining: TrainingRecipe) -> None:
+    kinds = {objective.kind for objective in pretraining.objectives} & {"sp", "wp+sp"}
+    # A class of settings in every architecture, though the registry knows it as a function.
+    if kinds and not getattr(ENCODERS[created.architecture].config, "predicts_blocks", True):
+        raise TrainingRecipeError(
+            f"pretraining.objective: {min(kinds)} takes masked sentence blocks, which "
+            f"{created.architecture} does not predict"
+        )
+
+
+def _check_reach(model: PlannedModel, table: str, recipe: TrainingRecipe, created: Recipe) -> None:
+    if recipe.max_blocks > created.max_blocks:
+        raise TrainingRecipeError(
+            f"model {model.key}: {table}.max_blocks is {recipe.max_blocks}, and the model "
+            f"reads {created.max_blocks}"
+        )
 
 
 def open_start(job: Comparison, model: PlannedModel, seed: int) -> Checkpoint:
@@ -177,10 +203,20 @@ class DataReader:
         directory = self._job.blocks / fingerprint(asdict(key))[:16]
         corpus = self._job.files.corpus
         if key.tokens_only:
-            kept = keep_tokens(corpus, directory, start, self._progress)
-            return replace(kept, archive=kept.archive.without_vectors(start.block_dimension))
+            return read_tokens(corpus, directory, start, self._progress)
         encoder = OnnxEncoder(start, precision=PRECISION, threads=torch.get_num_threads())
         return keep_blocks(corpus, directory, encoder, self._progress)
+
+
+def open_training_start(job: Comparison, run: Run) -> Checkpoint:
+    """Open what a run starts from: the pretrained checkpoint of its model, or a new one.
+
+    Raises:
+        CheckpointError: the model is to be pretrained and is not yet.
+    """
+    if run.model.pretraining is None:
+        return open_start(job, run.model, run.seed)
+    return load_checkpoint(job.pretrained(run.model))
 
 
 def measure_pace(
@@ -196,7 +232,7 @@ def measure_pace(
         run = Run(model, model.rates[0], job.plan.seeds[0], _PACE_STEPS)
         shutil.rmtree(job.run_folder(run), ignore_errors=True)
         timer = StepTimer(progress)
-        _train(job, run, prepared, timer)
+        _train(job, run, prepared, timer, open_start(job, model, run.seed))
         drop_run(job, run)
         return {"seconds_per_step": statistics.median(timer.seconds[1:])}
 
@@ -224,7 +260,8 @@ def train_run(job: Comparison, run: Run, prepared: Prepared, progress: TrainingP
         timer = StepTimer(progress)
         cell: Cell = {"rate": run.rate, "seed": run.seed, "steps": run.steps}
         try:
-            report = _train(job, run, prepared, timer).report
+            start = open_training_start(job, run)
+            report = _train(job, run, prepared, timer, start).report
         except NotFiniteError as error:
             return cell | {"diverged": f"step {error.step}: {error.what}"}
         cell |= {"figure": report.figure, "before": report.before, "best": report.best}
@@ -262,7 +299,7 @@ def open_trained(
     Raises:
         EncoderError: the files of the run are damaged.
     """
-    return _train(job, run, prepared, progress).model.eval()
+    return _train(job, run, prepared, progress, open_training_start(job, run)).model.eval()
 
 
 def encode_documents(
@@ -304,12 +341,14 @@ def keep_vectors(path: Path, make: Callable[[], Float32]) -> Float32:
     return vectors
 
 
-def _train(job: Comparison, run: Run, prepared: Prepared, progress: TrainingProgress) -> Trained:
+def _train(
+    job: Comparison, run: Run, prepared: Prepared, progress: TrainingProgress, start: Checkpoint
+) -> Trained:
     """Train, resume, or open what is trained already."""
     work = job.run_folder(run)
     encoder_job = EncoderJob(
         recipe=write_run_recipe(job, run),
-        start=open_start(job, run.model, run.seed),
+        start=start,
         files=[job.files],
         output=work / "checkpoint",  # not written
         work=work,

@@ -1,6 +1,6 @@
 """The result of a comparison as Markdown, and its two plots."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ def table(result: Mapping[str, Any]) -> str:
             f"{queries['queries']} test queries. Means over seeds with 95 % intervals; p against "
             f"{result['reference']}. A rate with {_AT_AN_END} is at an end of those tried.",
             _quality(result),
+            *_pretraining(result),
             f"## Rates\n\n{_figure(result)} by learning rate, first seed",
             _rates(result),
             "## By length\n\nAccuracy of the test pairs, by tokens of the longer document",
@@ -91,6 +92,19 @@ def _quality(result: Mapping[str, Any]) -> str:
             ]
         )
     return markdown_table(header, rows)
+
+
+def _pretraining(result: Mapping[str, Any]) -> Iterator[str]:
+    """Format what pretraining did, if a model was pretrained."""
+    found = {one["name"]: one["pretraining"] for one in result["models"].values()}
+    rows = [
+        [name, one["documents"], one["steps"], one["best_step"], one["before"], one["best"]]
+        for name, one in found.items()
+        if one is not None
+    ]
+    if rows:
+        yield "## Pretraining\n\nOnce for each model, on texts alone; loss of held-out documents"
+        yield markdown_table(["", "documents", "steps", "best step", "before", "best"], rows)
 
 
 def _rates(result: Mapping[str, Any]) -> str:

@@ -153,6 +153,20 @@ def check_pair_files(files: CorpusFiles, *, allow_shared: bool = False) -> None:
         check_crossing_pairs(file.pairs, sources, targets, file.part)
 
 
+def check_held_out(corpora: Sequence[CorpusFiles]) -> None:
+    """Check that some document may be held out, which pretraining is validated on.
+
+    Raises:
+        CorpusError: every corpus has splits, and none names a document of the validation part.
+    """
+    splits = [one.splits for one in corpora]
+    if all(path and PARTS[VALID] not in read_splits(path).values() for path in splits):
+        raise CorpusError(
+            f"{splits[0]}: no document is in {PARTS[VALID]!r}: pretraining stops by the loss of "
+            "documents that it does not learn"
+        )
+
+
 def held_out_edges(placed: Mapping[int, PairRows]) -> set[tuple[int, int]]:
     """Return the pairs that are not for training, as rows (lower, higher).
 

@@ -11,7 +11,7 @@ from index.document import Document
 from index.progress import Progress
 from training.data.batch_specs import BatchSpec
 from training.data.corpus import TrainingCorpus
-from training.data.neighbours import find_neighbours
+from training.data.neighbours import find_neighbours, without_neighbours
 from training.data.sampling import (
     TrainingSource,
     new_training_source,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from training.recipe import ObjectiveRecipe
 
 Sampler = Callable[[np.random.Generator], BatchSpec]
+_OF_WORDS = frozenset({"links", "halves", "drop", "distil"})  # kinds that know lexical neighbours
 
 
 def find_sources(
@@ -42,6 +43,8 @@ def find_sources(
     directories: Sequence[Path],
     max_blocks: int,
     progress: Progress,
+    *,
+    neighbours: bool = True,
 ) -> list[TrainingSource]:
     """Find the lexical neighbours of the training part of each corpus.
 
@@ -49,7 +52,9 @@ def find_sources(
         data: corpora; the number of a part's archive is their place.
         directories: where the neighbours of each are kept.
         max_blocks: blocks of a document that training reads.
-        is notified.
+        progress: is notified.
+        neighbours: whether they are searched for: all texts are read, and each is compared with
+            each.
 
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
@@ -59,10 +64,17 @@ def find_sources(
         rows = one.rows(TRAIN)
         if len(rows) < 2:
             continue  # nothing to sample: held-out documents only
-        progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
-        neighbours = find_neighbours(directory, _texts(one, rows.tolist()))
-        sources.append(new_training_source(number, one, neighbours, max_blocks))
+        found = without_neighbours(len(rows))
+        if neighbours:
+            progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
+            found = find_neighbours(directory, _texts(one, rows.tolist()))
+        sources.append(new_training_source(number, one, found, max_blocks))
     return sources
+
+
+def needs_neighbours(objectives: "Sequence[ObjectiveRecipe]") -> bool:
+    """Say whether the batches of some objective are made of lexical neighbours."""
+    return any(one.kind in _OF_WORDS for one in objectives)
 
 
 def sampler_of(

@@ -104,7 +104,8 @@ def make_report(
 
     records = read_curve(job.work / RUN / CURVE)
     validations = [(r["step"], r[VALIDATION]) for r in records if VALIDATION in r]
-    best_step, best = max(validations, key=lambda measured: (measured[1], -measured[0]))
+    sign = -1 if recipe.pretrains else 1  # a loss, the lower the better
+    best_step, best = max(validations, key=lambda measured: (sign * measured[1], -measured[0]))
     steps = max((r["step"] for r in records if LOSS in r), default=0)
     ended = "steps" if steps == recipe.steps else "patience"
     return TrainingReport(

@@ -5,32 +5,35 @@ in a work directory, from which the same call resumes.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from encoder.checkpoint import TERMS, Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import TermChannel
-from evaluation.encoded_corpus import keep_blocks, keep_tokens
+from evaluation.encoded_corpus import EncodedCorpus, keep_blocks, keep_tokens
 from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
-from training.data.samplers import find_sources, sampler_of
+from training.data.samplers import find_sources, needs_neighbours, sampler_of
 from training.data.sampling import TrainingSource
 from training.data.sections import find_section_starts
 from training.data.splits import TRAIN
 from training.jobs.output import RUN, Trained, make_report
+from training.jobs.pretraining_loss import LOSS, held_out_batches, held_out_loss
 from training.jobs.similarities import model_similarities
 from training.jobs.validation import Validation, choose_figure, measure
 
 if TYPE_CHECKING:
     from encoder.models.architecture import EncoderModel
     from training.collate import Reader
+    from training.loop import Validated
+    from training.objectives import Objective
     from training.progress import TrainingProgress
     from training.recipe import TrainingRecipe
 
@@ -44,7 +47,8 @@ def prepare_data(
 ) -> tuple[TrainingCorpus, ...]:
     """Encode the block vectors of all corpora, read their judgements, check for data leakage.
 
-    Of a recurrent encoder no block vectors are computed: it is trained from tokens.
+    No block vectors are computed where none would be read: if a step reads all blocks as tokens.
+    The texts are then cut into blocks of token ids, and nothing else.
 
     Raises:
         CorpusError: as `keep_blocks` and `read_training_data`; or the output exists already.
@@ -56,11 +60,11 @@ def prepare_data(
     recipe = read_recipe(job)
     encoded = []
     for files in job.files:
-        directory = _directory_of(job, files) / "blocks"
-        if encoder.recurrent:
-            kept = keep_tokens(files.corpus, directory, job.start, progress)
+        directory = _directory_of(job, files)
+        if recipe.tokens_only:
+            kept = read_tokens(files.corpus, directory / "tokens", job.start, progress)
         else:
-            kept = keep_blocks(files.corpus, directory, encoder, progress)
+            kept = keep_blocks(files.corpus, directory / "blocks", encoder, progress)
         encoded.append((files, kept))
     return read_training_data(
         encoded,
@@ -70,10 +74,32 @@ def prepare_data(
     )
 
 
+def read_tokens(
+    corpus: Path, directory: Path, start: Checkpoint, progress: Progress
+) -> EncodedCorpus:
+    """Cut the documents of a corpus into blocks of token ids, for a run that reads no vectors.
+
+    Args:
+        corpus: of any format of `index.corpus.reader`.
+        directory: where they are kept.
+        start: whose tokenizer cuts them.
+        progress: is notified.
+
+    Returns:
+        The corpus, with block vectors of zeros that take no memory.
+
+    Raises:
+        CorpusError: as `keep_tokens`.
+        ArchiveError: as `keep_tokens`.
+    """
+    kept = keep_tokens(corpus, directory, start, progress)
+    return replace(kept, archive=kept.archive.without_vectors(start.block_dimension))
+
+
 def prepare_sources(
     job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
 ) -> list[TrainingSource]:
-    """Find the lexical neighbours of the training part of each corpus, and sections if needed.
+    """Find lexical neighbours in the training part of each corpus, and sections, where needed.
 
     Raises:
         CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
@@ -101,7 +127,8 @@ def sources_of(
     Raises:
         CorpusError: as `prepare_sources`.
     """
-    sources = find_sources(data, directories, recipe.max_blocks, progress)
+    neighbours = needs_neighbours(recipe.objectives)
+    sources = find_sources(data, directories, recipe.max_blocks, progress, neighbours=neighbours)
     if not any("parts" in objective.parameters for objective in recipe.objectives):
         return sources
     return [
@@ -137,26 +164,42 @@ def run_training(
     channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
     model = open_model(job.start, recipe, channel).to(training_device())
     reader = _reader(job.start, data, recipe, channel)
-    figure = choose_figure(data)
-    searched = _SEARCHED if recipe.sentence_level.trained == "frozen" else _SEARCHED_FROM_TOKENS
-    validation = Validation(figure, recipe.max_blocks, searched)
-
-    def validate(trained: "EncoderModel") -> float:
-        return measure(data, model_similarities(trained, reader, recipe), validation)
-
+    objectives = _objectives(job.start, recipe, sources, reader, model)
     out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(
         recipe=recipe,
-        objectives=_objectives(job.start, recipe, sources, reader, model),
-        validate=validate,
+        objectives=objectives,
+        validate=_validation(job.start, recipe, data, reader, objectives),
+        lower_is_better=recipe.pretrains,
         data_fingerprint=_fingerprint(job.start, data),
         stop=out_of_time,
     )
     train(model, plan, job.work / RUN, progress)
+    figure = LOSS if recipe.pretrains else choose_figure(data)
     report = make_report(
         job, recipe, figure, [one.found.facts() for one in data], out_of_time=out_of_time.over
     )
     return Trained(model, channel, report)
+
+
+def _validation(
+    start: Checkpoint,
+    recipe: "TrainingRecipe",
+    data: Sequence[TrainingCorpus],
+    reader: "Reader",
+    objectives: "Sequence[Objective[EncoderModel]]",
+) -> "Callable[[EncoderModel], Validated]":
+    """Return the validation of a run: by its loss if it pretrains, else by what data allows."""
+    from training.loop import Validated
+
+    if recipe.pretrains:
+        batches = held_out_batches(data, recipe.documents)
+        return held_out_loss(recipe, objectives, batches, reader, start)
+    searched = _SEARCHED if recipe.sentence_level.trained == "frozen" else _SEARCHED_FROM_TOKENS
+    validation = Validation(choose_figure(data), recipe.max_blocks, searched)
+    return lambda trained: Validated(
+        measure(data, model_similarities(trained, reader, recipe), validation)
+    )
 
 
 def _directory_of(job: EncoderJob, files: CorpusFiles) -> Path:
@@ -198,7 +241,7 @@ def _objectives(
     sources: Sequence[TrainingSource],
     reader: "Reader",
     model: "EncoderModel",
-) -> list[Any]:
+) -> "list[Objective[EncoderModel]]":
     from training.collate import new_objective
     from training.trained_checkpoint import read_vocabulary
 

@@ -41,7 +41,7 @@ def train_reranker(
     """
     from encoder.export.create import load_reranker_model
     from training.collate import training_device
-    from training.loop import TrainingPlan, train
+    from training.loop import TrainingPlan, Validated, train
     from training.recipe import RerankRecipe
     from training.rerank_objective import rerank_objective, score_pairs
 
@@ -59,7 +59,9 @@ def train_reranker(
     plan = TrainingPlan(
         recipe=recipe,
         objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
-        validate=lambda trained: measure(data, score_pairs(trained, data.validation, job.start)),
+        validate=lambda trained: Validated(
+            measure(data, score_pairs(trained, data.validation, job.start))
+        ),
         data_fingerprint=rerank_fingerprint(corpora, job.start),
         stop=out_of_time,
     )

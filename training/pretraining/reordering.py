@@ -103,9 +103,9 @@ def reorder(
     )
 
 
-def reorder_loss(
+def reorder_losses(
     model: RecurrentModel, head: OrderHead, texts: BlockTexts, words: Tensor, classes: Tensor
-) -> Tensor:
+) -> dict[str, Tensor]:
     """Segment reordering and masked words (section 3.4).
 
     Args:
@@ -116,24 +116,25 @@ def reorder_loss(
         classes: [D] the permutations.
 
     Returns:
-        [] cross-entropy of the permutation, mean over documents, and of the words, mean over the
-        masked words.
+        [] cross-entropies: "order" of the permutation, mean over documents; "words", mean over the
+        masked words, unless there is none.
     """
     ids, mask = as_documents(texts)  # [D, S, T]
     states = torch.stack(model.segment_states(ids, mask), dim=1)  # [D, S, T, H]
     last = mask.amax(-1).sum(1) - 1  # [D]
     cls = states[torch.arange(len(last), device=last.device), last, 0]  # [D, H]
-    loss = F.cross_entropy(head(cls), classes)
+    losses = {"order": F.cross_entropy(head(cls), classes)}
     chosen = words >= 0
     if not chosen.any():
-        return loss
+        return losses
     of_texts = states[texts.documents, texts.places]  # [N, T, H]
-    return loss + masked_word_prediction(
+    losses["words"] = masked_word_prediction(
         head.words(of_texts[chosen]),
         model.block_encoder.token_embedding.weight,
         head.words.bias,
         words[chosen],
     )
+    return losses
 
 
 def reorder_task(
@@ -160,13 +161,13 @@ def reorder_task(
     words = torch.where(places, permuted.input_ids, -1)
     masked = BlockTexts(permuted.documents, permuted.places, hidden, permuted.attention_mask)
 
-    def loss(model: EncoderModel) -> Tensor:
+    def losses(model: EncoderModel) -> dict[str, Tensor]:
         if not isinstance(model, RecurrentModel):
             raise TypeError("segments are reordered by a recurrent encoder only")
         device = head.classifier.weight.device
-        return reorder_loss(model, head, masked.to(device), words.to(device), classes.to(device))
+        return reorder_losses(model, head, masked.to(device), words.to(device), classes.to(device))
 
-    return ModelTask(loss)
+    return ModelTask(losses)
 
 
 def _pad(segments: Sequence[Tensor], checkpoint: Checkpoint) -> tuple[Tensor, Tensor]:

@@ -148,7 +148,7 @@ def test_killed_and_resumed_gives_the_same_curve(
     [
         (LINKS, "nDCG@10"),
         (PAIRS, "nDCG@10"),
-        (WORDS_TOO + TERMS, "nDCG@10"),
+        (WORDS_TOO + TERMS + LINKS, "nDCG@10"),
         (ALIGNMENT, "nDCG@10"),
     ],
     ids=["links", "pairs", "words", "alignment"],

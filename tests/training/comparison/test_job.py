@@ -12,6 +12,7 @@ from training.comparison.plan import (
     Budget,
     creation_table,
     merge,
+    pretraining_table,
     read_plan,
     training_table,
 )
@@ -90,3 +91,33 @@ def test_models_of_the_plan_can_be_created() -> None:
 def test_the_default_plan_is_in_the_package() -> None:
     assert DEFAULT_PLAN.is_file()
     assert DEFAULT_PLAN.is_relative_to(Path(__file__).parents[3] / "training")
+
+
+def test_the_plan_of_the_smith_paper_has_its_variants() -> None:
+    from encoder.export.create import Recipe
+
+    path = DEFAULT_PLAN.with_name("smith.toml")
+    plan = read_plan(path)
+    objectives, layers, combined = {}, {}, {}
+    for one in plan.models:
+        created = Recipe.model_validate(creation_table(path, one))
+        run = training_table(plan, one, rate=5e-5, seed=0, steps=10)
+        assert [objective["kind"] for objective in run["objective"]] == ["pairs"]
+        assert created.architecture == "smith"
+        assert created.model["document_layers"] == 3
+        assert run["max_blocks"] * created.block_length == (512 if "short" in one.key else 1_536)
+        layers[one.key] = created.model["sentence_layers"]
+        combined[one.key] = created.model["combine"]
+        if one.pretraining is not None:
+            table = pretraining_table(plan, one, steps=10)
+            (objective,) = table["objective"]
+            objectives[one.key] = objective["kind"]
+            assert table["optimiser"]["document_rate"] == 5e-5
+            assert tomllib.loads(to_toml(table)) == table
+        assert {"Wiki65K", "AAN104K"} <= {said.data.split()[0] for said in one.reported}
+    assert layers.keys() - objectives.keys() == {"smith-np", "smith-short"}
+    assert [key for key, kind in objectives.items() if kind != "wp+sp"] == ["smith-wp"]
+    assert {layers[key] for key in objectives} == {2, 4, 6}
+    assert {combined[key] for key in objectives} == {
+        "normal", "sum_concat", "mean_concat", "attention",
+    }  # fmt: skip

@@ -20,7 +20,7 @@ from training.pretraining.reordering import (
     count_orders,
     permute_chunks,
     reorder,
-    reorder_loss,
+    reorder_losses,
     reorder_task,
 )
 
@@ -108,7 +108,8 @@ def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentM
     words = torch.full_like(texts.input_ids, -1)
     words[0, 3], words[1, 1], words[2, 2] = 2_000, 3_000, 4_000
     classes = torch.tensor([7, 2])
-    found = reorder_loss(model, head, texts, words, classes)
+    found = reorder_losses(model, head, texts, words, classes)
+    assert found.keys() == {"order", "words"}
 
     states = model.segment_states(*as_documents(texts))
     order = 0.0
@@ -125,11 +126,11 @@ def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentM
         highest = max(logits)
         total = sum(math.exp(logit - highest) for logit in logits)
         word -= (logits[label] - highest - math.log(total)) / 3
-    assert found.item() == pytest.approx(order + word, rel=1e-4)
+    assert found["order"].item() == pytest.approx(order, rel=1e-4)
+    assert found["words"].item() == pytest.approx(word, rel=1e-4)
     nothing = torch.full_like(words, -1)
-    assert reorder_loss(model, head, texts, nothing, classes).item() == pytest.approx(
-        order, rel=1e-4
-    )
+    (alone,) = reorder_losses(model, head, texts, nothing, classes).values()
+    assert alone.item() == pytest.approx(order, rel=1e-4)
 
 
 def test_the_order_is_predicted_at_the_last_segment_in_retrospect(
@@ -138,9 +139,9 @@ def test_the_order_is_predicted_at_the_last_segment_in_retrospect(
     texts = texts_of(checkpoint, (14, 14, 14))
     head = OrderHead(model.config, 3)
     nothing, classes = torch.full_like(texts.input_ids, -1), torch.tensor([3])
-    before = reorder_loss(model, head, texts, nothing, classes)
+    before = reorder_losses(model, head, texts, nothing, classes)["order"]
     texts.input_ids[0, 3] += 1  # in the first segment, which the last one reads of in its memory
-    assert reorder_loss(model, head, texts, nothing, classes) != before
+    assert reorder_losses(model, head, texts, nothing, classes)["order"] != before
     before.backward()
     gradients = model.block_encoder.token_embedding.weight.grad
     assert gradients is not None

@@ -1,0 +1,1 @@
+"""What pretraining from random weights gains, for SMITH and ERNIE-Doc."""

@@ -1,0 +1,146 @@
+"""The benchmark of pretraining as tables and a picture; needs no torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import markdown_table
+from benchmarks.pretraining.plan import ERNIE_DOC, PRETRAINED, RANDOM, SMITH
+from evaluation.metrics import AUC, NDCG
+
+NAMES = {SMITH: "SMITH (WP+SP)", ERNIE_DOC: "ERNIE-Doc (words and order)"}
+_PARTS = {"words": "masked words", "blocks": "masked blocks", "order": "order of chunks"}
+
+
+def table(record: dict[str, Any]) -> str:
+    """Format the record as Markdown: pretraining, then fine-tuned models."""
+    results, size = record["results"], record["settings"]["size"]
+    first = next(iter(results.values()))
+    return "\n\n".join(
+        [
+            "Pretraining from random weights: losses (nats) of held-out documents with fixed masks",
+            _pretraining(results),
+            f"Fine-tuned on links, {len(size['seeds'])} seeds: {first['pairs']['pairs']} test "
+            f"pairs, {first['retrieval']['queries']} test queries over "
+            f"{first['documents_searched']} documents that no training saw; 95 % intervals; "
+            "p of the paired test against random",
+            _tuned(results),
+            f"{first['tuning'][RANDOM]['figure']} by learning rate, first seed",
+            _rates(results),
+        ]
+    )
+
+
+def scale_table(record: dict[str, Any]) -> str:
+    """Format the record of `benchmarks.pretraining.scale` as Markdown."""
+    header = ["documents", "MiB of text", "MiB on disk", "memory rises by MiB", "bytes a document"]
+    header += ["peak MiB", "seconds to the first step"]
+    rows = [
+        [
+            f"{int(documents):,}",
+            one["text_bytes"] / 2**20,
+            one["disk_bytes"] / 2**20,
+            one["memory_bytes"] / 2**20,
+            one["memory_bytes"] / int(documents),
+            one["peak_bytes"] / 2**20,
+            one["seconds_to_first_step"],
+        ]
+        for documents, one in record["results"].items()
+    ]
+    return markdown_table(header, rows)
+
+
+def plot(record: dict[str, Any], path: Path) -> None:
+    """Draw the losses of pretraining by step: of training as lines, of held-out documents as dots.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    from evaluation.plots import plot_losses
+
+    panels = {}
+    for name, one in record["results"].items():
+        curves = one["pretraining"]
+        panels[NAMES[name]] = {
+            label: tuple(
+                [(point["step"], point[part]) for point in curves[kind] if part in point]
+                for kind in ("training", "validation")
+            )
+            for part, label in _PARTS.items()
+            if part in curves["best"]
+        }
+    plot_losses(path, panels)
+
+
+def _pretraining(results: Mapping[str, Any]) -> str:
+    header = ["", "steps", "documents", "CPU minutes", "best step", "loss", *_PARTS.values()]
+    rows = []
+    for name, one in results.items():
+        run = one["pretraining"]
+        ends = [
+            f"{run['before'][part]:.2f} to {run['best'][part]:.2f}" if part in run["best"] else ""
+            for part in ("loss", *_PARTS)
+        ]
+        minutes = f"{run['cpu_seconds'] / 60:.0f}"
+        rows.append([NAMES[name], run["steps"], run["documents"], minutes, run["best_step"], *ends])
+    return markdown_table(header, rows)
+
+
+def _tuned(results: Mapping[str, Any]) -> str:
+    header = [
+        "",
+        "begins",
+        "rate",
+        "CPU seconds",
+        "accuracy",
+        "p",
+        AUC,
+        "of seeds",
+        NDCG,
+        "of seeds",
+        "p",
+    ]
+    rows = []
+    for name, one in results.items():
+        for begins in (RANDOM, PRETRAINED):
+            pairs, queries = (one[task]["systems"][begins] for task in ("pairs", "retrieval"))
+            run = one["tuning"][begins]
+            rows.append(
+                [
+                    NAMES[name],
+                    begins,
+                    f"{run['rate']:g}",
+                    f"{sum(run['cpu_seconds']) / len(run['cpu_seconds']):.0f}",
+                    _estimate(pairs, "accuracy"),
+                    _p(pairs, "accuracy"),
+                    _estimate(pairs, AUC),
+                    _seeds(pairs, AUC),
+                    _estimate(queries, NDCG),
+                    _seeds(queries, NDCG),
+                    _p(queries, NDCG),
+                ]
+            )
+    return markdown_table(header, rows)
+
+
+def _rates(results: Mapping[str, Any]) -> str:
+    rows = []
+    for name, one in results.items():
+        for begins, run in one["tuning"].items():
+            tried = ", ".join(f"{rate}: {best:.3f}" for rate, best in run["tried"].items())
+            rows.append([NAMES[name], begins, f"{run['before'][0]:.3f}", tried])
+    return markdown_table(["", "begins", "before", "best of each rate"], rows)
+
+
+def _estimate(figures: Mapping[str, Any], name: str) -> str:
+    one = figures[name]
+    return f"{one['value']:.3f} ({one['low']:.3f}-{one['high']:.3f})"
+
+
+def _seeds(figures: Mapping[str, Any], name: str) -> str:
+    return ", ".join(f"{one[name]:.3f}" for one in figures.get("by_seed", ()))
+
+
+def _p(figures: Mapping[str, Any], name: str) -> str:
+    return f"{figures['against'][name]['p']:.4f}" if "against" in figures else ""

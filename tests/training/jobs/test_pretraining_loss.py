@@ -1,0 +1,179 @@
+"""Validation of pretraining: its own loss on held-out documents, the same question every time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from encoder.checkpoint import load_checkpoint
+from encoder.export.create import load_model
+from encoder.models.architecture import EncoderModel
+from encoder.onnx_encoder import OnnxEncoder
+from index.errors import CorpusError
+from index.progress import SilentProgress
+from tests.tools.command import Run
+from tests.tools.corpora import write_topics
+from training.collate import Reader, new_objective, pretraining_task
+from training.data import neighbours
+from training.data.batch_specs import DocumentsBatch
+from training.data.corpus import TrainingCorpus, read_training_data
+from training.data.files import CorpusFiles
+from training.data.splits import VALID
+from training.jobs.pretraining_loss import LOSS, held_out_batches, held_out_loss
+from training.jobs.train_encoder import read_tokens
+from training.losses import JointHead
+from training.objectives import Objective, step_generator
+from training.recipe import JointRecipe, parse_training_recipe
+from training.run_files import read_curve
+from training.trained_checkpoint import read_vocabulary
+
+DOCUMENTS = 40
+TABLES = [
+    {"kind": "wp+sp", "masked_blocks": 1, "weight": 2.0},
+    {"kind": "wp", "name": "words alone", "share": 0.5},
+]
+PRETRAIN = """
+name = "tiny-pretrain"
+steps = 6
+documents = 4
+max_blocks = 4
+validation_interval = 2
+checkpoint_interval = 2
+[optimiser]
+document_rate = 3e-3
+sentence_rate = 3e-3
+[sentence_level]
+trained = "all"
+blocks = 4
+[[objective]]
+kind = "{kind}"
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingCorpus:
+    folder = tmp_path_factory.mktemp("corpus")
+    return read(tiny_checkpoint, write_topics(folder / "corpus.jsonl", DOCUMENTS))
+
+
+def read(checkpoint: Path, path: Path, splits: Path | None = None) -> TrainingCorpus:
+    start = load_checkpoint(checkpoint)
+    encoded = read_tokens(path, path.parent / "tokens", start, SilentProgress())
+    (data,) = read_training_data([(CorpusFiles(path, splits=splits), encoded)])
+    return data
+
+
+def test_batches_are_of_held_out_documents_and_full(corpus: TrainingCorpus) -> None:
+    held_out = {int(corpus.encoded.rows[row]) for row in corpus.rows(VALID)}
+    assert len(held_out) == 4
+    for size, lengths in ((1, [1] * 4), (3, [3]), (4, [4]), (9, [4])):
+        batches = held_out_batches([corpus], size)
+        assert [len(batch) for batch in batches] == lengths
+        rows = [part.row for batch in batches for part in batch]
+        assert len(set(rows)) == len(rows)
+        assert set(rows) <= held_out
+        assert batches == held_out_batches([corpus], size)
+
+
+def test_without_held_out_documents_there_is_nothing_to_stop_by(
+    corpus: TrainingCorpus, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    path = write_topics(tmp_path / "corpus.jsonl", 4)
+    splits = tmp_path / "splits.tsv"
+    splits.write_text("".join(f"d{number}\ttrain\n" for number in range(4)))
+    with pytest.raises(CorpusError, match="the validation part has none"):
+        held_out_batches([read(tiny_checkpoint, path, splits)], 4)
+
+
+def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
+    corpus: TrainingCorpus, tiny_checkpoint: Path
+) -> None:
+    start = load_checkpoint(tiny_checkpoint)
+    table = {
+        "name": "tiny", "steps": 1, "documents": 2, "max_blocks": 4, "objective": TABLES,
+        "sentence_level": {"trained": "all", "blocks": 4},
+    }  # fmt: skip
+    recipe, model = parse_training_recipe(table), load_model(start)
+    reader = Reader([corpus.encoded.archive], start, 4, trained_blocks=4)
+    vocabulary, batches = read_vocabulary(start), held_out_batches([corpus], 2)
+    made: list[Objective[EncoderModel]] = [
+        new_objective(one, lambda _: DocumentsBatch(()), reader, model.config, vocabulary, 3)
+        for one in recipe.objectives
+    ]
+    measure = held_out_loss(recipe, made, batches, reader, start)
+    with torch.no_grad():
+        found = measure(model)
+        assert measure(model) == found
+        by_hand = []
+        for number, parts in enumerate(batches):
+            task = pretraining_task(
+                recipe.objectives[0], parts, reader, made[0].head, vocabulary,
+                step_generator(0, 0, 1, number),
+            )  # fmt: skip
+            by_hand.append(task.loss(model).item())
+    assert isinstance(recipe.objectives[0], JointRecipe)
+    assert isinstance(made[0].head, JointHead)
+    parts_of = found.parts
+    assert parts_of["wp+sp"] == pytest.approx(np.mean(by_hand), rel=1e-5)
+    assert parts_of["wp+sp"] == pytest.approx(parts_of["wp+sp.words"] + parts_of["wp+sp.blocks"])
+    assert found.figure == pytest.approx(2 * parts_of["wp+sp"] + parts_of["words alone"])
+    with torch.no_grad():
+        model.block_encoder.token_embedding.weight.mul_(3)
+        assert measure(model).figure != pytest.approx(found.figure, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["wp+sp", "reorder"])
+def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
+    longmatch: Run,
+    tiny_checkpoint: Path,
+    tiny_ernie_doc: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("nothing of a corpus is encoded or compared before pretraining")
+
+    monkeypatch.setattr(OnnxEncoder, "encode_block_vectors", refuse)
+    monkeypatch.setattr(neighbours, "_write", refuse)
+    write_topics(tmp_path / "corpus.jsonl", DOCUMENTS)
+    recipe = tmp_path / "pretrain.toml"
+    recipe.write_text(PRETRAIN.format(kind=kind))
+    start = tiny_ernie_doc if kind == "reorder" else tiny_checkpoint
+    command = ["train", recipe, "--corpus", tmp_path / "corpus.jsonl", "-o", tmp_path / "out"]
+    answer = longmatch(*command, "--checkpoint", start, "--precision", "fp32")
+    assert answer.status == 0, answer.err
+    report = json.loads((tmp_path / "out" / "training" / "report.json").read_text())
+    curve = read_curve(tmp_path / "out" / "training" / "curve.jsonl")
+    losses = {one["step"]: one["validation"] for one in curve if "validation" in one}
+    assert list(losses) == [0, 2, 4, 6]
+    assert report["figure"] == LOSS
+    assert report["before"] == losses[0]
+    assert report["best"] == min(losses.values()) < losses[0]
+    assert losses[report["best_step"]] == report["best"]
+    assert f"{LOSS}: {report['before']:.4f} before, {report['best']:.4f} after" in answer.err
+    parts = {"wp+sp": ("words", "blocks"), "reorder": ("words", "order")}[kind]
+    for name in ("loss", "validation"):
+        record = next(one for one in curve if f"{name}.{kind}" in one)
+        of_parts = sum(record[f"{name}.{kind}.{part}"] for part in parts)
+        assert of_parts == pytest.approx(record[f"{name}.{kind}"], rel=1e-5)
+    (tokens,) = (tmp_path / "out.work").glob("*/tokens")
+    assert (tokens / "block_vectors.bin").stat().st_size == 0
+    assert not list((tmp_path / "out.work").glob("*/neighbours"))
+
+
+def test_splits_without_validation_are_refused_before_anything_is_read(
+    longmatch: Run, tmp_path: Path
+) -> None:
+    folder, recipe = tmp_path / "corpus", tmp_path / "pretrain.toml"
+    folder.mkdir()
+    write_topics(folder / "corpus.jsonl", 4)
+    (folder / "splits.tsv").write_text("".join(f"d{number}\ttrain\n" for number in range(4)))
+    recipe.write_text(PRETRAIN.format(kind="wp+sp"))
+    answer = longmatch("train", recipe, "--corpus", folder, "-o", tmp_path / "out")
+    assert answer.status == 2
+    assert "--corpus: " in answer.err
+    assert "splits.tsv: no document is in 'valid'" in answer.err
+    assert not (tmp_path / "out.work").exists()
