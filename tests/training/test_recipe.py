@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from training.errors import TrainingRecipeError
-from training.recipe import RECIPES, TrainingRecipe, read_training_recipe, recipe_fingerprint
+from training.recipe import RECIPES, TrainingRecipe, read_training_recipe
+from training.run_files import recipe_fingerprint
 
 SMALL = """
 name = "small"
