@@ -153,7 +153,7 @@ FACES: Mapping[str, str] = {
     ),
     "training.datasets": "convert",
     "training.jobs": "fit_search output train_encoder train_reranker",
-    "training.pretraining": "reordering",
+    "training.pretraining": "recipes reordering",
     "training.sources": "corpus_folder make_corpus selection",
 }
 

@@ -20,7 +20,6 @@ RECIPES = Path(__file__).parent / "recipes"  # those that ship
 
 ALIGNMENT = "alignment"  # of blocks, as the similarity of two documents
 CLASSES = "classes"  # of documents, as their labels
-SELF_SUPERVISED = frozenset({"wp", "sp", "wp+sp", "reorder"})  # what pretraining learns
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 PositiveShare = Annotated[float, Field(gt=0, lt=1)]
@@ -368,17 +367,6 @@ class TrainingRecipe(RecipeTable):
     def aligns(self) -> bool:
         """Whether an objective trains the alignment of blocks."""
         return any(one.parameters.get("similarity") == ALIGNMENT for one in self.objectives)
-
-    @property
-    def pretrains(self) -> bool:
-        """Whether it learns nothing but what texts say of themselves."""
-        return all(one.kind in SELF_SUPERVISED for one in self.objectives)
-
-    @property
-    def tokens_only(self) -> bool:
-        """Whether a step reads all that it needs as tokens, so that no block vector is stored."""
-        words_alone = {one.kind for one in self.objectives} == {"wp"}
-        return words_alone or self.max_blocks <= self.sentence_level.blocks
 
 
 def read_training_recipe(path: Path) -> TrainingRecipe:

@@ -214,6 +214,20 @@ def load_best(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
     _set_weights(path, trained, _read(path)[0], "")
 
 
+def load_last(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
+    """Set the weights to those after the last step that was saved, which may not be the best.
+
+    Args:
+        directory: of the run.
+        trained: some of its parameters.
+
+    Raises:
+        ResumeError: the file is missing, unreadable or of another model.
+    """
+    path = directory / STATE
+    _set_weights(path, trained, _read(path)[0], "weight.")
+
+
 def _write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     unfinished = path.with_suffix(".unfinished")
     save_file(dict(tensors), unfinished, metadata={_HEADER: json.dumps(header)})

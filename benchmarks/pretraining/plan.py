@@ -29,7 +29,7 @@ class Size:
         pretraining_documents: of such a step.
         tuning_steps: by architecture.
         tuning_documents: of such a step.
-        rates: of fine-tuning, tried with the first seed and chosen by validation.
+        rate: of fine-tuning.
         seeds: of fine-tuning; of random weights, too.
         validations: of pretraining, beside that before its first step.
     """
@@ -47,7 +47,7 @@ class Size:
     pretraining_documents: int = 8
     tuning_steps: Mapping[str, int]
     tuning_documents: int = 32
-    rates: tuple[float, ...] = (3e-4, 1e-3)
+    rate: float = 3e-4
     seeds: tuple[int, ...] = (0, 1, 2)
     validations: int = 12
 
@@ -99,7 +99,7 @@ def pretraining(architecture: str, size: Size) -> dict[str, Any]:
     }
 
 
-def tuning(architecture: str, size: Size, rate: float, seed: int) -> dict[str, Any]:
+def tuning(architecture: str, size: Size, seed: int) -> dict[str, Any]:
     """Return the recipe of fine-tuning on links, the same whatever a model begins with."""
     steps = size.tuning_steps[architecture]
     return _whole_documents(architecture, size) | {
@@ -110,7 +110,7 @@ def tuning(architecture: str, size: Size, rate: float, seed: int) -> dict[str, A
         "chunk": max(1, _WORDS_OF_A_BATCH // size.tokens),
         "dropout": 0.1,
         "validation_interval": steps,
-        "optimiser": _optimiser(rate, steps),
+        "optimiser": _optimiser(size.rate, steps),
         "objective": [{"kind": "links", "temperature": 0.05}],
     }
 

@@ -3,8 +3,8 @@
 Each architecture is pretrained once on texts alone: SMITH by masked words and masked sentence
 blocks (WP+SP), ERNIE-Doc by masked words and segment reordering. The vocabulary is of these texts,
 too. Then it is fine-tuned on the links of another corpus, with several seeds, from the pretrained
-weights and from random ones: the same steps, batches and rates to choose from. Both are measured on
-test pairs and test queries, over documents that fine-tuning did not see.
+weights and from random ones: the same steps, batches and rate; the weights after the last step
+count. Both are measured on test pairs and test queries, over documents that no training saw.
 
 Everything is kept in a work folder: rerun the command to resume.
 """
@@ -117,9 +117,10 @@ def measure(bench: Bench, architecture: str) -> dict[str, Any]:
     vectors: dict[str, list[Float32]] = {}
     begins: dict[str, Any] = {}
     for start in (RANDOM, PRETRAINED):
-        chosen, begins[start] = _tune_all(bench, architecture, start, data, sources)
-        vectors[start] = [vectors_of(bench, one, data, sources, rows.tolist()) for one in chosen]
-    first = tuning(architecture, bench.size, bench.size.rates[0], bench.size.seeds[0])
+        models = [Tuning(architecture, start, seed) for seed in bench.size.seeds]
+        begins[start] = _kept(models, bench, data, sources)
+        vectors[start] = [vectors_of(bench, one, data, sources, rows.tolist()) for one in models]
+    first = tuning(architecture, bench.size, bench.size.seeds[0])
     prepared = Prepared(replace(data, encoded=seen), sources, parse_training_recipe(first))
     truth = _within(read_truth(data.files, seen.ids), seen.ids)
     return {
@@ -131,31 +132,13 @@ def measure(bench: Bench, architecture: str) -> dict[str, Any]:
     }
 
 
-def _tune_all(
-    bench: Bench,
-    architecture: str,
-    start: str,
-    data: TrainingCorpus,
-    sources: list[TrainingSource],
-) -> tuple[list[Tuning], Kept]:
-    """Choose the rate with the first seed by validation, and fine-tune with every seed."""
-    first = bench.size.seeds[0]
-    tried = {
-        rate: tune(bench, Tuning(architecture, start, rate, first), data, sources)
-        for rate in bench.size.rates
-    }
-    best = max(tried, key=lambda rate: tried[rate]["best"])
-    chosen = [Tuning(architecture, start, best, seed) for seed in bench.size.seeds]
-    kept = [tune(bench, one, data, sources) for one in chosen]
-    return chosen, {
-        "figure": kept[0]["figure"],
-        "tried": {f"{rate:g}": one["best"] for rate, one in tried.items()},
-        "rate": best,
-        "before": [one["before"] for one in kept],
-        "best": [one["best"] for one in kept],
-        "seconds": [one["seconds"] for one in kept],
-        "cpu_seconds": [one["cpu_seconds"] for one in kept],
-    }
+def _kept(
+    models: Sequence[Tuning], bench: Bench, data: TrainingCorpus, sources: list[TrainingSource]
+) -> Kept:
+    """Fine-tune models of one start, and return what is kept of them."""
+    kept = [tune(bench, one, data, sources) for one in models]
+    listed = ("before", "after", "seconds", "cpu_seconds")
+    return {"figure": kept[0]["figure"], **{name: [one[name] for one in kept] for name in listed}}
 
 
 def _part_of(encoded: EncodedCorpus, rows: np.ndarray[Any, Any]) -> EncodedCorpus:

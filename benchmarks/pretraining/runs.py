@@ -35,7 +35,7 @@ from training.jobs.output import RUN, Trained
 from training.jobs.train_encoder import read_tokens, run_training, sources_of
 from training.progress import TrainingProgress
 from training.recipe import parse_training_recipe
-from training.run_files import CURVE, read_curve
+from training.run_files import CURVE, VALIDATION, load_last, read_curve
 from training.trained_checkpoint import write_trained
 
 Kept = dict[str, Any]
@@ -69,19 +69,17 @@ class Tuning:
     Attributes:
         architecture: of it.
         begins: `RANDOM` or `PRETRAINED`.
-        rate: learning rate.
         seed: of batches and dropout, and of random weights.
     """
 
     architecture: str
     begins: str
-    rate: float
     seed: int
 
     @property
     def name(self) -> str:
         """The name of its files."""
-        return f"{self.architecture}-{self.begins}-rate-{self.rate:g}-seed-{self.seed}"
+        return f"{self.architecture}-{self.begins}-seed-{self.seed}"
 
 
 def open_work(work: Path, size: Size, texts: Sequence[Path], judged: Path) -> None:
@@ -149,17 +147,19 @@ def read_texts(
 
 def read_judged(bench: Bench, architecture: str) -> tuple[TrainingCorpus, list[TrainingSource]]:
     """Cut the corpus of fine-tuning into blocks, once, and return what a run samples of it."""
-    table = tuning(architecture, bench.size, bench.size.rates[0], bench.size.seeds[0])
+    table = tuning(architecture, bench.size, bench.size.seeds[0])
     (data,), sources = _read(bench, architecture, [find_corpus_files(bench.judged)], table)
     return data, sources
 
 
 def tune(bench: Bench, one: Tuning, data: TrainingCorpus, sources: list[TrainingSource]) -> Kept:
-    """Fine-tune a model, or return what was kept of it: what validation measured, and seconds."""
+    """Fine-tune a model, or return what was kept of it: its two validations, and seconds."""
     path = bench.work / "tuned" / f"{one.name}.json"
     if not path.exists():
         report = _tuned(bench, one, data, sources).report
-        found = {"figure": report.figure, "before": report.before, "best": report.best}
+        curve = read_curve(_folder(bench, one.name) / RUN / CURVE)
+        before, after = (record[VALIDATION] for record in curve if VALIDATION in record)
+        found = {"figure": report.figure, "before": before, "after": after}
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {**asdict(one), **found, **took(bench, one.name)}
         write_atomically(path, json.dumps(content) + "\n")
@@ -174,11 +174,17 @@ def vectors_of(
     sources: list[TrainingSource],
     rows: Sequence[int],
 ) -> Float32:
-    """Return the document vectors [D, dimension] of D rows of the corpus, by a fine-tuned model."""
+    """Return the document vectors [D, dimension] of D rows of the corpus, by a fine-tuned model.
+
+    The weights after the last step count, whatever validation says, so that all models have the
+    same training.
+    """
 
     def make() -> Float32:
         bench.report(f"{one.name}: encoding {len(rows)} documents")
         model: EncoderModel = _tuned(bench, one, data, sources).model
+        own = {f"encoder.{name}": parameter for name, parameter in model.named_parameters()}
+        load_last(_folder(bench, one.name) / RUN, own)
         blocks = blocks_of(one.architecture, bench.size)
         start = _start_of(bench, one)
         reader = Reader([data.encoded.archive], start, blocks, trained_blocks=blocks)
@@ -204,7 +210,7 @@ def took(bench: Bench, name: str) -> Mapping[str, float]:
 def _tuned(
     bench: Bench, one: Tuning, data: TrainingCorpus, sources: list[TrainingSource]
 ) -> Trained:
-    table = tuning(one.architecture, bench.size, one.rate, one.seed)
+    table = tuning(one.architecture, bench.size, one.seed)
     return _run(bench, one.name, table, _start_of(bench, one), (data,), sources)
 
 

@@ -47,6 +47,7 @@ from training.data.files import (
 from training.data.pair_files import check_held_out, check_pair_files
 from training.data.rerank_corpus import check_rerank_files
 from training.errors import TrainingRecipeError
+from training.pretraining.recipes import pretrains
 from training.recipe import RECIPES
 from training.sources.make_corpus import KINDS, check_sources
 from training.sources.make_corpus import make_corpus as make_corpus_of
@@ -314,7 +315,7 @@ def _check_job(job: TrainingJob[Start]) -> None:
             check_classes(job.files)
         for files in job.files:
             check_pair_files(files, allow_shared=job.allow_shared)
-        if recipe.pretrains:
+        if pretrains(recipe):
             check_held_out(job.files)
     except CorpusError as error:
         raise OptionError("--corpus", error) from error

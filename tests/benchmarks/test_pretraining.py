@@ -27,6 +27,7 @@ from benchmarks.pretraining.scale import measure, write_documents
 from benchmarks.pretraining.table import plot, scale_table, table
 from encoder.export.create import Recipe
 from tests.tools.corpora import write_topics, write_two_topics
+from training.pretraining.recipes import pretrains, reads_tokens_only
 from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 
@@ -77,9 +78,8 @@ def test_everything_is_measured_from_both_starts(record: dict[str, Any], bench: 
         assert run["best"]["loss"] == pytest.approx(sum(run["best"][part] for part in parts))
         assert sum(len(one) for one in (run["training"],)) == 6
         for begins in (RANDOM, PRETRAINED):
-            tried = one["tuning"][begins]["tried"]
-            assert list(tried) == ["0.0003", "0.001"]
-            assert f"{one['tuning'][begins]['rate']:g}" == max(tried, key=tried.__getitem__)
+            ends = one["tuning"][begins]
+            assert len(ends["before"]) == len(ends["after"]) == 2
             assert len(one["pairs"]["systems"][begins]["by_seed"]) == 2
         assert 0 <= one["retrieval"]["systems"][PRETRAINED]["against"]["nDCG@10"]["p"] <= 1
         assert "against" not in one["retrieval"]["systems"][RANDOM]
@@ -127,14 +127,14 @@ def test_both_stages_read_the_same_tokens_of_a_document(architecture: str, size:
     made = Recipe.model_validate(creation(architecture, size))
     tables: list[Callable[[], dict[str, Any]]] = [
         lambda: pretraining(architecture, size),
-        lambda: tuning(architecture, size, 1e-3, 0),
+        lambda: tuning(architecture, size, 0),
     ]
     for one in tables:
         recipe = parse_training_recipe(one())
         assert recipe.max_blocks == made.max_blocks == blocks_of(architecture, size)
-        assert recipe.tokens_only
+        assert reads_tokens_only(recipe)
         assert recipe.max_blocks * made.block_length == size.tokens
-    assert parse_training_recipe(tables[0]()).pretrains
+    assert pretrains(parse_training_recipe(tables[0]()))
 
 
 def test_the_cost_of_a_corpus_before_the_first_step(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from training.errors import TrainingRecipeError
+from training.pretraining.recipes import pretrains, reads_tokens_only
 from training.recipe import RECIPES, TrainingRecipe, read_training_recipe
 from training.run_files import recipe_fingerprint
 
@@ -248,7 +249,7 @@ def test_sections_take_another_section(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("objectives", "blocks", "pretrains", "tokens_only"),
+    ("objectives", "blocks", "alone", "tokens"),
     [
         (("wp",), 2, True, True),
         (("wp+sp",), 64, True, True),
@@ -259,9 +260,9 @@ def test_sections_take_another_section(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_recipe_reads(
-    tmp_path: Path, objectives: tuple[str, ...], blocks: int, pretrains: bool, tokens_only: bool
+    tmp_path: Path, objectives: tuple[str, ...], blocks: int, alone: bool, tokens: bool
 ) -> None:
     level = f'[sentence_level]\ntrained = "all"\nblocks = {blocks}\n' if blocks else ""
     tables = "".join(f'[[objective]]\nkind = "{kind}"\n' for kind in objectives)
     recipe = read(tmp_path, f'name = "small"\nsteps = 1\ndocuments = 4\n{level}{tables}')
-    assert (recipe.pretrains, recipe.tokens_only) == (pretrains, tokens_only)
+    assert (pretrains(recipe), reads_tokens_only(recipe)) == (alone, tokens)

@@ -19,6 +19,7 @@ from pydantic import (
 
 from encoder.export.recipe_file import RecipeTable, read_recipe_file
 from training.errors import TrainingRecipeError
+from training.pretraining.recipes import pretrains, reads_tokens_only
 from training.recipe import PositiveShare, TrainingRecipe, parse_training_recipe
 
 DEFAULT_PLAN = Path(__file__).parent / "plans" / "encoders.toml"
@@ -298,7 +299,7 @@ def _check_training(plan: Plan, model: PlannedModel) -> None:
         raise ValueError(f"{where}: training: a term channel or alignment is not compared")
     if any(objective.kind == "rerank" for objective in recipe.objectives):
         raise ValueError(f"{where}: training.objective: rerankers are not compared")
-    if recipe.pretrains:
+    if pretrains(recipe):
         raise ValueError(
             f"{where}: training.objective: {recipe.objectives[0].kind} is pretraining, which has a "
             "table of its own"
@@ -323,9 +324,9 @@ def _check_pretraining(plan: Plan, model: PlannedModel) -> None:
         recipe = parse_training_recipe(pretraining_table(plan, model, steps=1))
     except TrainingRecipeError as error:
         raise ValueError(f"{where}.{error}") from error
-    if not recipe.pretrains:
+    if not pretrains(recipe):
         raise ValueError(f"{where}.objective: must be of texts alone: wp, sp, wp+sp or reorder")
-    if not recipe.tokens_only:
+    if not reads_tokens_only(recipe):
         raise ValueError(
             f"{where}.sentence_level.blocks is {recipe.sentence_level.blocks}, under the "
             f"{recipe.max_blocks} of max_blocks: pretraining reads all blocks"

@@ -12,6 +12,7 @@ from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.terms.term_channel import TermChannel
 from training.data.files import EncoderJob, Start, TrainingJob
 from training.jobs.fit_search import SearchFit
+from training.pretraining.recipes import pretrains
 
 if TYPE_CHECKING:
     from encoder.export.export import Gate
@@ -104,7 +105,7 @@ def make_report(
 
     records = read_curve(job.work / RUN / CURVE)
     validations = [(r["step"], r[VALIDATION]) for r in records if VALIDATION in r]
-    sign = -1 if recipe.pretrains else 1  # a loss, the lower the better
+    sign = -1 if pretrains(recipe) else 1  # a loss, the lower the better
     best_step, best = max(validations, key=lambda measured: (sign * measured[1], -measured[0]))
     steps = max((r["step"] for r in records if LOSS in r), default=0)
     ended = "steps" if steps == recipe.steps else "patience"

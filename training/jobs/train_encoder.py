@@ -28,6 +28,7 @@ from training.jobs.output import RUN, Trained, make_report
 from training.jobs.pretraining_loss import LOSS, held_out_batches, held_out_loss
 from training.jobs.similarities import model_similarities
 from training.jobs.validation import Validation, choose_figure, measure
+from training.pretraining.recipes import pretrains, reads_tokens_only
 
 if TYPE_CHECKING:
     from encoder.models.architecture import EncoderModel
@@ -61,7 +62,7 @@ def prepare_data(
     encoded = []
     for files in job.files:
         directory = _directory_of(job, files)
-        if recipe.tokens_only:
+        if reads_tokens_only(recipe):
             kept = read_tokens(files.corpus, directory / "tokens", job.start, progress)
         else:
             kept = keep_blocks(files.corpus, directory / "blocks", encoder, progress)
@@ -170,12 +171,12 @@ def run_training(
         recipe=recipe,
         objectives=objectives,
         validate=_validation(job.start, recipe, data, reader, objectives),
-        lower_is_better=recipe.pretrains,
+        lower_is_better=pretrains(recipe),
         data_fingerprint=_fingerprint(job.start, data),
         stop=out_of_time,
     )
     train(model, plan, job.work / RUN, progress)
-    figure = LOSS if recipe.pretrains else choose_figure(data)
+    figure = LOSS if pretrains(recipe) else choose_figure(data)
     report = make_report(
         job, recipe, figure, [one.found.facts() for one in data], out_of_time=out_of_time.over
     )
@@ -192,7 +193,7 @@ def _validation(
     """Return the validation of a run: by its loss if it pretrains, else by what data allows."""
     from training.loop import Validated
 
-    if recipe.pretrains:
+    if pretrains(recipe):
         batches = held_out_batches(data, recipe.documents)
         return held_out_loss(recipe, objectives, batches, reader, start)
     searched = _SEARCHED if recipe.sentence_level.trained == "frozen" else _SEARCHED_FROM_TOKENS

@@ -1,1 +1,1 @@
-"""Objectives that pretrain recurrent encoders alone."""
+"""Pretraining: what its recipes have in common, and objectives of recurrent encoders alone."""
