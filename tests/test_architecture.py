@@ -63,8 +63,8 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "training": (
         "batch errors progress sources",
-        "datasets losses recipe run_files",
-        "objectives",
+        "datasets losses recipe",
+        "objectives run_files",
         "optimiser pretraining",
         "data loop",
         "collate rerank_objective term_channel",

@@ -26,7 +26,7 @@ from training.optimiser import (
     trained_parameters,
 )
 from training.progress import TrainingProgress
-from training.recipe import TrainingRecipe, recipe_fingerprint
+from training.recipe import TrainingRecipe
 from training.run_files import (
     CURVE,
     LOSS,
@@ -37,6 +37,7 @@ from training.run_files import (
     append_to_curve,
     load_best,
     load_state,
+    recipe_fingerprint,
     save_best,
     save_state,
     truncate_curve,

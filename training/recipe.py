@@ -1,7 +1,5 @@
 """A training recipe: all that decides a run, except for its data."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -67,8 +65,7 @@ class ContrastiveRecipe(ObjectiveRecipe):
         hard_negatives: lexical neighbours of each query that are candidates, too.
         similarity: of two documents: the cosine of their vectors, or the alignment of their blocks,
             which trains the sentence level alone.
-        lexical_weight: with "alignment", the share of the lexical similarity in the half of the
-            loss that adds both (`training.objectives.Candidates.loss`).
+        lexical_weight: of the lexical similarity in half of the loss, with "alignment".
     """
 
     kind: Literal["links", "halves"]
@@ -353,9 +350,7 @@ class TrainingRecipe(RecipeTable):
             return self  # a reranker reads whole texts, not blocks
         frozen = self.sentence_level.trained == "frozen"
         if frozen != (self.sentence_level.blocks == 0):
-            raise ValueError(
-                "sentence_level.blocks goes with a sentence level that is trained, and only then"
-            )
+            raise ValueError("sentence_level.blocks goes with a trained sentence level alone")
         for kind in ("wp", "wp+sp", "reorder"):
             if kind in kinds and frozen:
                 raise ValueError(f'objective "{kind}" trains the sentence level, which is frozen')
@@ -372,12 +367,6 @@ class TrainingRecipe(RecipeTable):
     def aligns(self) -> bool:
         """Whether an objective trains the alignment of blocks."""
         return any(one.parameters.get("similarity") == ALIGNMENT for one in self.objectives)
-
-
-def recipe_fingerprint(recipe: TrainingRecipe) -> str:
-    """Return the SHA-256, in hex, of all that a recipe says."""
-    values = recipe.model_dump(mode="json")
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def read_training_recipe(path: Path) -> TrainingRecipe:

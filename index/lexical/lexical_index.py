@@ -10,8 +10,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,7 +136,7 @@ class LexicalIndex:
         """Return the terms of a stored document that others share; none if it is not there.
 
         Raises:
-            StoreError: the file cannot be read, or the terms of a document are damaged.
+            StoreError: the file cannot be read.
         """
         view = self._view()
         term_ids, counts = view.terms_of(vector_id)
@@ -153,8 +152,7 @@ class LexicalIndex:
             replaced: documents that stayed, and whose terms were replaced.
         """
         try:
-            with self._naming_damage():
-                self._copy.catch_up()
+            self._copy.catch_up()
         except StoreError as error:
             _log.warning("the lexical index does not follow the store: %s", error)
         self._frequencies.forget_norms(replaced)
@@ -171,8 +169,7 @@ class LexicalIndex:
             SnapshotError: the files cannot be written; the former ones stay.
         """
         try:
-            with self._naming_damage():
-                self._copy.publish()
+            self._copy.publish()
         except OSError as error:
             raise SnapshotError(f"{self._path}: no lexical index was written: {error}") from error
 
@@ -200,7 +197,7 @@ class LexicalIndex:
             among: find no other documents.
 
         Raises:
-            StoreError: the file cannot be read, or the terms of a document are damaged.
+            StoreError: the file cannot be read.
         """
         reading = self._read()
         candidates = _candidates(reading.view, query, max(k, CANDIDATES), among)
@@ -213,7 +210,7 @@ class LexicalIndex:
         in parts.
 
         Raises:
-            StoreError: the file cannot be read, or the terms of a document are damaged.
+            StoreError: the file cannot be read.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
         reading = self._read()
@@ -231,7 +228,7 @@ class LexicalIndex:
         """Return the score of each of these documents Int64[N]; 0 for missing ones.
 
         Raises:
-            StoreError: the file cannot be read, or the terms of a document are damaged.
+            StoreError: the file cannot be read.
         """
         return self._score(self._read(), query, vector_ids)
 
@@ -241,7 +238,7 @@ class LexicalIndex:
         Missing ones have no terms.
 
         Raises:
-            StoreError: the file cannot be read, or the terms of a document are damaged.
+            StoreError: the file cannot be read.
         """
         parts = []
         progress.started("reading words", len(vector_ids))
@@ -260,7 +257,7 @@ class LexicalIndex:
         """Return, for each of these documents that exists, the terms that add most to its score.
 
         Raises:
-            StoreError: the file cannot be read, or the terms of a document are damaged.
+            StoreError: the file cannot be read.
         """
         positions, documents = self._view().documents(np.array(vector_ids, dtype=np.int64))
         found = [vector_ids[position] for position in positions.tolist()]
@@ -274,8 +271,7 @@ class LexicalIndex:
         }
 
     def _view(self) -> View:
-        with self._naming_damage():
-            return self._copy.view()
+        return self._copy.view()
 
     def _read(self) -> "_Reading":
         replacements = self._frequencies.replacements  # before the view
@@ -288,14 +284,6 @@ class LexicalIndex:
         scores = np.zeros(len(vector_ids), dtype=np.float32)
         scores[positions] = cosines(query, documents, squares, frequencies.idf(query.term_ids))
         return scores
-
-    @contextmanager
-    def _naming_damage(self) -> Iterator[None]:
-        """Raise a `StoreError` that names the file where the terms of a document are damaged."""
-        try:
-            yield
-        except ValueError as error:
-            raise StoreError(f"{self._path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,6 @@ class SegmentedIndex:
 
         Raises:
             StoreError: the tables cannot be read.
-            ValueError: the terms of a document are damaged.
         """
         with self._connections.reading() as connection:
             now = read_statistics(connection)
@@ -146,7 +145,7 @@ class SegmentedIndex:
                 self._published = 0
             try:
                 view = _follow(connection, view)
-                if sum(int(one.living.sum()) for one in view.segments) != now.documents:
+                if not view.is_whole:
                     # The tables have forgotten removals that it did not know.
                     view = _follow(connection, _empty(now.identity))
             except BaseException:
@@ -169,21 +168,28 @@ def _empty(identity: str) -> View:
 
 def _follow(connection: sqlite3.Connection, view: View) -> View:
     """Return a view of what the tables hold now; the term counts are changed in place."""
-    statistics = read_statistics(connection)
+    now = read_statistics(connection)
     terms = view.terms
     terms.learn(connection)
-    segments, gone = without_documents(view.segments, read_removed(connection, view.changes))
+    removed = read_removed(connection, view.changes)
+    damaged = view.damaged.difference(removed.tolist())
+    segments, gone = without_documents(view.segments, removed)
     terms.count(gone, -1)
-    for documents in read_added(connection, view.changes, MOST_TERMS):
-        segments, gone = without_documents(segments, documents.vector_ids)
+    for added in read_added(connection, view.changes, terms.last, MOST_TERMS):
+        segments, gone = without_documents(segments, added.documents.vector_ids)
         terms.count(gone, -1)
-        terms.count(documents, 1)
-        own = make_segment(documents)
+        terms.count(added.documents, 1)
+        own = make_segment(added.documents)
         segments.append(LiveSegment(own, np.ones(len(own), dtype=np.bool_)))
         segments = _merge_small(segments)
-    return View(
-        tuple(segments), terms, statistics.documents, statistics.changes, statistics.identity
-    )
+        damaged = damaged.union(added.damaged)
+    if damaged - view.damaged:
+        _log.error(
+            "the words of vector id %d and %d others are damaged and are not searched: "
+            "run longmatch doctor --repair",
+            *(min(damaged), len(damaged) - 1),
+        )
+    return View(tuple(segments), terms, now.documents, now.changes, now.identity, damaged)
 
 
 def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:

@@ -190,27 +190,39 @@ def read_statistics(connection: sqlite3.Connection) -> TermStatistics:
     return TermStatistics(*connection.execute(_STATISTICS).fetchone())
 
 
-def read_added(connection: sqlite3.Connection, since: int, most: int) -> Iterator[JoinedTerms]:
+@dataclass(frozen=True, slots=True)
+class AddedTerms:
+    """The terms of documents that were added, and the vector ids of those with damaged rows."""
+
+    documents: JoinedTerms
+    damaged: tuple[int, ...]
+
+
+def read_added(
+    connection: sqlite3.Connection, since: int, last: int, most: int
+) -> Iterator[AddedTerms]:
     """Yield the terms of the documents added since a change, some documents at a time.
 
     Args:
         connection: to read from.
         since: the change.
+        last: the highest id of a term.
         most: no more documents are added to those that have this many terms together.
-
-    Raises:
-        ValueError: a row is damaged.
     """
     some: list[tuple[int, bytes]] = []
+    damaged: list[int] = []
     size = 0
     for vector_id, terms in connection.execute(_ADDED_SINCE, (since,)):
+        if not _is_sound(terms, last):
+            damaged.append(vector_id)
+            continue
         some.append((vector_id, terms))
         size += len(terms) // _BYTES_A_TERM
         if size >= most:
-            yield _join(some)
+            yield AddedTerms(_join(some), ())
             some, size = [], 0
-    if some:
-        yield _join(some)
+    if some or damaged:
+        yield AddedTerms(_join(some), tuple(damaged))
 
 
 def read_removed(connection: sqlite3.Connection, since: int) -> Int64:
@@ -243,6 +255,13 @@ def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[
 def _pack(rows: Sequence[tuple[int, int]]) -> bytes:
     table = np.array(rows, dtype=np.int64).reshape(-1, 2)
     return table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
+
+
+def _is_sound(terms: object, last: int) -> bool:
+    if not isinstance(terms, bytes) or len(terms) % _BYTES_A_TERM:
+        return False
+    ids = np.frombuffer(terms, dtype="<u4", count=len(terms) // _BYTES_A_TERM)
+    return int(ids.max(initial=0)) <= max(last, 0)
 
 
 def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:

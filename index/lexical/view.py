@@ -34,6 +34,7 @@ class View:
         number: how many documents there are.
         changes: of the store.
         identity: of the tables.
+        damaged: documents that are not in a segment, as their terms cannot be read.
     """
 
     segments: tuple[LiveSegment, ...]
@@ -41,6 +42,13 @@ class View:
     number: int
     changes: int
     identity: str
+    damaged: frozenset[int] = frozenset()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all documents are in a segment, or known to be damaged."""
+        living = sum(int(one.living.sum()) for one in self.segments)
+        return living + len(self.damaged) == self.number
 
     def find(self, vector_ids: Int64) -> Iterator[tuple[Segment, Int64, Int64]]:
         """Yield segments with the living documents of theirs among the given ids [K].

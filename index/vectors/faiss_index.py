@@ -88,7 +88,7 @@ class FaissIndex:
 
     def vectors(self, ids: Int64) -> Float32:
         """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there."""
-        with self._lock.reading():
+        with _openmp_threads_for(added=0), self._lock.reading():
             known = self._known(ids)
             if known.all():
                 return self._reconstruct(ids)

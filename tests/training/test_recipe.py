@@ -6,7 +6,8 @@ import pytest
 
 from training.errors import TrainingRecipeError
 from training.pretraining.recipes import pretrains, reads_tokens_only
-from training.recipe import RECIPES, TrainingRecipe, read_training_recipe, recipe_fingerprint
+from training.recipe import RECIPES, TrainingRecipe, read_training_recipe
+from training.run_files import recipe_fingerprint
 
 SMALL = """
 name = "small"

@@ -230,7 +230,7 @@ def _reader(
 
 def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: "TrainingRecipe") -> Path:
     """Return the path of the term table of a run."""
-    from training.recipe import recipe_fingerprint
+    from training.run_files import recipe_fingerprint
 
     of_run = f"{recipe_fingerprint(recipe)} {_fingerprint(job.start, data)}"
     return job.work / RUN / hashlib.sha256(of_run.encode()).hexdigest()[:16] / TERMS

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import index.lexical.scoring
 from encoder.blocks import Receipt
 from index.document import Document
-from index.errors import StoreError
 from index.lexical.scoring import LexicalQuery
 from index.lexical.terms import count_terms, count_terms_and_titles, is_pair, known_titles
 from index.store.document_store import SQLiteDocumentStore
@@ -317,13 +316,25 @@ def test_norms_follow_when_a_document_gets_another_title(
     assert after == pytest.approx(find(open_store(), "tribunal assessment"), rel=0.1)
 
 
-def test_damaged_terms_are_an_error_that_names_the_file(
-    filled: SQLiteDocumentStore, open_store: OpenStore
+@pytest.mark.parametrize("damage", ["x'00'", "x'ffffffff0100'", "'text'", "zeroblob(7)"])
+def test_a_document_of_damaged_terms_is_left_out(
+    filled: SQLiteDocumentStore,
+    open_store: OpenStore,
+    entry: MakeEntry,
+    caplog: pytest.LogCaptureFixture,
+    damage: str,
 ) -> None:
+    before = find(filled, "tribunal assessment")
+    law = filled.find(["law"])["law"].vector_id
     with closing(sqlite3.connect(filled.path)) as connection, connection:
-        connection.execute("UPDATE document_terms SET terms = x'00'")
-    with pytest.raises(StoreError, match=r"store\.sqlite3: the terms of a document are damaged"):
-        find(open_store(), "tribunal")
+        statement = f"UPDATE document_terms SET terms = {damage} WHERE vector_id = {law}"
+        connection.execute(statement)
+    store = open_store()
+    assert find(store, "tribunal assessment").keys() == before.keys() - {"law"}
+    assert f"the words of vector id {law} and 0 others are damaged" in caplog.text
+    store.put([entry("other", "another text")])
+    store.lexical.publish()
+    assert "law" not in find(open_store(), "tribunal assessment")
 
 
 def test_readers_beside_a_writer_see_whole_states(

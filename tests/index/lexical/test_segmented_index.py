@@ -146,9 +146,9 @@ def test_opening_reads_the_files_and_what_came_later(
     follow = index.lexical.segmented_index.read_added
 
     def count(*arguments: object) -> Iterator[object]:
-        for documents in follow(*arguments):  # type: ignore[arg-type]
-            read.append(len(documents.vector_ids))
-            yield documents
+        for added in follow(*arguments):  # type: ignore[arg-type]
+            read.append(len(added.documents.vector_ids))
+            yield added
 
     monkeypatch.setattr(index.lexical.segmented_index, "read_added", count)
     assert_is_a_copy(open_store())

@@ -59,7 +59,7 @@ def test_it_is_pretrained_and_fine_tuned(
         assert trained.model == load_checkpoint(tiny_ernie_doc).model
         assert trained.fingerprint != load_checkpoint(start).fingerprint
         start = output
-    (archive,) = (tmp_path / "tuned.work").glob("*/blocks")
+    (archive,) = (tmp_path / "tuned.work").glob("*/tokens")
     assert read_block_archive(archive).block_vectors.shape[1] == 0  # none was computed
     embedded = tmp_path / "v.npz"
     assert longmatch("embed", corpus, "-o", embedded, "--checkpoint", start).status == 0
