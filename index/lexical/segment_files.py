@@ -70,13 +70,11 @@ def save_view(directory: Path, view: View) -> SavedView:
     number = max((int(one.stem) for one in directory.glob("*.*") if one.stem.isdigit()), default=0)
     files = []
     for one in view.segments:
-        if one.file is not None and one.file in known:
-            files.append(replace(known[one.file], removed=_removed(one)))
-        else:
+        file = known.get(one.file or "")
+        if file is None:
             number += 1
-            files.append(_write(directory / f"{number:010}.segment", _segment_arrays(one.segment)))
-            if not one.living.all():
-                files[-1] = replace(files[-1], removed=_removed(one))
+            file = _write(directory / f"{number:010}.segment", _segment_arrays(one.segment))
+        files.append(replace(file, removed=_removed(one)))
     counts = view.terms.copy()
     terms = _write(directory / f"{number + 1:010}.terms", [counts.frequencies, counts.pairs])
     manifest = {

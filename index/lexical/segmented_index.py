@@ -67,7 +67,7 @@ class SegmentedIndex:
             now = read_statistics(connection)
         if self._is(now):
             return self._view
-        # Whoever holds the lock reads a change that was not yet acknowledged.
+        # The thread that holds the lock reads a change that was not yet acknowledged.
         if self._updating.acquire(blocking=not self._opened):
             try:
                 self._catch_up()

@@ -11,7 +11,7 @@ from index.lexical.tables import JoinedTerms, read_last_term, read_pairs
 class TermCounts:
     """Arrays by term id that grow with the terms; changed by one thread, read by many.
 
-    A term has one id for ever, so readers of an older state see the frequencies of a newer one at
+    A term keeps its id, so readers of an older state see the frequencies of a newer one at
     worst.
 
     Attributes:

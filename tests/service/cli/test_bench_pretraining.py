@@ -201,6 +201,7 @@ def test_a_budget_of_pretraining_below_its_pace_is_refused(
     answer = longmatch(*command, "-o", tmp_path / "out", "--models", "wp-sp", "--budget-steps", 2)
     assert answer.status == 2
     assert "wp-sp: pretraining_seconds is too small: a step takes" in answer.err
-    pace = json.loads((tmp_path / "out/work/cells/pace-wp-sp-pretraining.json").read_text())
+    work = tmp_path / "out" / "work"
+    pace = json.loads((work / "cells" / "pace-wp-sp-pretraining.json").read_text())
     assert pace["seconds_per_step"] > 0
-    assert not (tmp_path / "out/work/runs/wp-sp-pretraining").exists()
+    assert not (work / "runs" / "wp-sp-pretraining").exists()
