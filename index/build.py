@@ -18,7 +18,7 @@ from index.alignment.refresh import REFIT_DRIFT
 from index.corpus.reader import count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
-from index.lexical.frequencies import MAX_DRIFT
+from index.lexical.lexical_index import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore

@@ -123,7 +123,7 @@ FACES: Mapping[str, str] = {
     "index.corpus": "demo files json_lines reader",
     "index.directory": "backup content_swap data_directory file_digest",
     "index.doctor": "examine findings repair",
-    "index.lexical": "frequencies lexical_index scoring segment_files tables terms title_refresh",
+    "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
     "index.search": (
         "alignment calibrator corpus_calibration fusion records score_distribution search"

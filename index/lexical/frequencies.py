@@ -1,20 +1,17 @@
-"""Document frequencies of all terms in memory, and the norms of documents that follow from them."""
+"""Document frequencies of all terms at one moment, by which the norms of documents are computed."""
 
-import threading
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64, Int32, Int64, UInt32
-from index.lexical.scoring import inverse_document_frequencies, squared_norms
-from index.lexical.tables import JoinedTerms
-from index.lexical.view import View
+from encoder.arrays import Float32, Int32, Int64, UInt32
+from index.lexical.scoring import inverse_document_frequencies
 
-MAX_DRIFT = 0.01  # share of the documents that may change before all of them are read again
+MAX_DRIFT = 0.05  # share of the documents that may change before norms are computed again
+_ALWAYS_RENEWED = 1_000  # documents of which the norms take no time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Frequencies:
     """Document frequencies as of `changes` of the store.
 
@@ -25,13 +22,11 @@ class Frequencies:
         documents: Int32[T], how many documents have each term, by term id.
         number: how many documents there are.
         changes: of the store.
-        squares: squared norms of documents, by vector id, as they are met.
     """
 
     documents: Int32
     number: int
     changes: int
-    squares: dict[int, float] = field(default_factory=dict)
 
     def idf(self, term_ids: UInt32 | Int64) -> Float32:
         """Return the inverse document frequency of each term id [K]; 0 for unknown ones."""
@@ -42,60 +37,7 @@ class Frequencies:
         idf[documents < 2] = 0.0
         return idf
 
-
-class FrequencyCache:
-    """The frequencies of a store, read again when enough documents changed.
-
-    Safe to use from many threads.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._frequencies = Frequencies(np.zeros(0, dtype=np.int32), 0, -1)
-        self._replacements = 0
-
-    @property
-    def replacements(self) -> int:
-        """How often `forget_norms` was called."""
-        return self._replacements
-
-    def current(self, view: View) -> Frequencies:
-        """Return the frequencies of all terms, taken again when too many documents changed."""
-        with self._lock:
-            drift = abs(view.changes - self._frequencies.changes)
-            if self._frequencies.changes < 0 or drift > MAX_DRIFT * view.number:
-                documents = view.terms.frequencies.copy()
-                self._frequencies = Frequencies(documents, view.number, view.changes)
-            return self._frequencies
-
-    def forget_norms(self, vector_ids: Iterable[int]) -> None:
-        """Forget the norms of documents whose terms were replaced, after that was committed."""
-        with self._lock:
-            self._replacements += 1
-            for vector_id in vector_ids:
-                self._frequencies.squares.pop(vector_id, None)
-
-    def squared_norms(
-        self, documents: JoinedTerms, frequencies: Frequencies, replacements: int
-    ) -> Float64:
-        """Return the squared norms Float64[N] of documents, computed where they are not known.
-
-        Args:
-            documents: the terms of N documents.
-            frequencies: of `current`.
-            replacements: before the terms were read; where some were replaced since, what is
-                computed is not kept.
-        """
-        ids = documents.vector_ids.tolist()
-        found = [frequencies.squares.get(one, -1.0) for one in ids]
-        missing = [row for row, square in enumerate(found) if square < 0]
-        if missing:
-            computed = list(squared_norms(documents, missing, frequencies.idf))
-            with self._lock:
-                if self._replacements == replacements:
-                    frequencies.squares.update(
-                        zip((ids[row] for row in missing), computed, strict=True)
-                    )
-            for row, square in zip(missing, computed, strict=True):
-                found[row] = square
-        return np.array(found, dtype=np.float64)
+    def serve(self, number: int, changes: int) -> bool:
+        """Return whether norms may still be computed by them, in a store of `number` documents."""
+        drift = abs(changes - self.changes)
+        return drift <= MAX_DRIFT * max(0, number - _ALWAYS_RENEWED)

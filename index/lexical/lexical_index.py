@@ -10,7 +10,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from encoder.arrays import Float32, Int64
 from encoder.terms.title_matcher import TitleMatcher
 from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
-from index.lexical.frequencies import MAX_DRIFT, FrequencyCache
 from index.lexical.scoring import (
     LexicalQuery,
     QueryTerms,
@@ -41,6 +40,7 @@ from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
 LEXICAL_DIRECTORY = "lexical"  # beside the store
+MAX_DRIFT = 0.01  # share of the documents that may change before titles are read again
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
 
@@ -71,7 +71,6 @@ class LexicalIndex:
         self._connections = connections
         self._path = path
         self._copy = SegmentedIndex(connections, path.with_name(LEXICAL_DIRECTORY))
-        self._frequencies = FrequencyCache()
         self._reading_titles = threading.Lock()
         self._titles = known_titles(())
         self._titles_of = -1  # changes of the store as of which they were read
@@ -143,19 +142,15 @@ class LexicalIndex:
         terms = _with_frequencies(view, term_ids.astype(np.int64), counts.astype(np.int64))
         return weigh_query(terms, view.number, least=2)
 
-    def changed(self, replaced: Collection[int] = ()) -> None:
+    def changed(self) -> None:
         """Let searches find a change of the store that was committed.
 
         A failure is only logged: the next search tries again.
-
-        Args:
-            replaced: documents that stayed, and whose terms were replaced.
         """
         try:
             self._copy.catch_up()
         except StoreError as error:
             _log.warning("the lexical index does not follow the store: %s", error)
-        self._frequencies.forget_norms(replaced)
 
     def unpublished(self) -> int:
         """Count the changes since the searchable copy was published."""
@@ -199,9 +194,9 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        reading = self._read()
-        candidates = _candidates(reading.view, query, max(k, CANDIDATES), among)
-        return _best(candidates, self._score(reading, query, candidates), k)
+        view = self._view()
+        candidates = _candidates(view, query, max(k, CANDIDATES), among)
+        return _best(candidates, _score(view, query, candidates), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
@@ -213,12 +208,12 @@ class LexicalIndex:
             StoreError: the file cannot be read.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        reading = self._read()
-        selected = reading.view.living_ids()
+        view = self._view()
+        selected = view.living_ids()
         selected = selected[among.contains(selected)]
         for start in range(0, len(selected), _ROWS_A_CALL):
             ids = selected[start : start + _ROWS_A_CALL]
-            scores = self._score(reading, query, ids)
+            scores = _score(view, query, ids)
             best = _best(
                 np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
             )
@@ -230,7 +225,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        return self._score(self._read(), query, vector_ids)
+        return _score(self._view(), query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -243,8 +238,7 @@ class LexicalIndex:
         parts = []
         progress.started("reading words", len(vector_ids))
         view = self._view()
-        frequencies = self._frequencies.current(view)
-        idf = frequencies.idf(np.arange(len(frequencies.documents)))
+        idf = view.frequencies.idf(np.arange(len(view.frequencies.documents)))
         for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
             some = vector_ids[start : start + _ROWS_A_CALL].tolist()
             parts.append(weigh_rows([view.terms_of(one) for one in some], idf))
@@ -273,25 +267,13 @@ class LexicalIndex:
     def _view(self) -> View:
         return self._copy.view()
 
-    def _read(self) -> "_Reading":
-        replacements = self._frequencies.replacements  # before the view
-        return _Reading(self._view(), replacements)
 
-    def _score(self, reading: "_Reading", query: LexicalQuery, vector_ids: Int64) -> Float32:
-        positions, documents = reading.view.documents(vector_ids)
-        frequencies = self._frequencies.current(reading.view)
-        squares = self._frequencies.squared_norms(documents, frequencies, reading.replacements)
-        scores = np.zeros(len(vector_ids), dtype=np.float32)
-        scores[positions] = cosines(query, documents, squares, frequencies.idf(query.term_ids))
-        return scores
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A view, and how often terms had been replaced before it was taken."""
-
-    view: View
-    replacements: int
+def _score(view: View, query: LexicalQuery, vector_ids: Int64) -> Float32:
+    positions, documents = view.documents(vector_ids)
+    squares = view.squared_norms(vector_ids)
+    scores = np.zeros(len(vector_ids), dtype=np.float32)
+    scores[positions] = cosines(query, documents, squares, view.frequencies.idf(query.term_ids))
+    return scores
 
 
 def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:

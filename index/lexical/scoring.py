@@ -229,22 +229,16 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
     return chosen
 
 
-def squared_norms(
-    documents: JoinedTerms, rows: Iterable[int], idf: Callable[[UInt32], Float32]
-) -> Iterator[float]:
-    """Yield the squared norm of each chosen document as a vector over terms.
+def squared_norms(documents: JoinedTerms, idf: Callable[[UInt32], Float32]) -> Float64:
+    """Return the squared norm of each document as a vector over terms, Float64[N].
 
     Args:
         documents: the terms of N documents.
-        rows: of the chosen ones, from 0 to below N.
         idf: of term ids [K], Float32[K].
     """
-    starts = np.append(0, documents.ends)
-    for row in rows:
-        own = slice(starts[row], starts[row + 1])
-        # It squares the weight of a term, so it takes the count without the root.
-        squares = np.square(idf(documents.term_ids[own]))
-        yield float(np.dot(squares, documents.counts[own].astype(np.float32)))
+    # It squares the weight of a term, so it takes the count without the root.
+    weights = np.square(idf(documents.term_ids)) * documents.counts.astype(np.float32)
+    return sums_between(weights, documents.ends)
 
 
 def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: Float32) -> Float32:

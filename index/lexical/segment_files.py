@@ -2,7 +2,7 @@
 
     lexical/
       0000000001.segment ...   arrays of a segment, one after another
-      0000000003.terms         the frequencies of all terms
+      0000000003.terms         the frequencies of all terms, and the norms of all documents
       CURRENT                  a manifest that names them, and its SHA-256
 
 The manifest has the checksum of every file, so any changed byte is found.
@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from encoder.arrays import Float64
 from encoder.atomic_files import sync, write_atomically
 from index.errors import SnapshotError
+from index.lexical.frequencies import Frequencies
 from index.lexical.segment import Segment
 from index.lexical.tables import JoinedTerms
 from index.lexical.term_counts import TermCounts, no_terms
@@ -61,6 +63,8 @@ class SavedView:
 def save_view(directory: Path, view: View) -> SavedView:
     """Write a view, and make it the current one. Segments that are in files are not written again.
 
+    The frequencies of the view are those of its terms.
+
     Raises:
         OSError: it cannot be written; the former one stays current.
         SnapshotError: what was written cannot be read.
@@ -76,7 +80,9 @@ def save_view(directory: Path, view: View) -> SavedView:
             file = _write(directory / f"{number:010}.segment", _segment_arrays(one.segment))
         files.append(replace(file, removed=_removed(one)))
     counts = view.terms.copy()
-    terms = _write(directory / f"{number + 1:010}.terms", [counts.frequencies, counts.pairs])
+    squares = np.concatenate([np.zeros(0), *(one.squares for one in view.segments)])
+    arrays = [squares, counts.frequencies, counts.pairs]
+    terms = _write(directory / f"{number + 1:010}.terms", arrays)
     manifest = {
         "format": FORMAT,
         "identity": view.identity,
@@ -88,8 +94,11 @@ def save_view(directory: Path, view: View) -> SavedView:
     sync(directory)
     content = json.dumps(manifest)
     write_atomically(directory / CURRENT, f"{_sha256(content.encode())}\n{content}")
-    segments = tuple(_load_segment(directory, one) for one in files)
-    return SavedView(segments, frozenset([terms.name, *(one.name for one in files)]))
+    segments = [
+        _load_segment(directory, file, one.squares)
+        for file, one in zip(files, view.segments, strict=True)
+    ]
+    return SavedView(tuple(segments), frozenset([terms.name, *(one.name for one in files)]))
 
 
 def load_view(directory: Path) -> View:
@@ -100,13 +109,16 @@ def load_view(directory: Path) -> View:
     """
     manifest = _read_manifest(directory)
     try:
-        segments = tuple(_load_segment(directory, _file(one)) for one in manifest["segments"])
-        terms = _load_terms(directory, _file(manifest["terms"]))
+        number, changes = int(manifest["number"]), int(manifest["changes"])
+        files = [_file(one) for one in manifest["segments"]]
+        terms, squares = _load_terms(directory, _file(manifest["terms"]))
+        own = np.split(squares, np.cumsum([one.sizes[0] for one in files]))
         return View(
-            segments,
+            tuple(_load_segment(directory, *both) for both in zip(files, own, strict=False)),
             terms,
-            int(manifest["number"]),
-            int(manifest["changes"]),
+            Frequencies(terms.frequencies.copy(), number, changes),
+            number,
+            changes,
             str(manifest["identity"]),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -157,25 +169,26 @@ def _segment_arrays(segment: Segment) -> list[_Array]:
 
 
 _SEGMENT_TYPES = ("<i8", "<i8", "<i8", "<u4", "<u4", "<u4", "<u2")
-_TERMS_TYPES = ("<i4", "?")
+_TERMS_TYPES = ("<f8", "<i4", "?")
 
 
-def _load_segment(directory: Path, file: _File) -> LiveSegment:
+def _load_segment(directory: Path, file: _File, squares: Float64) -> LiveSegment:
     ids, ends, posting_ends, terms, rows, different, counts = _load(
         directory, file, _SEGMENT_TYPES, mmap.ACCESS_READ
     )
     living = np.ones(len(ids), dtype=np.bool_)
     living[list(file.removed)] = False
     documents = JoinedTerms(ids, terms, counts, ends)
-    return LiveSegment(Segment(documents, different, rows, posting_ends), living, file.name)
+    segment = Segment(documents, different, rows, posting_ends)
+    return LiveSegment(segment, living, squares, file.name)
 
 
-def _load_terms(directory: Path, file: _File) -> TermCounts:
-    if not file.sizes[0]:
-        return no_terms()
+def _load_terms(directory: Path, file: _File) -> tuple[TermCounts, Float64]:
+    if not any(file.sizes):
+        return no_terms(), np.zeros(0)
     # Private pages: counting does not change the file.
-    frequencies, pairs = _load(directory, file, _TERMS_TYPES, mmap.ACCESS_COPY)
-    return TermCounts(frequencies, pairs, len(pairs) - 1)
+    squares, frequencies, pairs = _load(directory, file, _TERMS_TYPES, mmap.ACCESS_COPY)
+    return TermCounts(frequencies, pairs, len(pairs) - 1), squares
 
 
 def _load(directory: Path, file: _File, types: Sequence[str], access: int) -> list[_Array]:

@@ -8,7 +8,7 @@ changed since is read from the tables. A copy that is missing or unusable is mad
 import logging
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +16,9 @@ import numpy as np
 
 from encoder.arrays import Int64
 from index.errors import SnapshotError
-from index.lexical.segment import (
-    MOST_TERMS,
-    Segment,
-    divide,
-    make_segment,
-    merge_segments,
-)
-from index.lexical.segment_files import CURRENT, SavedView, delete_others, load_view, save_view
+from index.lexical.frequencies import Frequencies
+from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segments
+from index.lexical.segment_files import CURRENT, delete_others, load_view, save_view
 from index.lexical.tables import (
     TermStatistics,
     forget_removed,
@@ -32,7 +27,14 @@ from index.lexical.tables import (
     read_statistics,
 )
 from index.lexical.term_counts import no_terms
-from index.lexical.view import LiveSegment, View, without_documents
+from index.lexical.view import (
+    LiveSegment,
+    View,
+    fill_squares,
+    fresh_segment,
+    no_squares,
+    without_documents,
+)
 from index.sqlite.connections import SQLiteConnections
 
 _MERGED_AT_ONCE = 4
@@ -98,19 +100,19 @@ class SegmentedIndex:
                 pass  # refuses where the store is read only
             self.catch_up()
             with self._updating:
-                view = self._view
-                view = replace(view, terms=view.terms.copy())
-            merged = _merge_for_files(view.segments)
-            saved = save_view(self._directory, replace(view, segments=tuple(merged)))
+                before = self._view
+                view = replace(before, terms=before.terms.copy())
+            view = _with_norms(replace(view, segments=tuple(_merge_for_files(view.segments))))
+            saved = save_view(self._directory, view)
             with self._updating:
-                self._swap_in(view, saved)
+                self._swap_in(before, replace(view, segments=saved.segments))
                 self._published = view.changes
             delete_others(self._directory, saved)
             with self._connections.writing() as connection:
                 forget_removed(connection, view.changes)
 
-    def _swap_in(self, before: View, saved: SavedView) -> None:
-        """Replace the segments of the view that was saved by those in files."""
+    def _swap_in(self, before: View, saved: View) -> None:
+        """Replace the segments of an earlier view by those in files."""
         now = self._view
         if now.identity != before.identity:
             return
@@ -124,7 +126,9 @@ class SegmentedIndex:
         gone = np.setdiff1d(_joined(living), _joined(still))
         kept, _ = without_documents(saved.segments, gone)
         new = [one for one in now.segments if id(one.segment) not in old]
-        self._view = replace(now, segments=(*kept, *new))
+        self._view = replace(
+            now, segments=(*kept, *_without_norms(new)), frequencies=saved.frequencies
+        )
 
     def _is(self, now: TermStatistics) -> bool:
         view = self._view
@@ -163,7 +167,8 @@ class SegmentedIndex:
 
 
 def _empty(identity: str) -> View:
-    return View((), no_terms(), 0, 0, identity)
+    none = no_terms()
+    return View((), none, Frequencies(none.frequencies, 0, 0), 0, 0, identity)
 
 
 def _follow(connection: sqlite3.Connection, view: View) -> View:
@@ -179,8 +184,7 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
         segments, gone = without_documents(segments, added.documents.vector_ids)
         terms.count(gone, -1)
         terms.count(added.documents, 1)
-        own = make_segment(added.documents)
-        segments.append(LiveSegment(own, np.ones(len(own), dtype=np.bool_)))
+        segments.append(fresh_segment(make_segment(added.documents)))
         segments = _merge_small(segments)
         damaged = damaged.union(added.damaged)
     if damaged - view.damaged:
@@ -189,7 +193,32 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
             "run longmatch doctor --repair",
             *(min(damaged), len(damaged) - 1),
         )
-    return View(tuple(segments), terms, now.documents, now.changes, now.identity, damaged)
+    frequencies = view.frequencies
+    if not frequencies.serve(now.documents, now.changes):
+        frequencies = Frequencies(terms.copy().frequencies, now.documents, now.changes)
+        segments = _without_norms(segments)
+    return View(
+        tuple(segments),
+        terms,
+        frequencies,
+        now.documents,
+        now.changes,
+        now.identity,
+        damaged,
+    )
+
+
+def _without_norms(segments: Iterable[LiveSegment]) -> list[LiveSegment]:
+    return [replace(one, squares=no_squares(one.segment)) for one in segments]
+
+
+def _with_norms(view: View) -> View:
+    """Return the view with the norms of all documents, by its own frequencies."""
+    frequencies = Frequencies(view.terms.frequencies, view.number, view.changes)
+    segments = _without_norms(view.segments)
+    for one in segments:
+        fill_squares(one, np.flatnonzero(one.living), frequencies)
+    return replace(view, segments=tuple(segments), frequencies=frequencies)
 
 
 def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:
@@ -217,8 +246,12 @@ def _is_worth_keeping(one: LiveSegment) -> bool:
 
 
 def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:
-    merged: Segment = merge_segments([(one.segment, one.living) for one in segments])
-    return LiveSegment(merged, np.ones(len(merged), dtype=np.bool_))
+    merged = fresh_segment(merge_segments([(one.segment, one.living) for one in segments]))
+    own = merged.segment.documents.vector_ids
+    for one in segments:
+        kept = np.searchsorted(own, one.segment.documents.vector_ids[one.living])
+        merged.squares[kept] = one.squares[one.living]
+    return merged
 
 
 def _joined(parts: Sequence[Int64]) -> Int64:

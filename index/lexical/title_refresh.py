@@ -7,7 +7,7 @@ a pass that was killed is simply repeated.
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -44,13 +44,12 @@ def refresh_titles(
     connections: SQLiteConnections,
     progress: Progress,
     stop: Callable[[], bool] = lambda: False,
-    replaced: Callable[[Collection[int]], None] = lambda _: None,
+    written: Callable[[], None] = lambda: None,
 ) -> None:
     """Find the titles that each stored text names, and write the terms of those that differ.
 
     Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns true
-    does not count as complete. `replaced` is called with the vector ids of documents whose terms
-    were written.
+    does not count as complete. `written` is called after each transaction that wrote terms.
 
     Raises:
         StoreError: the file cannot be read or written, or a row in it is damaged.
@@ -77,7 +76,7 @@ def refresh_titles(
                 before = _read_changes(connection)
                 _replace(connection, changed)
                 changes += _read_changes(connection) - before  # without its own writes
-            replaced(changed)
+            written()
         last = int(some[-1][0])
         progress.advanced(len(some))
 

@@ -1,26 +1,36 @@
 """What searches read of the lexical index: segments as they are at one moment."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from encoder.arrays import Bool, Float64, Int64
 from index.id_set import IdSet
-from index.lexical.segment import Segment, join_documents
+from index.lexical.frequencies import Frequencies
+from index.lexical.scoring import squared_norms
+from index.lexical.segment import Segment, join_documents, take_documents
 from index.lexical.tables import NO_TERMS, DocumentTerms, JoinedTerms
 from index.lexical.term_counts import TermCounts
+
+_DOCUMENTS_A_CALL = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSegment:
-    """A segment, and which of its documents are still there, Bool[N].
+    """A segment, and what is known of its N documents.
 
-    `file` is the name of the file that has it, if there is one.
+    Attributes:
+        segment: never changes.
+        living: Bool[N], which of its documents are still there.
+        squares: Float64[N], squared norms by the frequencies of the view; NaN until they are
+            needed. Readers fill them in, each with the same value.
+        file: the name of the file that has the segment, if there is one.
     """
 
     segment: Segment
     living: Bool
+    squares: Float64
     file: str | None = None
 
 
@@ -31,6 +41,7 @@ class View:
     Attributes:
         segments: in the order in which they were made.
         terms: how many documents have each term. It is shared by all views and follows the newest.
+        frequencies: the same at an earlier moment, by which norms are computed.
         number: how many documents there are.
         changes: of the store.
         identity: of the tables.
@@ -39,6 +50,7 @@ class View:
 
     segments: tuple[LiveSegment, ...]
     terms: TermCounts
+    frequencies: Frequencies
     number: int
     changes: int
     identity: str
@@ -50,7 +62,7 @@ class View:
         living = sum(int(one.living.sum()) for one in self.segments)
         return living + len(self.damaged) == self.number
 
-    def find(self, vector_ids: Int64) -> Iterator[tuple[Segment, Int64, Int64]]:
+    def find(self, vector_ids: Int64) -> Iterator[tuple[LiveSegment, Int64, Int64]]:
         """Yield segments with the living documents of theirs among the given ids [K].
 
         Yields:
@@ -60,19 +72,27 @@ class View:
             positions, rows = one.segment.find(vector_ids)
             kept = one.living[rows]
             if kept.any():
-                yield one.segment, positions[kept], rows[kept]
+                yield one, positions[kept], rows[kept]
 
     def documents(self, vector_ids: Int64) -> tuple[Int64, JoinedTerms]:
         """Return those of these ids [K] that are living, as positions [F], and their terms."""
         found = list(self.find(vector_ids))
         positions = [np.zeros(0, dtype=np.int64), *(positions for _, positions, _ in found)]
-        joined = join_documents((segment.documents, rows) for segment, _, rows in found)
+        joined = join_documents((one.segment.documents, rows) for one, _, rows in found)
         return np.concatenate(positions), joined
+
+    def squared_norms(self, vector_ids: Int64) -> Float64:
+        """Return the squared norms Float64[F] of the documents that `documents` returns."""
+        squares = [np.zeros(0)]
+        for one, _, rows in self.find(vector_ids):
+            fill_squares(one, rows[np.isnan(one.squares[rows])], self.frequencies)
+            squares.append(one.squares[rows])
+        return np.concatenate(squares)
 
     def terms_of(self, vector_id: int) -> DocumentTerms:
         """Return the terms of one document; none if it is not there."""
-        for segment, _, rows in self.find(np.array([vector_id], dtype=np.int64)):
-            return segment.terms_of(int(rows[0]))
+        for one, _, rows in self.find(np.array([vector_id], dtype=np.int64)):
+            return one.segment.terms_of(int(rows[0]))
         return NO_TERMS
 
     def best(self, term_ids: Int64, weights: Float64, k: int, among: IdSet | None) -> Int64:
@@ -111,6 +131,24 @@ class View:
         return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *own]))
 
 
+def fresh_segment(segment: Segment) -> LiveSegment:
+    """Return a segment all documents of which are living."""
+    return LiveSegment(segment, np.ones(len(segment), dtype=np.bool_), no_squares(segment))
+
+
+def no_squares(segment: Segment) -> Float64:
+    """Return squared norms none of which is known."""
+    return np.full(len(segment), np.nan)
+
+
+def fill_squares(one: LiveSegment, rows: Int64, frequencies: Frequencies) -> None:
+    """Compute the squared norms of these rows Int64[K] of a segment, in parts."""
+    for start in range(0, len(rows), _DOCUMENTS_A_CALL):
+        some = rows[start : start + _DOCUMENTS_A_CALL]
+        documents = take_documents(one.segment.documents, some)
+        one.squares[some] = squared_norms(documents, frequencies.idf)
+
+
 def without_documents(
     segments: Sequence[LiveSegment], vector_ids: Int64
 ) -> tuple[list[LiveSegment], JoinedTerms]:
@@ -124,7 +162,7 @@ def without_documents(
             living = one.living.copy()
             living[rows] = False
             removed.append((one.segment.documents, rows))
-            left.append(LiveSegment(one.segment, living, one.file))
+            left.append(replace(one, living=living))
         else:
             left.append(one)
     return left, join_documents(removed)

@@ -134,7 +134,6 @@ class SQLiteDocumentStore:
         # As they are stored: a document that is aligned anew later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
-        replaced_terms: list[int] = []
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
@@ -145,7 +144,6 @@ class SQLiteDocumentStore:
                 if sql.update_description(connection, vector_id, document):
                     terms = count_terms_and_titles(document.text, titles, document.title)
                     replace_terms(connection, [(vector_id, terms)])
-                    replaced_terms.append(vector_id)
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
@@ -157,7 +155,7 @@ class SQLiteDocumentStore:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
             write_checksums(connection, [*added, *(known[one.id][0] for one in described)])
-        self.lexical.changed(replaced_terms)
+        self.lexical.changed()
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         return Change(sequence, _int64(added), _int64(replaced))

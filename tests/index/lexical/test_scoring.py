@@ -151,7 +151,7 @@ def test_a_query_scores_documents_as_dense_vectors_do(
     def idf_of(ids: UInt32) -> Float32:
         return np.where(ids < len(idf), idf[np.minimum(ids, len(idf) - 1)], np.float32(0))
 
-    squares = np.array(list(squared_norms(joined, range(len(held)), idf_of)))
+    squares = squared_norms(joined, idf_of)
     scores = cosines(query, joined, squares, idf_of(query.term_ids.astype(np.uint32)))
     for found, one, count in zip(scores, held, counts, strict=True):
         weights = np.sqrt(count) * dense[one]

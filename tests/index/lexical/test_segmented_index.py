@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import index.lexical.frequencies
 import index.lexical.segmented_index
 from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
@@ -60,6 +61,19 @@ def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
     assert all(view.terms.pairs[term_id] == is_pair(term) for term_id, _, term in terms)
 
 
+def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> None:
+    view = view_of(store)
+    ids = view.living_ids()
+    chosen = ids[::2]  # each second one, so that some stay unknown until later
+    known = view.frequencies
+    idf = known.idf(np.arange(view.terms.last + 1))
+    positions, _ = view.documents(chosen)
+    for vector_id, square in zip(chosen[positions], view.squared_norms(chosen), strict=True):
+        terms, counts = view.terms_of(int(vector_id))
+        assert square == pytest.approx(float((idf[terms] ** 2 * counts).sum()), rel=1e-5)
+    assert known.serve(view.number, view.changes)
+
+
 def assert_finds_by_terms(store: SQLiteDocumentStore, chance: random.Random) -> None:
     """Compare candidates with a sum over the terms of every document."""
     view = view_of(store)
@@ -78,9 +92,16 @@ def assert_finds_by_terms(store: SQLiteDocumentStore, chance: random.Random) -> 
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("drift", [0.0, 5.0])
 def test_it_follows_every_change(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path, seed: int
+    open_store: OpenStore,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    drift: float,
 ) -> None:
+    monkeypatch.setattr(index.lexical.frequencies, "MAX_DRIFT", drift)
+    monkeypatch.setattr(index.lexical.frequencies, "_ALWAYS_RENEWED", 0)
     chance = random.Random(seed)
     store = open_store()
     texts: dict[str, str] = {}
@@ -119,6 +140,7 @@ def test_it_follows_every_change(
         if number % 3 == 0:
             assert_is_a_copy(store)
             assert_finds_by_terms(store, chance)
+            assert_norms_are_those_of_the_frequencies(store)
     assert_is_a_copy(store)
 
 
@@ -151,8 +173,17 @@ def test_opening_reads_the_files_and_what_came_later(
             yield added
 
     monkeypatch.setattr(index.lexical.segmented_index, "read_added", count)
-    assert_is_a_copy(open_store())
+    store = open_store()
+    assert_is_a_copy(store)
     assert read == [1]
+
+
+def test_norms_are_read_from_the_files(
+    published: SQLiteDocumentStore, open_store: OpenStore
+) -> None:
+    view = view_of(open_store())
+    assert not any(np.isnan(one.squares[one.living]).any() for one in view.segments)
+    assert_norms_are_those_of_the_frequencies(published)
 
 
 def test_files_that_hold_living_documents_are_not_written_again(
