@@ -102,13 +102,13 @@ def join_documents(parts: Iterable[tuple[JoinedTerms, Int64]]) -> JoinedTerms:
     vector_ids = [np.zeros(0, dtype=np.int64)]
     lengths = [np.zeros(0, dtype=np.int64)]
     for documents, rows in parts:
-        starts = np.append(0, documents.ends)[rows].tolist()
-        ends = documents.ends[rows].tolist()
-        bounds = [slice(*both) for both in zip(starts, ends, strict=True)]
+        ends = documents.ends[rows]
+        starts = np.where(rows > 0, documents.ends[rows - 1], 0)
+        bounds = list(map(slice, starts.tolist(), ends.tolist()))
         term_ids += [documents.term_ids[own] for own in bounds]
         counts += [documents.counts[own] for own in bounds]
         vector_ids.append(documents.vector_ids[rows])
-        lengths.append(np.array([own.stop - own.start for own in bounds], dtype=np.int64))
+        lengths.append(ends - starts)
     return JoinedTerms(
         np.concatenate(vector_ids),
         np.concatenate(term_ids),

@@ -113,7 +113,7 @@ class Hit:
         probability: that it is a match; None where the checkpoint has no calibration for it.
         false_positive_rate: share of random pairs of the corpus that score as high; None where
             the data directory has no calibration.
-        retrieval_score: the score of the search, where a reranker has replaced `score`.
+        first_stage_score: the score of the search, where a reranker has replaced `score`.
         family: the number of its family, where families were collapsed and it is in one.
         collapsed: ids of other documents of its family that are not returned, some of them.
     """
@@ -129,7 +129,7 @@ class Hit:
     terms: tuple[TermWeight, ...] = ()
     probability: float | None = None
     false_positive_rate: float | None = None
-    retrieval_score: float | None = None
+    first_stage_score: float | None = None
     family: int | None = None
     collapsed: tuple[str, ...] = ()
 

@@ -239,5 +239,5 @@ def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
 def _described(hit: Hit) -> dict[str, Any]:
     """Return a hit as it is printed; the command line reranks nothing."""
     fields = asdict(hit)
-    del fields["retrieval_score"]
+    del fields["first_stage_score"]
     return fields

@@ -1,9 +1,16 @@
 """Requests and answers of POST /match."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    model_validator,
+)
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.search.records import (
@@ -246,8 +253,13 @@ class MatchRequest(Body):
         ]
 
 
+_HIT_FIELDS = tuple(one.name for one in fields(Hit))
+
+
 class TermBody(BaseModel):
     """A term that two documents share."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     term: str
     weight: float = Field(description="Its share of the lexical score.")
@@ -367,11 +379,9 @@ def match_response(matches: Matches, checkpoint: str, calibration: str | None) -
 
 
 def _match(hit: Hit, explanation: Explanation | None) -> MatchBody:
-    fields = asdict(hit)
     return MatchBody(
-        first_stage_score=fields.pop("retrieval_score"),
         explanation=None if explanation is None else comparison_body(explanation),
-        **fields,
+        **{name: getattr(hit, name) for name in _HIT_FIELDS},  # `asdict` copies every value
     )
 
 
