@@ -11,6 +11,7 @@ from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
+    alignment_depth,
     calibration,
     explanations,
     match_ignition_table,
@@ -33,6 +34,7 @@ from benchmarks.speed import (
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
+    "alignment-depth": alignment_depth.table,
     "calibration": calibration.table,
     "encoder": encoder.table,
     "encoder-quality": encoder.table,

@@ -13,24 +13,29 @@ import numpy as np
 
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
-from encoder.arrays import Float32
-from index.alignment.alignment_index import AlignableDocuments
+from encoder.arrays import Float32, Int64
 from index.search.fusion import LinearFusion, fuse, semantic_scores
 from index.search.modes import Ranking
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
 
-_CANDIDATES_A_CALL = 50  # between two looks at the clock
+_CANDIDATES_A_CALL = 25  # between two looks at the clock, and at whether more are worth it
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """The blocks of a query and of candidates, and until when they may be aligned."""
+@dataclass(slots=True)
+class _Alignment:
+    """The alignment of a ranking as far as it has come.
 
-    query: AlignedBlocks
-    documents: AlignableDocuments
-    deadline: float
+    Attributes:
+        scores: Float32[N] by row, NaN where there is none.
+        query: its blocks; None until the first candidates are read.
+        space: that they are in.
+    """
+
+    scores: Float32
+    query: AlignedBlocks | None = None
+    space: AlignmentSpace | None = None
 
 
 def align_candidates(
@@ -39,30 +44,38 @@ def align_candidates(
     ranking: Ranking,
     rule: LinearFusion,
     options: AlignmentOptions,
+    k: int,
 ) -> Ranking:
     """Align the best candidates of a ranking with the query, and rank all by the new scores.
 
-    Out of the budget, the order is that of the ranking.
+    They are aligned in the order of the ranking until no other would be among the k best even with
+    `margin` times the highest alignment score of the last ones. Out of the budget, the order is
+    that of the ranking.
 
     Raises:
         StoreError: the store cannot be read.
     """
     deadline = time.perf_counter() + options.budget_seconds
-    ids = ranking.vector_ids.tolist()
-    best = [row for row, one in enumerate(ids) if one != query.vector_id][: options.candidates]
+    ids = ranking.vector_ids
+    best = np.flatnonzero(ids != query.vector_id)[: options.candidates]
     receipt = AlignmentReceipt(aligned=False, candidates=len(best), scored=0)
-    if options.budget_seconds <= 0:
+    found = _Alignment(np.full(len(ids), np.nan, dtype=np.float32))
+    size = max(_CANDIDATES_A_CALL, k)
+    rest = best
+    while len(rest):
+        if time.perf_counter() >= deadline:
+            return replace(ranking, receipt=receipt)
+        some, rest, size = rest[:size], rest[size:], _CANDIDATES_A_CALL
+        if not _align(store, query, ids, some, found):
+            break
+        highest = float(np.nanmax(found.scores[some], initial=0.0))
+        possible = min(1.0, options.margin * highest) if highest else 1.0  # 0: maybe without blocks
+        if _is_decided(ranking, rule, found.scores, rest, k, possible):
+            break
+    if found.query is None:
         return replace(ranking, receipt=receipt)
-    stage = _read(store, query, [ids[row] for row in best], deadline)
-    if stage is None:
-        return replace(ranking, receipt=receipt)
-    rows = [row for row in best if ids[row] in stage.documents.blocks]
-    scores = _score(stage, [stage.documents.blocks[ids[row]] for row in rows])
-    if scores is None:
-        return replace(ranking, receipt=receipt)
-    alignment = np.full(len(ids), np.nan, dtype=np.float32)
-    alignment[rows] = scores
-    return _ranked(ranking, rule, alignment, replace(receipt, aligned=True, scored=len(rows)))
+    scored = int((~np.isnan(found.scores)).sum())
+    return _ranked(ranking, rule, found.scores, replace(receipt, aligned=True, scored=scored))
 
 
 def score_pair(
@@ -80,17 +93,42 @@ def score_pair(
     return float(semantic_scores(rule, np.array([cosine], dtype=np.float32), alignment)[0])
 
 
-def _read(
-    store: SQLiteDocumentStore, query: EncodedQuery, vector_ids: list[int], deadline: float
-) -> _Stage | None:
-    """Read candidates, and the query if it is stored; None if there is nothing to align it by."""
-    stored = query.blocks is None and query.vector_id != NO_VECTOR
-    documents = store.alignment.read([*vector_ids, query.vector_id] if stored else vector_ids)
+def _align(
+    store: SQLiteDocumentStore,
+    query: EncodedQuery,
+    vector_ids: Int64,
+    rows: Int64,
+    found: _Alignment,
+) -> bool:
+    """Align the candidates of some rows; return whether others can be aligned, too."""
+    stored = found.query is None and query.blocks is None and query.vector_id != NO_VECTOR
+    asked = vector_ids[rows].tolist()
+    documents = store.alignment.read([*asked, query.vector_id] if stored else asked)
     if documents is None:
-        return None
-    ours = documents.blocks.get(query.vector_id) if stored else None
-    ours = ours or _project(store, documents.space, query)
-    return None if ours is None else _Stage(ours, documents, deadline)
+        return False
+    if found.query is None:
+        ours = documents.blocks.get(query.vector_id) if stored else None
+        found.query = ours or _project(store, documents.space, query)
+        found.space = documents.space
+    if found.query is None or documents.space is not found.space:
+        return False  # nothing to align by; or meanwhile, the documents moved to another space
+    known = [row for row, one in zip(rows, asked, strict=True) if one in documents.blocks]
+    blocks = [documents.blocks[int(vector_ids[row])] for row in known]
+    found.scores[known] = align(found.query, blocks)
+    return True
+
+
+def _is_decided(
+    ranking: Ranking, rule: LinearFusion, alignment: Float32, rest: Int64, k: int, possible: float
+) -> bool:
+    """Return whether the k best are aligned, if no other row aligns better than is possible."""
+    done = np.flatnonzero(~np.isnan(alignment))
+    if len(done) < k or not len(rest):
+        return len(done) >= k
+    _, scores = _scores(ranking, rule, alignment)
+    _, most = _scores(ranking, rule, np.full(len(alignment), possible, dtype=np.float32))
+    least = np.partition(scores[done], len(done) - k)[len(done) - k]
+    return bool(np.maximum(most, scores)[rest].max() < least)
 
 
 def _project(
@@ -103,22 +141,18 @@ def _project(
     return None if blocks is None else space.project(blocks)
 
 
-def _score(stage: _Stage, candidates: list[AlignedBlocks]) -> Float32 | None:
-    """Return the alignment score of each candidate; None if time is up before the last call."""
-    parts = [np.zeros(0, dtype=np.float32)]
-    for start in range(0, len(candidates), _CANDIDATES_A_CALL):
-        if time.perf_counter() > stage.deadline:
-            return None
-        parts.append(align(stage.query, candidates[start : start + _CANDIDATES_A_CALL]))
-    return np.concatenate(parts)
+def _scores(ranking: Ranking, rule: LinearFusion, alignment: Float32) -> tuple[Float32, Float32]:
+    """Return semantic scores and scores, each Float32[N]."""
+    semantic = semantic_scores(rule, ranking.vector, alignment)
+    if ranking.scored_as == "hybrid" and ranking.lexical is not None:
+        return semantic, fuse(rule, semantic, ranking.lexical)
+    return semantic, semantic
 
 
 def _ranked(
     ranking: Ranking, rule: LinearFusion, alignment: Float32, receipt: AlignmentReceipt
 ) -> Ranking:
-    scores = semantic = semantic_scores(rule, ranking.vector, alignment)
-    if ranking.scored_as == "hybrid" and ranking.lexical is not None:
-        scores = fuse(rule, semantic, ranking.lexical)
+    semantic, scores = _scores(ranking, rule, alignment)
     order = np.lexsort((ranking.vector_ids, -scores))
     return replace(
         ranking,

@@ -47,10 +47,18 @@ NO_BOUNDS = Bounds()
 
 @dataclass(frozen=True, slots=True)
 class AlignmentOptions:
-    """How many candidates are aligned with the query, and in how many seconds at most."""
+    """How many candidates are aligned with the query, and in how many seconds at most.
+
+    Attributes:
+        candidates: the best of them, at most.
+        budget_seconds: after which nothing is aligned.
+        margin: the others are left out when none would be among the best with this many times the
+            highest alignment score of the last ones. Infinity aligns all that could be.
+    """
 
     candidates: int = 200
     budget_seconds: float = 0.1
+    margin: float = 2.0
 
 
 DEFAULT_ALIGNMENT = AlignmentOptions()

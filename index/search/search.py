@@ -118,7 +118,7 @@ def _rank(run: _Search, k: int, among: IdSet | None) -> Ranking:
     if options.alignment is None or options.mode == "lexical":
         return first
     with timed(run.seconds, "align"):
-        return align_candidates(run.data.store, run.query, first, run.fusion, options.alignment)
+        return align_candidates(run.data.store, run.query, first, run.fusion, options.alignment, k)
 
 
 def _read(run: _Search, ranking: Ranking) -> dict[int, DocumentSummary]:

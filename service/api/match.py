@@ -99,7 +99,7 @@ ANSWER = {
     ],
     "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
-    "alignment": {"aligned": True, "candidates": 200, "scored": 200},
+    "alignment": {"aligned": True, "candidates": 200, "scored": 50},
     "rerank": None,
     "timings": {
         **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},

@@ -322,7 +322,10 @@ class AlignedBody(BaseModel):
         "nothing to align."
     )
     candidates: int = Field(description="How many were to be aligned.")
-    scored: int = Field(description="How many were; the others have no stored block vectors.")
+    scored: int = Field(
+        description="How many were; the others have no stored block vectors, or would not be among "
+        "the matches even if they aligned twice as well as the last ones did."
+    )
 
 
 class RerankedBody(BaseModel):

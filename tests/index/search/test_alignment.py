@@ -117,6 +117,46 @@ def test_scores_are_those_of_the_formula(data: DataDirectory) -> None:
         assert hit.score == hit.semantic_score
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
+    """150 documents, of which those with the nearest 25 vectors have blocks like the query's."""
+    space, noise = neutral_space(WIDTH), np.random.default_rng(3)
+    folder = tmp_path_factory.mktemp("many")
+    opened = open_data_directory(folder, fingerprint="a" * 64, dimension=2, alignment=space)
+    entries = []
+    for number in range(150):
+        rows = np.eye(WIDTH)[[0, 1, 2] if number < 25 else [5, 6, 7]]
+        rows = rows + noise.normal(scale=0.25, size=rows.shape)
+        rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        own = BlockVectors(np.zeros((3, 2), dtype=np.int64), rows)
+        document = Document(f"d{number}", "heron marsh" + " bolt" * (number % 7))
+        entries.append(EncodedDocument(document, direction(number / 4), Receipt(1, 1, 1, 0), own))
+    opened.index.apply(opened.store.put(entries))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+def test_alignment_ends_when_the_best_are_known(many: DataDirectory, mode: Mode) -> None:
+    rule = LinearFusion(0.25, 0.4, expected_slope=0.5, expected_intercept=-0.1)
+    every = find(many, mode=mode, alignment=replace(UNHURRIED, margin=math.inf), rule=rule)
+    found = find(many, mode=mode, rule=rule)
+    assert names(found) == names(every)
+    assert [hit.score for hit in found.hits] == [hit.score for hit in every.hits]
+    assert every.alignment is not None
+    assert found.alignment is not None
+    assert 25 <= found.alignment.scored < every.alignment.scored
+    assert all(hit.alignment_score is not None for hit in found.hits)
+
+
+def test_alignment_goes_on_while_others_may_come_first(many: DataDirectory) -> None:
+    rule = LinearFusion(0.25, 0.95)  # the first stage says nearly nothing
+    found = find(many, rule=rule)
+    assert found.alignment is not None
+    assert found.alignment.scored > 25
+    assert names(found) == names(find(many, alignment=replace(UNHURRIED, margin=1e9), rule=rule))
+
+
 def test_hybrid_mode_weighs_semantic_and_lexical_scores(data: DataDirectory) -> None:
     answer = find(data, mode="hybrid")
     assert answer.alignment == AlignmentReceipt(True, 4, 3)

@@ -1,0 +1,176 @@
+"""How many candidates does a search have to align?
+
+    python -m benchmarks.quality.alignment_depth --data DATA --blocks KEPT
+
+Each corpus with judgements is stored with the block vectors that `benchmarks.quality.retrieval`
+keeps, and searched for its queries. Alignment that ends when no other candidate is likely to be
+among the best is compared with alignment that goes on until none can be, and with fixed numbers.
+"""
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import commit, make_record, markdown_table, write_record
+from benchmarks.quality.retrieval import KEPT_BLOCKS, CorpusPart, find_corpora
+from encoder.blocks import Receipt
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
+from evaluation.judgements import read_qrels, read_splits
+from evaluation.metrics import ndcg_at_10
+from index.corpus.reader import read_corpus
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.document import Document
+from index.progress import SilentProgress
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import read_fusion
+from index.search.records import (
+    DEFAULT_ALIGNMENT,
+    AlignmentOptions,
+    EncodedQuery,
+    Mode,
+    SearchAnswer,
+    SearchOptions,
+)
+from index.search.search import search
+from index.sqlite.block_vectors import BlockVectors
+from index.store.records import EncodedDocument
+
+MODES: tuple[Mode, ...] = ("hybrid", "semantic")
+K = 10
+PUT_TOGETHER = 200
+_UNHURRIED = replace(DEFAULT_ALIGNMENT, budget_seconds=math.inf)
+EVERY = "until none can be"
+WAYS: dict[str, AlignmentOptions | None] = {
+    EVERY: replace(_UNHURRIED, margin=math.inf),
+    "until none is likely": _UNHURRIED,
+    "25": replace(_UNHURRIED, candidates=25),
+    "100": replace(_UNHURRIED, candidates=100),
+    "none": None,
+}
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="A folder of corpora.")],
+    split: Annotated[str, typer.Option(help="valid or test: the queries.")] = "valid",
+    blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")] = KEPT_BLOCKS,
+) -> None:
+    """Measure how deep alignment has to go on every corpus that has judgements."""
+    source, encoder = commit(), OnnxEncoder(load_checkpoint(DEFAULT_CHECKPOINT))
+    results = {}
+    for part in find_corpora(data, split):
+        with tempfile.TemporaryDirectory() as folder:
+            results[part.folder.name] = measure(
+                part, encoder, blocks / part.folder.name, Path(folder)
+            )
+    settings = {"split": split, "k": K, "checkpoint": encoder.checkpoint.name}
+    record = make_record("alignment-depth", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+
+
+def measure(
+    part: CorpusPart, encoder: OnnxEncoder, blocks: Path, folder: Path
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Measure one corpus, stored in a data directory in the folder."""
+    encoded = keep_blocks(part.corpus, blocks, encoder, SilentProgress())
+    sizes = {"fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
+    with closing(open_data_directory(folder / "data", **sizes, find_families=False)) as data:
+        _store(data, part, encoded, encoder)
+        queries = _queries(data, part)
+        qrels = read_qrels(part.folder / "qrels.tsv")
+        judged = {name: qrels[name] for name in queries}
+        return {mode: _compare(data, encoder, mode, queries, judged) for mode in MODES}
+
+
+def _store(
+    data: DataDirectory, part: CorpusPart, encoded: EncodedCorpus, encoder: OnnxEncoder
+) -> None:
+    embedded = embed_encoded_corpus(encoded, encoder)
+    space = embedded.aligned.space if embedded.aligned is not None else None
+    if space is not None:
+        data.store.alignment.start_with(space)
+    texts = {one.id: one for one in read_corpus(part.corpus) if isinstance(one, Document)}
+    entries = []
+    for name, row, vector in zip(
+        embedded.ids, encoded.rows.tolist(), embedded.vectors, strict=True
+    ):
+        kept = encoded.archive.vectors(row)[: encoder.checkpoint.max_blocks].astype(np.float32)
+        own = BlockVectors(np.zeros((len(kept), 2), dtype=np.int64), kept)
+        entries.append(EncodedDocument(texts[name], vector, Receipt(1, 1, len(kept), 0), own))
+    for start in range(0, len(entries), PUT_TOGETHER):
+        data.index.apply(data.store.put(entries[start : start + PUT_TOGETHER]))
+
+
+def _queries(data: DataDirectory, part: CorpusPart) -> dict[str, EncodedQuery]:
+    splits, qrels = read_splits(part.folder / "splits.tsv"), read_qrels(part.folder / "qrels.tsv")
+    names = sorted(name for name in qrels if splits.get(name) == part.part)
+    found = data.store.find(names)
+    stored = data.store.vectors([one.vector_id for one in found.values()])
+    vectors = dict(zip(*stored, strict=True))
+    return {
+        name: EncodedQuery(
+            one.document.text, vectors[one.vector_id], one.document.title, None, one.vector_id
+        )
+        for name, one in found.items()
+    }
+
+
+def _compare(
+    data: DataDirectory,
+    encoder: OnnxEncoder,
+    mode: Mode,
+    queries: Mapping[str, EncodedQuery],
+    judged: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[str, float]]:
+    fusion, calibrator = read_fusion(encoder.checkpoint), ScoreCalibrator(None, None, None)
+    answers: dict[str, dict[str, SearchAnswer]] = {}
+    for way, alignment in WAYS.items():
+        options = SearchOptions(top_k=K, mode=mode, alignment=alignment)
+        answers[way] = {
+            name: search(data, one, options, fusion=fusion, calibrator=calibrator, among=None)
+            for name, one in queries.items()
+        }
+    return {way: _figures(found, answers[EVERY], judged) for way, found in answers.items()}
+
+
+def _figures(
+    found: Mapping[str, SearchAnswer],
+    every: Mapping[str, SearchAnswer],
+    judged: Mapping[str, Mapping[str, int]],
+) -> dict[str, float]:
+    scores = {name: {hit.id: hit.score for hit in one.hits} for name, one in found.items()}
+    receipts = [one.alignment for one in found.values()]
+    return {
+        "aligned": float(np.mean([0 if one is None else one.scored for one in receipts])),
+        "same": float(np.mean([_names(one) == _names(every[name]) for name, one in found.items()])),
+        "ndcg": float(np.mean(ndcg_at_10(scores, judged))),
+    }
+
+
+def _names(answer: SearchAnswer) -> Sequence[str]:
+    return [hit.id for hit in answer.hits]
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Format the record as Markdown."""
+    header = ["corpus", "mode", "aligned", "candidates, mean", "the same ten, share", "nDCG@10"]
+    rows = [
+        [corpus, mode, way, one["aligned"], one["same"], one["ndcg"]]
+        for corpus, modes in record["results"].items()
+        for mode, ways in modes.items()
+        for way, one in ways.items()
+    ]
+    return markdown_table(header, rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)
