@@ -77,9 +77,7 @@ def main(
     write_record(record)
 
 
-def measure(
-    part: CorpusPart, encoder: OnnxEncoder, blocks: Path, folder: Path
-) -> dict[str, dict[str, dict[str, float]]]:
+def measure(part: CorpusPart, encoder: OnnxEncoder, blocks: Path, folder: Path) -> dict[str, Any]:
     """Measure one corpus, stored in a data directory in the folder."""
     encoded = keep_blocks(part.corpus, blocks, encoder, SilentProgress())
     sizes = {"fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
@@ -88,7 +86,11 @@ def measure(
         queries = _queries(data, part)
         qrels = read_qrels(part.folder / "qrels.tsv")
         judged = {name: qrels[name] for name in queries}
-        return {mode: _compare(data, encoder, mode, queries, judged) for mode in MODES}
+        return {
+            "documents": len(data.store),
+            "queries": len(queries),
+            "modes": {mode: _compare(data, encoder, mode, queries, judged) for mode in MODES},
+        }
 
 
 def _store(
@@ -162,11 +164,13 @@ def _names(answer: SearchAnswer) -> Sequence[str]:
 
 def table(record: Mapping[str, Any]) -> str:
     """Format the record as Markdown."""
-    header = ["corpus", "mode", "aligned", "candidates, mean", "the same ten, share", "nDCG@10"]
+    header = ["corpus", "documents", "queries", "mode", "aligned"]
+    header += ["candidates, mean", "the same ten, share", "nDCG@10"]
     rows = [
-        [corpus, mode, way, one["aligned"], one["same"], one["ndcg"]]
-        for corpus, modes in record["results"].items()
-        for mode, ways in modes.items()
+        [corpus, of_it["documents"], of_it["queries"], mode, way]
+        + [one["aligned"], one["same"], one["ndcg"]]
+        for corpus, of_it in record["results"].items()
+        for mode, ways in of_it["modes"].items()
         for way, one in ways.items()
     ]
     return markdown_table(header, rows)
