@@ -17,7 +17,7 @@ RUN python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["p
 print(*p["dependencies"], *p["optional-dependencies"]["cpu"], sep="\n")' > requirements.txt \
     && pip install -c constraints.txt -r requirements.txt
 
-COPY README.md ./
+COPY README.md LICENSE NOTICE ./
 COPY encoder encoder
 COPY index index
 COPY evaluation evaluation
