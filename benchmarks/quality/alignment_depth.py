@@ -167,8 +167,8 @@ def table(record: Mapping[str, Any]) -> str:
     header = ["corpus", "documents", "queries", "mode", "aligned"]
     header += ["candidates, mean", "the same ten, share", "nDCG@10"]
     rows = [
-        [corpus, of_it["documents"], of_it["queries"], mode, way]
-        + [one["aligned"], one["same"], one["ndcg"]]
+        [corpus, *(of_it[name] for name in ("documents", "queries")), mode, way]
+        + [one[name] for name in ("aligned", "same", "ndcg")]
         for corpus, of_it in record["results"].items()
         for mode, ways in of_it["modes"].items()
         for way, one in ways.items()
