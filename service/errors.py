@@ -2,6 +2,7 @@
 
 * ServiceError
   * SettingsError            the settings are invalid, or contradict the checkpoint
+  * KeyFileError             the file of API keys cannot be read or written
   * InvalidInputError        fields of a request are invalid; names each of them
   * UnsupportedMediaTypeError   the body has a media type that is not accepted
   * NotAcceptableError       the client accepts none of the media types of the response
@@ -55,6 +56,10 @@ class ServiceError(Exception):
 
 class SettingsError(ServiceError):
     """The settings are invalid, or contradict the checkpoint."""
+
+
+class KeyFileError(ServiceError):
+    """The file of API keys cannot be read or written."""
 
 
 class InvalidInputError(ServiceError):

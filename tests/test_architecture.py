@@ -74,7 +74,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "service": (
         "errors metrics settings web",
-        "background jobs limits threads",
+        "background jobs keys limits threads",
         "workers",
         "engine",
         "documents encode",
@@ -139,6 +139,7 @@ FACES: Mapping[str, str] = {
     "service.background": "maintenance recall_monitor",
     "service.cli.evaluation": "command",
     "service.jobs": "idempotency job runner uploads",
+    "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": "compare match queries rerank retrieve",
     "service.web": "report",

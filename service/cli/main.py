@@ -56,6 +56,7 @@ for command in (
     app.command()(command)
 app.command("train-reranker")(training.train_reranker_command)
 app.add_typer(bench.app, name="bench")
+app.add_typer(serving.keys, name="keys")
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
-"""Commands that serve: serve, demo."""
+"""Commands of a server: serve, demo, and those of API keys."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 from index.build import build_index
 from index.corpus.demo import write_stdlib_corpus
 from service.cli.checks import (
+    OptionError,
     check_address,
     check_output_folder,
     check_reranker,
@@ -25,7 +27,9 @@ from service.cli.options import (
     load,
     opened,
 )
-from service.cli.progress import show_progress
+from service.cli.progress import printable, show_progress
+from service.keys.api_key import SCOPES, ApiKey, Scope, make_key
+from service.keys.key_file import KEY_FILE, change_keys, read_keys
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 chooses a free port.")]
@@ -90,3 +94,83 @@ Which modules match the documentation of asyncio.queues? In another shell:
 The interactive documentation of the API: {url}/docs
 """)
     serve_http(host, port, {"data": data})
+
+
+keys = typer.Typer(
+    help="Make, list and revoke API keys. A running server follows at once.", no_args_is_help=True
+)
+
+_DAYS = 36_500
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="Whose key it is; for lists and logs.")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help=f"{', '.join(SCOPES)}; may be repeated, read by default."),
+    ] = None,
+    expires_days: Annotated[
+        int | None, typer.Option(min=1, max=_DAYS, help="Invalid after; by default never.")
+    ] = None,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Make a key and print it. It is shown only now.
+
+    From the first key on, every request to a server of this data directory needs one.
+    """
+    check_output_folder(data, "--data")
+    scopes = frozenset(_scope(one) for one in scope or ["read"])
+    expires = None
+    if expires_days is not None:
+        expires = datetime.now(UTC) + timedelta(days=expires_days)
+    try:
+        key, token = make_key(name, scopes, expires)
+    except ValueError as error:
+        raise OptionError("NAME", str(error)) from error
+    data.mkdir(parents=True, exist_ok=True)
+
+    def add(known: dict[str, ApiKey]) -> None:
+        known[key.id] = key
+
+    change_keys(data / KEY_FILE, add)
+    typer.echo(token)
+    console.print("Keep it now: only its hash is stored.")
+
+
+@keys.command("list")
+def list_keys(data: DataOption = DEFAULT_DATA) -> None:
+    """List the keys: id, scopes, when made, until when, name. Secrets are not known."""
+    found = read_keys(data / KEY_FILE)
+    if found is None:
+        console.print("no keys: requests need none")
+        return
+    now = datetime.now(UTC)
+    for key in found.values():
+        until = key.expires or "-"
+        state = "expired" if key.expired(now) else "valid"
+        scopes = ",".join(one for one in SCOPES if one in key.scopes)
+        typer.echo(printable("  ".join([key.id, state, scopes, key.created, until, key.name])))
+
+
+@keys.command("revoke")
+def revoke_key(
+    key_id: Annotated[str, typer.Argument(help="As `longmatch keys list` shows it.")],
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Revoke a key: requests with it are refused from now on."""
+
+    def remove(known: dict[str, ApiKey]) -> None:
+        if known.pop(key_id, None) is None:
+            raise OptionError("KEY_ID", f"{data / KEY_FILE} has no key {key_id!r}")
+
+    if read_keys(data / KEY_FILE) is None:
+        raise OptionError("KEY_ID", f"{data / KEY_FILE} does not exist")
+    change_keys(data / KEY_FILE, remove)
+
+
+def _scope(given: str) -> Scope:
+    for scope in SCOPES:
+        if scope == given:
+            return scope
+    raise OptionError("--scope", f"{given!r} is none of {', '.join(SCOPES)}")

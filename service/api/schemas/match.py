@@ -3,14 +3,7 @@
 from dataclasses import asdict, fields
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.search.records import (
@@ -256,10 +249,8 @@ class MatchRequest(Body):
 _HIT_FIELDS = tuple(one.name for one in fields(Hit))
 
 
-class TermBody(BaseModel):
+class TermBody(BaseModel, from_attributes=True):
     """A term that two documents share."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     term: str
     weight: float = Field(description="Its share of the lexical score.")

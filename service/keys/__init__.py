@@ -1,0 +1,1 @@
+"""API keys: who may read, write and administer."""

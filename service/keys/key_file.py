@@ -1,0 +1,156 @@
+"""The file of API keys, `keys.json` in the data directory. It has hashes, not secrets.
+
+A server reads it again when it changes, so a key that is made or revoked by the command line counts
+from the next request. A data directory without the file needs no keys; with it, also with an
+empty one, every request needs one.
+"""
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from encoder.atomic_files import replace_durably
+from service.errors import KeyFileError
+from service.keys.api_key import SCOPES, ApiKey, has_secret, split_token
+
+KEY_FILE = "keys.json"
+FORMAT = 1
+MAX_KEYS = 10_000
+_LOCK_SECONDS = 10.0
+
+_State = tuple[int, int, int]  # inode, size, nanoseconds of the last change
+_log = logging.getLogger(__name__)
+
+
+def read_keys(path: Path) -> dict[str, ApiKey] | None:
+    """Return the keys of a file by id; None if there is no file.
+
+    Raises:
+        KeyFileError: it cannot be read, or is not a file of keys.
+    """
+    try:
+        content = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyFileError(f"{path}: cannot be read: {error}") from error
+    try:
+        fields = json.loads(content)
+        if fields["format"] != FORMAT:
+            raise ValueError(f"has format {fields['format']!r}, not {FORMAT}")
+        keys = [_key(one) for one in fields["keys"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise KeyFileError(f"{path}: is no file of keys: {error}") from error
+    return {key.id: key for key in keys}
+
+
+def change_keys(path: Path, change: Callable[[dict[str, ApiKey]], None]) -> None:
+    """Change the keys of a file, which is made if it is missing. Other processes wait.
+
+    Args:
+        path: of the file.
+        change: changes the keys by id in place; what it raises leaves the file as it is.
+
+    Raises:
+        KeyFileError: it cannot be read or written, or has too many keys.
+    """
+    try:
+        with FileLock(path.with_name(path.name + ".lock"), timeout=_LOCK_SECONDS):
+            keys = read_keys(path) or {}
+            change(keys)
+            if len(keys) > MAX_KEYS:
+                raise KeyFileError(f"{path}: has {MAX_KEYS} keys, which is the limit: revoke some")
+            _write(path, keys.values())
+    except Timeout as error:
+        raise KeyFileError(f"{path}: another process is changing it") from error
+    except OSError as error:
+        raise KeyFileError(f"{path}: cannot be written: {error}") from error
+
+
+class KeyRing:
+    """The keys that a server accepts. Safe to use from many threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            KeyFileError: it cannot be read.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        self._state = _state(path)
+        self._keys = read_keys(path)
+
+    @property
+    def required(self) -> bool:
+        """Whether requests need a key. Once they do, they do until the server ends."""
+        self._refresh()
+        return self._keys is not None
+
+    def find(self, token: str) -> ApiKey | None:
+        """Return the valid key of a token; None for a wrong, revoked or expired one."""
+        self._refresh()
+        parts = split_token(token)
+        key = None if parts is None else (self._keys or {}).get(parts[0])
+        if parts is None or key is None or not has_secret(key, parts[1]):
+            return None
+        return None if key.expired(datetime.now(UTC)) else key
+
+    def _refresh(self) -> None:
+        """Read the file again if it changed; where that fails, the keys stay as they are."""
+        state = _state(self._path)
+        if state == self._state:
+            return
+        with self._lock:
+            if state == self._state:
+                return
+            self._state = state
+            try:
+                keys = read_keys(self._path)
+            except KeyFileError as error:
+                _log.error("the API keys stay as they were: %s", error)
+                return
+            if keys is None and self._keys is not None:
+                _log.error("%s was removed: no API key is valid now", self._path)
+                keys = {}
+            self._keys = keys
+
+
+def _key(fields: dict[str, Any]) -> ApiKey:
+    scopes = frozenset(fields["scopes"])
+    if unknown := scopes.difference(SCOPES):
+        raise ValueError(f"unknown scope {min(unknown)!r}")
+    texts = {name: str(fields[name]) for name in ("id", "name", "sha256", "created")}
+    expires = fields["expires"]
+    if expires is not None:
+        datetime.fromisoformat(expires)
+    return ApiKey(scopes=scopes, expires=expires, **texts)
+
+
+def _write(path: Path, keys: Iterable[ApiKey]) -> None:
+    ordered = sorted(keys, key=lambda key: (key.created, key.id))
+    listed = [asdict(key) | {"scopes": sorted(key.scopes)} for key in ordered]
+    content = json.dumps({"format": FORMAT, "keys": listed}, indent=2) + "\n"
+    finished = path.with_name(path.name + ".partial")
+    finished.unlink(missing_ok=True)
+    # Readable by its owner alone: names of users are in it, and hashes.
+    descriptor = os.open(finished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(content)
+    replace_durably(finished, path)
+
+
+def _state(path: Path) -> _State | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,56 @@
+"""`longmatch keys`: make, list and revoke API keys."""
+
+from pathlib import Path
+
+import pytest
+
+from service.keys.key_file import KEY_FILE, KeyRing
+from tests.tools.command import Run
+
+
+def test_a_key_is_made_listed_and_revoked(longmatch: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made = longmatch("keys", "create", "Ana", "--scope", "write", "--scope", "read", "--data", data)
+    assert made.status == 0
+    token = made.out.strip()
+    key = KeyRing(data / KEY_FILE).find(token)
+    assert key is not None
+    listed = longmatch("keys", "list", "--data", data)
+    assert listed.out.split()[:3] == [key.id, "valid", "read,write"]
+    assert listed.out.strip().endswith("Ana")
+    assert token.rpartition("_")[2] not in listed.out
+    assert longmatch("keys", "revoke", key.id, "--data", data).status == 0
+    assert KeyRing(data / KEY_FILE).find(token) is None
+    assert longmatch("keys", "list", "--data", data).out == ""
+
+
+def test_an_index_is_made_where_there_are_keys_already(longmatch: Run, tmp_path: Path) -> None:
+    data, corpus = tmp_path / "data", tmp_path / "a.txt"
+    corpus.write_text("A heron stands in the marsh.")
+    assert longmatch("keys", "create", "Ana", "--data", data).status == 0
+    assert longmatch("index", corpus, "--data", data).status == 0
+    assert "Ana" in longmatch("keys", "list", "--data", data).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["create", "Ana", "--scope", "all"], "--scope: 'all' is none of read, write, admin"),
+        (["create", ""], "NAME: a name has 1 to 64 printable characters"),
+        (["create", "a\x1bb"], "NAME: a name has"),
+        (["revoke", "01234567"], "KEY_ID: "),
+    ],
+)
+def test_what_cannot_be_done_is_named(
+    longmatch: Run, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    answer = longmatch("keys", *arguments, "--data", tmp_path / "data")
+    assert answer.status == 2
+    assert message in answer.err
+    assert not (tmp_path / "data" / KEY_FILE).exists()
+
+
+def test_without_keys_the_list_says_that_none_is_needed(longmatch: Run, tmp_path: Path) -> None:
+    answer = longmatch("keys", "list", "--data", tmp_path)
+    assert answer.status == 0
+    assert "requests need none" in answer.err
