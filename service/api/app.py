@@ -8,11 +8,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 
 from service.api import compare, documents, index, jobs, match, ops, similar
 from service.api.http.admission import AdmissionMiddleware
+from service.api.http.bodies import BodyRuleMiddleware
 from service.api.http.errors import install_error_handlers
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.http.openapi import DescribedFastAPI
@@ -37,6 +39,7 @@ Finds the documents that match a long document. It reads whole documents and ans
 documents; every response says how much was read and what was left out.
 
 Errors are `application/problem+json` (RFC 9457); the `type` of each is described at its path.
+Every path that has GET has HEAD, too.
 """
 
 _LOG = logging.getLogger(__name__)
@@ -63,14 +66,29 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router)
-    app.state.routes = [route for router in ROUTERS for route in router.routes]
     app.state.engine = engine
     _install_docs(app)
+    app.state.routes = _routes(app)
     install_error_handlers(app)
-    app.add_middleware(BodyMiddleware, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyMiddleware)
     app.add_middleware(AdmissionMiddleware, upload_seconds=settings.upload_seconds)
+    app.add_middleware(
+        BodyRuleMiddleware,
+        max_body_bytes=settings.max_body_bytes,
+        max_upload_bytes=settings.max_upload_bytes,
+    )
     app.add_middleware(RequestMiddleware)  # added last: around all others
     return app
+
+
+def _routes(app: FastAPI) -> list[BaseRoute]:
+    """Return every route in the order in which they are tried.
+
+    FastAPI keeps those of a router behind an object of its own, which hides what they take.
+    """
+    own = [route for route in app.router.routes if isinstance(route, Route | Mount)]
+    routers = [*ROUTERS, docs_router]
+    return [*(route for router in routers for route in router.routes), *own]
 
 
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

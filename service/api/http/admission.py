@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.http.negotiation import NDJSON
+from service.api.http.bodies import BodyKind, RequestBody, request_body
 from service.engine import Engine
 from service.errors import (
     DeadlinePassedError,
@@ -34,7 +34,6 @@ TIMEOUT_HEADER = "X-Request-Timeout-Ms"
 KEY_HEADER = "X-API-Key"
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 
-_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 # First segments of the paths that are served under any load: probes, metrics, progress of uploads,
 # documentation.
 OPEN_PATHS = frozenset(
@@ -139,16 +138,19 @@ class AdmissionMiddleware:
         headers = Headers(scope=scope)
         seconds = _timeout_seconds(headers)
         max_tokens = engine.settings.max_queue_tokens
-        tokens = _announced_tokens(scope["method"], headers, max_tokens)
+        expected = request_body(scope)
+        tokens = _announced_tokens(expected, max_tokens)
         reservation = engine.scheduler.reserve(
             tokens or 0, deadline=time.monotonic() + seconds, background=tokens is None
         )
         with reservation, engine.admission.admit():
             status = await _charge(engine, scope, headers, max(1, reservation.tokens))
-            body = TimedBody(receive, reservation, self._upload_seconds, max_tokens)
+            if expected.kind is not BodyKind.NONE:
+                body = TimedBody(receive, reservation, self._upload_seconds, max_tokens)
+                receive = body.receive
             async with _deadline(seconds) as timer:
                 with use_reservation(reservation):
-                    await self._app(scope, body.receive, _responding(send, timer, status))
+                    await self._app(scope, receive, _responding(send, timer, status))
 
 
 def is_open(path: str) -> bool:
@@ -171,17 +173,15 @@ def _timeout_seconds(headers: Headers) -> float:
     return int(given) / 1000
 
 
-def _announced_tokens(method: str, headers: Headers, max_queue_tokens: int) -> int | None:
+def _announced_tokens(body: RequestBody, max_queue_tokens: int) -> int | None:
     """Return the estimated tokens of the announced body; None if nothing is encoded for it.
 
     NDJSON is indexed in the background. The actual number of tokens is known, and has to fit, when
     the texts are read.
     """
-    if method not in _WITH_BODY or headers.get("content-type", "").startswith(NDJSON):
+    if body.kind is not BodyKind.JSON:
         return None
-    announced = headers.get("content-length", "")
-    length = int(announced) if announced.isascii() and announced.isdecimal() else 0
-    return estimate_tokens(length, max_queue_tokens)
+    return estimate_tokens(body.length, max_queue_tokens)
 
 
 async def _charge(

@@ -166,12 +166,10 @@ def _http_problem(error: HTTPException, scope: Scope) -> Problem:
 
 def _allowed_methods(scope: Scope) -> list[str]:
     """Return the methods of every route of this path; the framework returns only the first's."""
-    return sorted(
-        method
-        for route in scope["app"].state.routes
-        if route.matches(scope)[0] is Match.PARTIAL
-        for method in route.methods
-    )
+    routes = scope["app"].state.routes
+    partial = [route for route in routes if route.matches(scope)[0] is Match.PARTIAL]
+    methods = {method for route in partial for method in route.methods} or {"GET"}  # of a file
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 def _parse_failure(cause: BaseException | None) -> str:

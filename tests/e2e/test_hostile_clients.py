@@ -1,0 +1,67 @@
+"""Clients that mean harm, against the real server: what they send and do not read costs nothing."""
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MIB = 2**20
+
+
+def connect(server: Any, receive_bytes: int = 0) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    one = socket.socket()
+    if receive_bytes:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    one.settimeout(20)
+    one.connect((host, int(port)))
+    return one
+
+
+def head(method: str, path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+def resident_mib(server: Any) -> float:
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def send_all(one: socket.socket, size: int) -> None:
+    """Send bytes until they are sent or the server closes the connection."""
+    part = b"x" * (MIB // 4)
+    try:
+        for _ in range(size // len(part)):
+            one.sendall(part)
+    except (ConnectionError, TimeoutError):
+        return
+
+
+def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint) as server:
+        before = resident_mib(server)
+        targets = [
+            ("POST", "/version", 405),
+            ("POST", "//x", 404),
+            ("POST", "/docs/static/x", 405),
+            ("GET", "/livez", 200),
+            ("POST", "/match", 415),
+        ]
+        clients = []
+        for method, path, status in targets * 4:
+            one = connect(server)
+            kind = "Content-Type: application/x-ndjson"
+            one.sendall(head(method, path, kind, f"Content-Length: {16 * MIB}"))
+            started = time.monotonic()
+            assert one.recv(65_536).startswith(f"HTTP/1.1 {status} ".encode())
+            assert time.monotonic() - started < 2
+            clients.append(one)
+        for one in clients:
+            send_all(one, 15 * MIB)
+        assert resident_mib(server) - before < 50
+        for one in clients:
+            one.close()
+        assert server.request("GET", "/livez")[0] == 200
