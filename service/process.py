@@ -110,6 +110,8 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
                 host=host,
                 port=port,
                 http=TimedH11Protocol,
+                ws="none",
+                proxy_headers=False,  # `trusted_proxies` says whose to believe
                 log_level=settings.log_level,
                 timeout_graceful_shutdown=round(settings.drain_seconds),
             )

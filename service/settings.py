@@ -1,5 +1,6 @@
 """Every setting of the service: its name, type, default and meaning."""
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -91,8 +92,13 @@ class Settings(BaseSettings):
     rate_limit_tokens_per_minute: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens a minute that one client, by X-API-Key or address, may use; more are "
-        "rejected with 429.",
+        description="Tokens a minute that one client, by its address, may use; more are rejected "
+        "with 429. A body costs one token for four bytes.",
+    )
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Addresses or networks of the proxies whose X-Forwarded-For names the client, "
+        "separated by commas; by default, the header is ignored.",
     )
     block_cache_bytes: int = Field(
         default=32 * 1024 * 1024,
@@ -178,11 +184,21 @@ class Settings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
-    @field_validator("providers", mode="before")
+    @field_validator("providers", "trusted_proxies", mode="before")
     @classmethod
-    def _split_providers(cls, value: object) -> object:
+    def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            try:
+                ipaddress.ip_network(one)
+            except ValueError as error:
+                raise ValueError(f"{one!r} is no address and no network: {error}") from error
         return value
 
     @model_validator(mode="after")

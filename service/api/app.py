@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from service.api import compare, documents, index, jobs, match, ops, similar
 from service.api.http.admission import AdmissionMiddleware
@@ -70,6 +71,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     _install_docs(app)
     app.state.routes = _routes(app)
     install_error_handlers(app)
+    # The one that is added last is around all others.
     app.add_middleware(BodyMiddleware)
     app.add_middleware(AdmissionMiddleware, upload_seconds=settings.upload_seconds)
     app.add_middleware(
@@ -77,7 +79,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         max_body_bytes=settings.max_body_bytes,
         max_upload_bytes=settings.max_upload_bytes,
     )
-    app.add_middleware(RequestMiddleware)  # added last: around all others
+    app.add_middleware(RequestMiddleware)
+    if settings.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
     return app
 
 

@@ -1,5 +1,6 @@
 """POST /index: JSON is indexed before the response, NDJSON in the background."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
@@ -148,7 +149,12 @@ async def post_lines(
 ) -> Response:
     """Receive an upload; respond when it is durable, before it is indexed."""
     answer, replayed = await submit_upload(
-        engine, request.stream(), accepted_response, gzip=_is_gzip(request), key=idempotency_key
+        engine,
+        request.stream(),
+        accepted_response,
+        partial(request.state.charge.cover, complete=True),
+        gzip=_is_gzip(request),
+        key=idempotency_key,
     )
     return to_response(answer, replayed=replayed)
 

@@ -38,6 +38,20 @@ def send_all(one: socket.socket, size: int) -> None:
         return
 
 
+def test_no_header_of_a_client_on_this_machine_gives_it_another_rate(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    limit = {"rate_limit_tokens_per_minute": 10}
+    with serve(tmp_path / "data", tiny_checkpoint, **limit) as server:
+        statuses = []
+        for number in range(12):
+            with connect(server) as one:
+                headers = [f"X-Forwarded-For: 10.0.0.{number}", f"X-API-Key: {number}"]
+                one.sendall(head("GET", "/documents", *headers))
+                statuses.append(one.recv(12)[-3:])
+        assert statuses == [b"200"] * 10 + [b"429"] * 2
+
+
 def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

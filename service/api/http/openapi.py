@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.http.admission import KEY_HEADER, MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
+from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
 from service.api.http.problems import ADMISSION_PROBLEMS, ProblemType
 
@@ -55,15 +55,6 @@ _ADMISSION_PARAMETERS = (
         "cancelled, and what waits is never started (504).",
         "schema": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS},
         "examples": {"two": {"summary": "Two seconds", "value": 2000}},
-    },
-    {
-        "name": KEY_HEADER,
-        "in": "header",
-        "required": False,
-        "description": "The client whose rate limit this request counts for (429); without it, the "
-        "address counts. It is not verified.",
-        "schema": {"type": "string"},
-        "examples": {"one": {"summary": "A key", "value": "team-7"}},
     },
 )
 

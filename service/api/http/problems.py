@@ -87,9 +87,9 @@ INVALID_INPUT = ProblemType(
 )  # fmt: skip
 RATE_LIMITED = ProblemType(
     "rate-limited", 429, "The client exceeds its rate limit",
-    "The client, by its X-API-Key or its address, has used more tokens than the setting "
-    "`rate_limit_tokens_per_minute`. The RateLimit header says how many are left, Retry-After when "
-    "to retry.",
+    "The client, by its address, has used more tokens than the setting "
+    "`rate_limit_tokens_per_minute`; a body costs one for four bytes, decompressed. The RateLimit "
+    "header says how many are left, Retry-After when to retry.",
 )  # fmt: skip
 INTERNAL_ERROR = ProblemType(
     "internal-error", 500, "The service failed",
