@@ -106,7 +106,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
     try:
         with suppress(KeyboardInterrupt):
             uvicorn.run(
-                create_app(settings, engine),
+                create_app(settings, engine, bound_to=host),
                 host=host,
                 port=port,
                 http=TimedH11Protocol,

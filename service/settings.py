@@ -1,6 +1,7 @@
 """Every setting of the service: its name, type, default and meaning."""
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,6 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
+
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
@@ -94,6 +97,13 @@ class Settings(BaseSettings):
         ge=1,
         description="Tokens a minute that one client, by its address, may use; more are rejected "
         "with 429. A body costs one token for four bytes.",
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Names, separated by commas, under which clients reach the service, in "
+        "addition to those that are always allowed: on a loopback address, localhost and loopback "
+        "addresses; on another one, every address and every name without a dot. *.example.com "
+        "stands for all names below, * for any name.",
     )
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
@@ -184,11 +194,21 @@ class Settings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
-    @field_validator("providers", "trusted_proxies", mode="before")
+    @field_validator("providers", "allowed_hosts", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if not _HOST_NAME.fullmatch(one):
+                raise ValueError(
+                    f"{one!r} is no host name: give names or addresses without scheme and port"
+                )
         return value
 
     @field_validator("trusted_proxies")

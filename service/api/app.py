@@ -17,6 +17,7 @@ from service.api import compare, documents, index, jobs, match, ops, similar
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.bodies import BodyRuleMiddleware
 from service.api.http.errors import install_error_handlers
+from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.http.openapi import DescribedFastAPI
 from service.engine import Engine, installed_version
@@ -48,13 +49,17 @@ _LOG = logging.getLogger(__name__)
 docs_router = APIRouter(include_in_schema=False)
 
 
-def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
+def create_app(
+    settings: Settings, engine: Engine | None = None, bound_to: str = LOOPBACK
+) -> FastAPI:
     """Create the application.
 
     Args:
         settings: limits and, without an `engine`, what to open.
         engine: used as it is and left open; if None, one is opened when the application starts,
             and drained and closed when it ends.
+        bound_to: the address that the server listens on, which decides the names under which it is
+            reached.
     """
     app = DescribedFastAPI(
         title="Longmatch",
@@ -79,6 +84,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         max_body_bytes=settings.max_body_bytes,
         max_upload_bytes=settings.max_upload_bytes,
     )
+    app.add_middleware(HostMiddleware, allowed=AllowedHosts(bound_to, settings.allowed_hosts))
     app.add_middleware(RequestMiddleware)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))

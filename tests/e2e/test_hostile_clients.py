@@ -52,6 +52,20 @@ def test_no_header_of_a_client_on_this_machine_gives_it_another_rate(
         assert statuses == [b"200"] * 10 + [b"429"] * 2
 
 
+def test_a_page_of_another_site_cannot_delete_by_dns_rebinding(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint) as server:
+        documents = [{"id": "a", "text": "Ants dig."}]
+        assert server.request("POST", "/index", {"documents": documents})[0] == 200
+        with connect(server) as one:
+            one.sendall(b"DELETE /documents/a HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            answer = one.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 421 ")
+        assert b"/problems/host-not-allowed" in answer
+        assert server.request("GET", "/documents/a")[0] == 200
+
+
 def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -81,6 +81,11 @@ UNSUPPORTED_MEDIA_TYPE = ProblemType(
     "The request must have Content-Type: application/json; POST /index also accepts "
     "application/x-ndjson, with Content-Encoding gzip or none.",
 )  # fmt: skip
+HOST_NOT_ALLOWED = ProblemType(
+    "host-not-allowed", 421, "The Host header names another service",
+    "The service is not known under the name in the Host header, which may be that of a malicious "
+    "page. The setting `allowed_hosts` has the names under which it is.",
+)  # fmt: skip
 INVALID_INPUT = ProblemType(
     "invalid-input", 422, "A field is invalid",
     "`errors` names each invalid field by JSON pointer, with the limit if it exceeds one.",
@@ -127,7 +132,7 @@ PROBLEM_TYPES = {
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
-        UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED,
+        UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
     )
 }  # fmt: skip
 
@@ -160,6 +165,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.ServiceError: INTERNAL_ERROR,
     service_errors.SettingsError: INTERNAL_ERROR,
     service_errors.InvalidInputError: INVALID_INPUT,
+    service_errors.HostNotAllowedError: HOST_NOT_ALLOWED,
     service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
     service_errors.NotAcceptableError: NOT_ACCEPTABLE,
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,
