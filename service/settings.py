@@ -62,7 +62,8 @@ class Settings(BaseSettings):
     max_active_requests: int = Field(
         default=256,
         ge=1,
-        description="Requests that may be active at a time; more are rejected with 503.",
+        description="Requests that may be active at a time; more are rejected with 503. One whose "
+        "response is being sent is no longer active.",
     )
     max_body_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1, description="Bytes of a request body."
@@ -91,6 +92,26 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds that a request may take to arrive, plus one for each 64 KiB of its "
         "body; a slower one is rejected with 408.",
+    )
+    download_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds for which a client may take nothing of its response; then it is "
+        "disconnected. Reading at `download_bytes_per_second` makes up for them.",
+    )
+    download_bytes_per_second: float = Field(
+        default=16_384.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Bytes of a response that a client must take in a second, in the mean; a "
+        "slower one is disconnected.",
+    )
+    max_unsent_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1,
+        description="Bytes of responses that wait for their clients, of all together; above it the "
+        "slowest clients are disconnected.",
     )
     rate_limit_tokens_per_minute: int | None = Field(
         default=None,

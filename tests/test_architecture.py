@@ -73,7 +73,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "comparison",
     ),
     "service": (
-        "errors metrics settings web",
+        "errors http_protocol metrics settings web",
         "background jobs limits threads",
         "workers",
         "engine",

@@ -1,5 +1,7 @@
 """Clients that mean harm, against the real server: what they send and do not read costs nothing."""
 
+import json
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MIB = 2**20
+CLOSE = "Connection: close"
 
 
 def connect(server: Any, receive_bytes: int = 0) -> socket.socket:
@@ -21,6 +24,11 @@ def connect(server: Any, receive_bytes: int = 0) -> socket.socket:
 
 def head(method: str, path: str, *headers: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+def read_all(one: socket.socket) -> bytes:
+    """Receive until the server closes the connection."""
+    return b"".join(iter(lambda: one.recv(MIB), b""))
 
 
 def resident_mib(server: Any) -> float:
@@ -59,11 +67,62 @@ def test_a_page_of_another_site_cannot_delete_by_dns_rebinding(
         documents = [{"id": "a", "text": "Ants dig."}]
         assert server.request("POST", "/index", {"documents": documents})[0] == 200
         with connect(server) as one:
-            one.sendall(b"DELETE /documents/a HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-            answer = one.recv(65_536)
+            request = head("DELETE", "/documents/a", CLOSE)
+            one.sendall(request.replace(b"localhost", b"evil.example"))
+            answer = read_all(one)
         assert answer.startswith(b"HTTP/1.1 421 ")
         assert b"/problems/host-not-allowed" in answer
         assert server.request("GET", "/documents/a")[0] == 200
+
+
+def fill(server: Any, megabytes: int) -> None:
+    """Store so many megabytes, most of them metadata, which takes no encoding."""
+    lines = [
+        json.dumps({"id": str(number), "text": "Ants dig.", "metadata": {"filler": "x" * 62_500}})
+        for number in range(16 * megabytes)
+    ]
+    with connect(server) as one:
+        body = "\n".join(lines).encode()
+        kind = "Content-Type: application/x-ndjson"
+        one.sendall(head("POST", "/index", kind, f"Content-Length: {len(body)}") + body)
+        assert b" 202 " in one.recv(65_536)
+    deadline = time.monotonic() + 60
+    while server.request("GET", "/readyz")[1]["documents"] < len(lines):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def metric(server: Any, name: str) -> float:
+    text = server.request("GET", "/metrics")[1].decode()
+    (value,) = re.findall(rf"^{name} (.+)$", text, re.MULTILINE)
+    return float(value)
+
+
+def test_exports_that_nobody_reads_keep_no_place_and_no_memory_and_end(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    limits = {"max_active_requests": 8, "download_seconds": 3, "find_families": False}
+    with serve(tmp_path / "data", tiny_checkpoint, **limits) as server:
+        fill(server, megabytes=8)
+        with connect(server) as one:  # whose memory does not count
+            one.sendall(head("GET", "/documents", "Accept: application/x-ndjson", CLOSE))
+            assert read_all(one).endswith(b"\r\n0\r\n\r\n")
+        before = resident_mib(server)
+        clients = []
+        for _ in range(24):
+            one = connect(server, receive_bytes=4096)
+            one.sendall(head("GET", "/documents", "Accept: application/x-ndjson"))
+            assert one.recv(12) == b"HTTP/1.1 200"
+            clients.append(one)
+        assert server.request("POST", "/match", {"text": "Ants dig."})[0] == 200
+        assert server.request("GET", "/readyz")[1]["status"] == "ready"
+        assert resident_mib(server) - before < 60
+        deadline = time.monotonic() + 20
+        while metric(server, "longmatch_slow_clients_total") < len(clients):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        for one in clients:
+            one.close()
 
 
 def test_bodies_that_nothing_reads_take_no_memory_and_no_time(

@@ -1,15 +1,15 @@
 """Admission: what is decided about a request by its headers, before its body is read or parsed.
 
 It has to be fast when the service is not: a request for which there is no room is rejected by its
-Content-Length. An admitted request has a reservation in the queue from its first byte until its
-response is sent, so that bodies still on their way count, too.
+Content-Length. An admitted request has a place and a reservation in the queue from its first byte
+until its response starts, so that bodies still on their way count, too.
 """
 
 import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -142,7 +142,9 @@ class AdmissionMiddleware:
         reservation = engine.scheduler.reserve(
             tokens or 0, deadline=time.monotonic() + seconds, background=tokens is None
         )
-        with reservation, engine.admission.admit():
+        with ExitStack() as place:
+            place.enter_context(reservation)
+            place.enter_context(engine.admission.admit())
             address = (scope.get("client") or ("", 0))[0]
             charge = scope["state"]["charge"] = Charge(engine.rate_limiter, client_name(address))
             await charge.cover(expected.length, complete=True)
@@ -152,7 +154,7 @@ class AdmissionMiddleware:
                 ).receive
             async with _deadline(seconds) as timer:
                 with use_reservation(reservation):
-                    await self._app(scope, receive, _responding(send, timer, charge))
+                    await self._app(scope, receive, _responding(send, timer, charge, place))
 
 
 def is_open(path: str) -> bool:
@@ -203,12 +205,17 @@ async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
         raise DeadlinePassedError from None
 
 
-def _responding(send: Send, timer: asyncio.Timeout, charge: Charge) -> Send:
-    """Let a response that has started finish after the deadline, and add the rate limit headers."""
+def _responding(send: Send, timer: asyncio.Timeout, charge: Charge, place: ExitStack) -> Send:
+    """Let a response that has started finish after the deadline, and add the rate limit headers.
+
+    The request gives back its place and its reservation: the work is done, and the client, for
+    whom the rest waits, may be slow.
+    """
 
     async def send_response(message: Message) -> None:
         if message["type"] == "http.response.start":
             timer.reschedule(None)
+            place.close()
             MutableHeaders(scope=message).update(charge.headers)
         await send(message)
 
