@@ -61,18 +61,23 @@ def rate_limit_status(limit: int, tokens: int, admitted: bool, owed: float) -> R
 
 _MAX_CLIENTS = 100_000  # of this process; the least recently seen is dropped
 _PREFIX = "longmatch:rate:"
+_MAX_TOKENS = 1e12  # that one client may owe
 _ROUNDING = 1e-6  # seconds
 
 # KEYS: the client. ARGV: seconds a token takes, tokens to spend, tokens of a full bucket, tokens
-# that the request has spent before. It reads the clock of Redis: servers that share a bucket must
-# share a clock. It returns {admitted, seconds until the bucket is full} as strings: a number would
-# lose its fraction.
+# that the request has spent before, most seconds that a client may owe. It reads the clock of
+# Redis: servers that share a bucket must share a clock. A value that it did not write, which may be
+# anything, counts as missing. It returns {admitted, seconds until the bucket is full} as strings: a
+# number would lose its fraction.
 _SPEND = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
 local token, tokens, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local spent = tonumber(ARGV[4])
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now)
+local stored = redis.pcall('GET', KEYS[1])
+stored = type(stored) == 'string' and string.match(stored, '^%d+%.%d+$') and tonumber(stored) or 0
+if stored > now + tonumber(ARGV[5]) then stored = 0 end
+local full = math.max(stored, now)
 local needed = math.min(spent + tokens, bucket) - spent
 if full - now + needed * token > bucket * token + 0.000001 then
   return {'0', string.format('%.6f', full - now)}
@@ -130,7 +135,8 @@ class RedisRateLimiter:
 
     def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
         """See `RateLimiter`."""
-        arguments = (WINDOW_SECONDS / self._limit, tokens, self._limit, spent)
+        token = WINDOW_SECONDS / self._limit
+        arguments = (token, tokens, self._limit, spent, WINDOW_SECONDS + _MAX_TOKENS * token)
 
         def run_script(redis: Any) -> Any:
             return redis.eval(_SPEND, 1, _PREFIX + client, *arguments)

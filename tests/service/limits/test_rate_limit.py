@@ -108,6 +108,27 @@ def test_servers_share_what_redis_counts(redis_server: Any) -> None:
         redis.close()
 
 
+@pytest.mark.parametrize(
+    "planted", ["inf", "-inf", "nan", "1e300", "9" * 400 + ".0", "x", "", "0x10", "-5.0"]
+)
+def test_a_planted_value_counts_as_missing(redis_server: Any, planted: str) -> None:
+    redis = RedisClient(redis_server.url, create_metrics())
+    limiter = RedisRateLimiter(redis, 100)
+    redis_server.client.set("longmatch:rate:a", planted)
+    assert limiter.spend("a", 60).remaining == 40
+    assert not limiter.spend("a", 60).admitted
+    assert redis.available
+    redis.close()
+
+
+def test_a_planted_list_counts_as_missing(redis_server: Any) -> None:
+    redis = RedisClient(redis_server.url, create_metrics())
+    redis_server.client.lpush("longmatch:rate:a", "x")
+    assert RedisRateLimiter(redis, 100).spend("a", 60).remaining == 40
+    assert redis.available
+    redis.close()
+
+
 def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
     redis = RedisClient(redis_server.url, create_metrics())
     limiter = RedisRateLimiter(redis, 100)

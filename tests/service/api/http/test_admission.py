@@ -212,7 +212,10 @@ def test_a_deadline_that_is_far_changes_nothing(filled: Any, engine: Engine) -> 
     assert counted(engine, "longmatch_deadline_dropped_total") == 0
 
 
-@pytest.mark.parametrize("given", ["0", "-5", "1.5", "soon", "", "9" * 30, "86400001", "١"])
+@pytest.mark.parametrize(
+    "given",
+    ["0", "-5", "1.5", "soon", "", "9" * 30, "86400001", "١", "0" * 11 + "1" * 389, "1\n", "007"],
+)
 def test_a_deadline_that_makes_no_sense_is_named(library: Any, given: str) -> None:
     headers = [(b"content-type", b"application/json"), (DEADLINE.encode(), given.encode())]
     content = problem(library.post("/match", json=PAGE, headers=headers), 422, "invalid-input")
