@@ -5,14 +5,20 @@ response, whose bytes stay in memory.
 """
 
 import asyncio
+import json
 import socket
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from service.api.http.errors import PROBLEM_JSON, Problem, problem_content
+from service.api.http.problems import MALFORMED_REQUEST
 
 HEAD_SECONDS = 10.0
 _KERNEL_BYTES = 128 * 1024
@@ -90,6 +96,33 @@ class TimedH11Protocol(H11Protocol):
         self.measure_patience()
         self._stop_waiting()
         super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP with a problem, unless a response has begun, and close."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # its request will not be answered otherwise
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._send_problem(Problem(MALFORMED_REQUEST, msg))
+        self.transport.close()
+
+    def _send_problem(self, problem: Problem) -> None:
+        request_id = uuid.uuid4().hex
+        body = json.dumps(problem_content(problem, "", request_id)).encode()
+        headers = [
+            ("content-type", PROBLEM_JSON),
+            ("content-length", str(len(body))),
+            ("x-request-id", request_id),
+            ("connection", "close"),
+        ]
+        status = problem.kind.status
+        reason = HTTPStatus(status).phrase
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=reason.encode()),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
 
     def measure_patience(self) -> float:
         """Return the seconds for which the client may take nothing from now on."""

@@ -73,7 +73,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "comparison",
     ),
     "service": (
-        "errors http_protocol metrics settings web",
+        "errors metrics settings web",
         "background jobs limits threads",
         "workers",
         "engine",
@@ -82,6 +82,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "bulk_upload",
         "startup",
         "api",
+        "http_protocol",
         "process",
     ),
     "service.api": (

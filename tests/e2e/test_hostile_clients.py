@@ -152,3 +152,19 @@ def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
         for one in clients:
             one.close()
         assert server.request("GET", "/livez")[0] == 200
+
+
+def test_a_body_under_way_at_shutdown_is_refused_without_a_traceback(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint, drain_seconds=1) as server:
+        with connect(server) as one:
+            kind = "Content-Type: application/json"
+            one.sendall(head("POST", "/match", kind, "Content-Length: 1000") + b'{"text": ')
+            while metric(server, "longmatch_queue_tokens") == 0:
+                time.sleep(0.01)
+            assert server.stop() == 0
+            answer = read_all(one)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"/problems/shutting-down" in answer
+        assert "Traceback" not in server.log.read_text()

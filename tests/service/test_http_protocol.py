@@ -1,6 +1,7 @@
 """The protocol: clients that stop sending or reading are disconnected."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -88,6 +89,48 @@ def test_a_client_that_waits_for_a_response_is_not_disconnected(
     seconds, answer = with_server(lambda port: seconds_until_closed(port, head))
     assert seconds >= 0.6
     assert answer.endswith(b"no")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET /" + b"x" * 70_000,
+        b"POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+    ],
+    ids=["no HTTP", "no host", "long", "bad chunk"],
+)
+def test_what_is_not_http_is_answered_with_a_problem(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, answer = with_server(lambda port: seconds_until_closed(port, sent))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert b"content-type: application/problem+json" in head
+    problem = json.loads(body)
+    assert problem["type"] == "/problems/malformed-request"
+    assert problem["request_id"].encode() in head
+    assert "Traceback" not in caplog.text
+
+
+def test_nonsense_after_a_response_has_begun_closes_the_connection() -> None:
+    sent = b"POST /large HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def work(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        first = await reader.readexactly(15)
+        writer.write(b"nonsense\r\n")
+        try:
+            while await asyncio.wait_for(reader.read(MIB), 5):
+                pass
+        except ConnectionResetError:
+            pass
+        writer.close()
+        return first
+
+    assert with_server(work) == b"HTTP/1.1 200 OK"
 
 
 def test_a_refused_body_is_read_and_the_connection_goes_on() -> None:

@@ -80,20 +80,32 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     request_id = scope["state"]["request_id"]
     if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log(request_id, error)
+    content = problem_content(problem, quote(scope["path"], errors="replace"), request_id)
+    return JSONResponse(
+        content, problem.kind.status, dict(problem.headers), media_type=PROBLEM_JSON
+    )
+
+
+def problem_content(problem: Problem, instance: str, request_id: str) -> dict[str, Any]:
+    """Return the JSON of a problem.
+
+    Args:
+        problem: to describe.
+        instance: path of the request, percent-encoded.
+        request_id: as in the log.
+    """
     content = {
         "type": problem.kind.uri,
         "title": problem.kind.title,
         "status": problem.kind.status,
         "detail": problem.detail,
-        "instance": quote(scope["path"], errors="replace"),
+        "instance": instance,
         "request_id": request_id,
         **problem.members,
     }
     if problem.errors:
         content["errors"] = list(problem.errors[:_MAX_ERRORS])
-    return JSONResponse(
-        content, problem.kind.status, dict(problem.headers), media_type=PROBLEM_JSON
-    )
+    return content
 
 
 def _count(scope: Scope, error: Exception) -> None:

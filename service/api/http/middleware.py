@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.http.bodies import BodyKind, request_body
 from service.api.http.errors import problem_response
 from service.engine import Engine
-from service.errors import BodyTooLargeError
+from service.errors import BodyTooLargeError, ShuttingDownError
 
 CLIENT_CLOSED_REQUEST = 499
 UNMATCHED_ROUTE = "unmatched"
@@ -59,6 +59,12 @@ class RequestMiddleware:
             if code is not None:
                 raise
             await problem_response(served, error)(served, receive, send_named)
+        except asyncio.CancelledError:
+            # The server stops, and has waited long enough. It would log what is raised here as an
+            # error of the service, with its traceback.
+            if code is None:
+                stopped = ShuttingDownError()
+                await problem_response(served, stopped)(served, receive, send_named)
         finally:
             seconds = time.perf_counter() - started
             _count(served, scope["method"], code or CLIENT_CLOSED_REQUEST, seconds)

@@ -27,6 +27,11 @@ MALFORMED_BODY = ProblemType(
     "The body could not be parsed as UTF-8 encoded JSON, or could not be decompressed. `detail` "
     "says where.",
 )  # fmt: skip
+MALFORMED_REQUEST = ProblemType(
+    "malformed-request", 400, "The request is not HTTP/1.1",
+    "The bytes of the connection are not a request: the head cannot be parsed or is too long, or "
+    "the body contradicts it. The connection is closed.",
+)  # fmt: skip
 NO_SUCH_ROUTE = ProblemType(
     "no-such-route", 404, "There is nothing at this path",
     "The path is not one of those that the API documentation lists.",
@@ -127,7 +132,7 @@ SHUTTING_DOWN = ProblemType(
 PROBLEM_TYPES = {
     problem.name: problem
     for problem in (
-        MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
+        MALFORMED_REQUEST, MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
