@@ -13,7 +13,11 @@ from index.errors import DocumentError
 MAX_ID_CHARACTERS = 512
 MAX_TITLE_CHARACTERS = 4_096
 MAX_METADATA_BYTES = 65_536
+# Of objects and lists inside each other, the metadata itself being the first. Every way in has this
+# one limit: what reads metadata, some of it recursively, need not expect more.
+MAX_METADATA_LEVELS = 64
 
+_CONTAINERS = (Mapping, list, tuple)
 _CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -41,6 +45,8 @@ class Document:
             raise DocumentError("text", "is empty")
         if len(self.title) > MAX_TITLE_CHARACTERS:
             raise DocumentError("title", f"is longer than {MAX_TITLE_CHARACTERS} characters")
+        if is_too_deep(self.metadata):
+            raise DocumentError("metadata", TOO_DEEP)
         metadata = metadata_json(self.metadata)
         if len(metadata.encode()) > MAX_METADATA_BYTES:
             raise DocumentError("metadata", f"is larger than {MAX_METADATA_BYTES} bytes of JSON")
@@ -61,6 +67,20 @@ def text_below(title: str, text: str) -> str:
     """Return a text with its title as the first paragraph, unless it begins with it already."""
     title = title.strip()
     return text if not title or text.lstrip().startswith(title) else f"{title}\n\n{text}"
+
+
+TOO_DEEP = f"is nested more than {MAX_METADATA_LEVELS} levels deep"
+
+
+def is_too_deep(metadata: object) -> bool:
+    """Return whether metadata has more than `MAX_METADATA_LEVELS` levels; not recursive."""
+    level: list[Any] = [metadata]
+    for _ in range(MAX_METADATA_LEVELS):
+        parts = (one.values() if isinstance(one, Mapping) else one for one in level)
+        level = [part for one in parts for part in one if isinstance(part, _CONTAINERS)]
+        if not level:
+            return False
+    return True
 
 
 def metadata_json(metadata: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """POST /index with JSON Lines: an upload -> a job -> batches of documents, stored by `indexing`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from index.document import Document
 from index.errors import StoreError
@@ -23,6 +23,7 @@ async def submit_upload(
     engine: Engine,
     chunks: AsyncIterator[bytes],
     respond: Callable[[Upload], StoredResponse],
+    charge: Callable[[int], Awaitable[None]],
     *,
     gzip: bool,
     key: str | None,
@@ -33,6 +34,7 @@ async def submit_upload(
         engine: that runs the job.
         chunks: the body as it arrives; one that ends too soon raises.
         respond: makes the response.
+        charge: is told how many bytes, decompressed, were received so far; may refuse more.
         gzip: whether the body is compressed.
         key: the Idempotency-Key, if there is one.
 
@@ -43,13 +45,14 @@ async def submit_upload(
         OverloadedError: there are too many unfinished jobs.
         BodyTooLargeError, MalformedUploadError, InvalidInputError: the body is invalid.
         KeyInUseError, KeyReusedError: the key cannot be used.
+        RateLimitedError: `charge` refused.
         StoreError: it could not be stored; no job was created.
     """
     jobs = engine.jobs
     with jobs.receiving(), jobs.idempotency.in_progress(key):
         file = await run_in(jobs.threads, jobs.begin_upload, gzip=gzip)
         try:
-            upload = await _receive(engine, file, chunks)
+            upload = await _receive(engine, file, chunks, charge)
             request = request_digest("lines", upload.digest)
             stored = await run_in(jobs.threads, jobs.idempotency.find, key, request)
         except BaseException:  # also when the client disconnects or the service stops
@@ -68,15 +71,22 @@ async def submit_upload(
         return response, False
 
 
-async def _receive(engine: Engine, file: UploadFile, chunks: AsyncIterator[bytes]) -> Upload:
+async def _receive(
+    engine: Engine,
+    file: UploadFile,
+    chunks: AsyncIterator[bytes],
+    charge: Callable[[int], Awaitable[None]],
+) -> Upload:
     threads = engine.jobs.threads
     held: list[bytes] = []
     async for chunk in chunks:
         held.append(chunk)
         if sum(map(len, held)) >= _CHUNK_BYTES:
             await run_in(threads, file.write, b"".join(held))
+            await charge(file.size)
             held.clear()
     await run_in(threads, file.write, b"".join(held))
+    await charge(file.size)
     return await run_in(threads, file.finish)
 
 

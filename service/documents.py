@@ -10,7 +10,7 @@ from service.engine import Engine
 from service.errors import DocumentNotFoundError
 from service.threads import run_in
 
-CHARACTERS_AT_A_TIME = 1_000_000  # of an export, in memory; more if one document has more
+CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
 
 
 async def list_documents(engine: Engine, after: str, limit: int) -> Sequence[ListedDocument]:
@@ -57,14 +57,14 @@ async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:
     Raises:
         StoreError: the store cannot be read.
     """
-    first, last = await run_in(engine.readers, _lines, engine.data, after)
+    first, last = await run_in(engine.exporter, _lines, engine.data, after)
     return _all_lines(engine, first, last)
 
 
 async def _all_lines(engine: Engine, lines: bytes, last: str | None) -> AsyncIterator[bytes]:
     while last is not None:
         yield lines
-        lines, last = await run_in(engine.readers, _lines, engine.data, last)
+        lines, last = await run_in(engine.exporter, _lines, engine.data, last)
 
 
 def _lines(data: DataDirectory, after: str) -> tuple[bytes, str | None]:

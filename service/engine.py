@@ -22,6 +22,8 @@ from service.workers.encode_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
+STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -42,6 +44,7 @@ class Engine:
         redis: shared with other servers, if one is set.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
+        exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.
@@ -64,6 +67,7 @@ class Engine:
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
+    exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor
     metrics: Metrics
@@ -75,6 +79,8 @@ def unready_because(engine: Engine) -> str | None:
     """Return what keeps the engine from answering; None if nothing does."""
     if not engine.scheduler.alive:
         return "an encoder thread is not running"
+    if engine.admission.full_seconds >= STUCK_SECONDS:
+        return f"no active request has ended for {STUCK_SECONDS:.0f} s, and no more are accepted"
     return engine.data.damage
 
 
@@ -84,9 +90,12 @@ def is_ready(engine: Engine) -> bool:
 
 
 def degraded_parts(engine: Engine) -> list[str]:
-    """Return the names of the parts that do not work and that requests can do without."""
+    """Return what is not well: Redis, without which requests are answered, or that all places of
+    active requests are taken.
+    """
     unreachable = engine.redis is not None and not engine.redis.available
-    return ["redis"] if unreachable else []
+    full = engine.admission.full_seconds > 0
+    return ["redis"] * unreachable + ["active_requests"] * full
 
 
 def record_index(engine: Engine) -> None:

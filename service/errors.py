@@ -4,6 +4,7 @@
   * SettingsError            the settings are invalid, or contradict the checkpoint
   * KeyFileError             the file of API keys cannot be read or written
   * InvalidInputError        fields of a request are invalid; names each of them
+  * HostNotAllowedError      the Host header names another service
   * UnsupportedMediaTypeError   the body has a media type that is not accepted
   * NotAcceptableError       the client accepts none of the media types of the response
   * BodyTooLargeError        the body has too many bytes
@@ -68,6 +69,16 @@ class InvalidInputError(ServiceError):
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
         self.errors = tuple(errors)
+
+
+class HostNotAllowedError(ServiceError):
+    """The Host header of a request names another service."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the service is not known under the name in the Host header: an operator can add it to "
+            "LONGMATCH_ALLOWED_HOSTS"
+        )
 
 
 class UnsupportedMediaTypeError(ServiceError):

@@ -49,6 +49,7 @@ class Metrics:
     redis_up: Gauge
     redis_errors: Counter
     cancelled: Counter
+    slow_clients: Counter
     reranked_pairs: Counter
     rerank_out_of_time: Counter
     jobs_unfinished: Gauge
@@ -121,6 +122,9 @@ def create_metrics() -> Metrics:
         redis_errors=counter("redis_errors_total", "Calls of Redis that failed."),
         cancelled=counter(
             "cancelled_total", "Requests whose client disconnected before the response."
+        ),
+        slow_clients=counter(
+            "slow_clients_total", "Clients disconnected because they read too slowly."
         ),
         reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker scored."),
         rerank_out_of_time=counter(

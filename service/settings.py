@@ -1,5 +1,7 @@
 """Every setting of the service: its name, type, default and meaning."""
 
+import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,6 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
+
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
@@ -58,7 +62,8 @@ class Settings(BaseSettings):
     max_active_requests: int = Field(
         default=256,
         ge=1,
-        description="Requests that may be active at a time; more are rejected with 503.",
+        description="Requests that may be active at a time; more are rejected with 503. One whose "
+        "response is being sent is no longer active.",
     )
     max_body_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1, description="Bytes of a request body."
@@ -88,11 +93,43 @@ class Settings(BaseSettings):
         description="Seconds that a request may take to arrive, plus one for each 64 KiB of its "
         "body; a slower one is rejected with 408.",
     )
+    download_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds for which a client may take nothing of its response; then it is "
+        "disconnected. Reading at `download_bytes_per_second` makes up for them.",
+    )
+    download_bytes_per_second: float = Field(
+        default=16_384.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Bytes of a response that a client must take in a second, in the mean; a "
+        "slower one is disconnected.",
+    )
+    max_unsent_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1,
+        description="Bytes of responses that wait for their clients, of all together; above it the "
+        "slowest clients are disconnected.",
+    )
     rate_limit_tokens_per_minute: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens a minute that one client, by X-API-Key or address, may use; more are "
-        "rejected with 429.",
+        description="Tokens a minute that one client, by its address, may use; more are rejected "
+        "with 429. A body costs one token for four bytes.",
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Names, separated by commas, under which clients reach the service, in "
+        "addition to those that are always allowed: on a loopback address, localhost and loopback "
+        "addresses; on another one, every address and every name without a dot. *.example.com "
+        "stands for all names below, * for any name.",
+    )
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Addresses or networks of the proxies whose X-Forwarded-For names the client, "
+        "separated by commas; by default, the header is ignored.",
     )
     block_cache_bytes: int = Field(
         default=32 * 1024 * 1024,
@@ -178,11 +215,31 @@ class Settings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
-    @field_validator("providers", mode="before")
+    @field_validator("providers", "allowed_hosts", "trusted_proxies", mode="before")
     @classmethod
-    def _split_providers(cls, value: object) -> object:
+    def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if not _HOST_NAME.fullmatch(one):
+                raise ValueError(
+                    f"{one!r} is no host name: give names or addresses without scheme and port"
+                )
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            try:
+                ipaddress.ip_network(one)
+            except ValueError as error:
+                raise ValueError(f"{one!r} is no address and no network: {error}") from error
         return value
 
     @model_validator(mode="after")

@@ -77,6 +77,7 @@ def open_engine(settings: Settings) -> Engine:
             redis=redis,
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,
+            exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
@@ -100,6 +101,7 @@ def close_engine(engine: Engine) -> None:
         engine.encode_cache.close()
     if engine.redis is not None:
         engine.redis.close()
+    engine.exporter.shutdown(cancel_futures=True)
     engine.readers.shutdown()
     engine.writer.shutdown()
     engine.recall_monitor.close()

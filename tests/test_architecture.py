@@ -82,6 +82,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "bulk_upload",
         "startup",
         "api",
+        "http_protocol",
         "process",
     ),
     "service.api": (
@@ -134,7 +135,9 @@ FACES: Mapping[str, str] = {
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
     "service.api": "app",
-    "service.api.http": "admission errors idempotency middleware negotiation openapi problems",
+    "service.api.http": (
+        "admission bodies errors hosts idempotency middleware negotiation openapi problems"
+    ),
     "service.api.schemas": "common compare documents filter jobs match ops paging",
     "service.background": "maintenance recall_monitor",
     "service.cli.evaluation": "command",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from index.doctor.findings import Finding, Remedy
+from index.document import is_too_deep
 from index.store.checksums import (
     Checksums,
     blocks_checksum,
@@ -147,13 +148,24 @@ def _examine_some(
 
 
 def _document_is_damaged(row: Sequence[Any], known: Checksums | None) -> bool:
-    content_hash, values, text = row[4], row[5:10], row[10]
+    metadata, content_hash, values, text = row[3], row[4], row[5:10], row[10]
     if not isinstance(text, str) or sha256(text.encode()).digest() != content_hash:
+        return True
+    if _is_unreadable(metadata):
         return True
     return known is not None and (known.summary, known.details) != (
         summary_checksum(row[:4]),
         details_checksum(content_hash, values),
     )
+
+
+def _is_unreadable(metadata: object) -> bool:
+    """Return whether metadata is no JSON object, or is too deep to be sent."""
+    try:
+        read = json.loads(metadata) if isinstance(metadata, str) else None
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(read, dict) or is_too_deep(read)
 
 
 def _vector_is_damaged(

@@ -58,7 +58,7 @@ def stored_metadata(path: Path, document_id: str, text: str) -> dict[str, Any]:
     """
     try:
         return dict(json.loads(text))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: document {document_id!r} is damaged") from error
 
 

@@ -8,12 +8,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from service.api import compare, documents, index, jobs, match, ops, similar
 from service.api.http.admission import AdmissionMiddleware
+from service.api.http.bodies import BodyRuleMiddleware
 from service.api.http.errors import install_error_handlers
+from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.http.openapi import DescribedFastAPI
 from service.engine import Engine, installed_version
@@ -37,6 +41,7 @@ Finds the documents that match a long document. It reads whole documents and ans
 documents; every response says how much was read and what was left out.
 
 Errors are `application/problem+json` (RFC 9457); the `type` of each is described at its path.
+Every path that has GET has HEAD, too.
 """
 
 _LOG = logging.getLogger(__name__)
@@ -44,13 +49,17 @@ _LOG = logging.getLogger(__name__)
 docs_router = APIRouter(include_in_schema=False)
 
 
-def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
+def create_app(
+    settings: Settings, engine: Engine | None = None, bound_to: str = LOOPBACK
+) -> FastAPI:
     """Create the application.
 
     Args:
         settings: limits and, without an `engine`, what to open.
         engine: used as it is and left open; if None, one is opened when the application starts,
             and drained and closed when it ends.
+        bound_to: the address that the server listens on, which decides the names under which it is
+            reached.
     """
     app = DescribedFastAPI(
         title="Longmatch",
@@ -63,14 +72,33 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router)
-    app.state.routes = [route for router in ROUTERS for route in router.routes]
     app.state.engine = engine
     _install_docs(app)
+    app.state.routes = _routes(app)
     install_error_handlers(app)
-    app.add_middleware(BodyMiddleware, max_body_bytes=settings.max_body_bytes)
+    # The one that is added last is around all others.
+    app.add_middleware(BodyMiddleware)
     app.add_middleware(AdmissionMiddleware, upload_seconds=settings.upload_seconds)
-    app.add_middleware(RequestMiddleware)  # added last: around all others
+    app.add_middleware(
+        BodyRuleMiddleware,
+        max_body_bytes=settings.max_body_bytes,
+        max_upload_bytes=settings.max_upload_bytes,
+    )
+    app.add_middleware(HostMiddleware, allowed=AllowedHosts(bound_to, settings.allowed_hosts))
+    app.add_middleware(RequestMiddleware)
+    if settings.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
     return app
+
+
+def _routes(app: FastAPI) -> list[BaseRoute]:
+    """Return every route in the order in which they are tried.
+
+    FastAPI keeps those of a router behind an object of its own, which hides what they take.
+    """
+    own = [route for route in app.router.routes if isinstance(route, Route | Mount)]
+    routers = [*ROUTERS, docs_router]
+    return [*(route for router in routers for route in router.routes), *own]
 
 
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

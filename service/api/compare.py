@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Header
 from fastapi.responses import HTMLResponse
 
-from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.deps import Admitted, EngineDep
 from service.api.http.negotiation import choose_media_type
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
@@ -95,7 +95,7 @@ GOOD["content"][HTML] = {
     "/compare",
     summary="Say how two documents match, and where",
     response_model=CompareResponse,
-    dependencies=[Admitted, JSONBody],
+    dependencies=[Admitted],
     responses={
         200: GOOD,
         **problem_responses(

@@ -1,12 +1,11 @@
 """Dependencies of the routes, as annotated aliases."""
 
-from email.message import Message
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from service.engine import Engine, unready_because
-from service.errors import NotReadyError, UnsupportedMediaTypeError
+from service.errors import NotReadyError
 
 
 async def get_open_engine(request: Request) -> Engine:
@@ -48,18 +47,4 @@ async def admit(engine: EngineDep) -> None:
     """
 
 
-async def require_json(request: Request) -> None:
-    """Require a body that is declared as JSON.
-
-    Raises:
-        UnsupportedMediaTypeError: it is declared as something else.
-    """
-    message = Message()
-    message["content-type"] = request.headers.get("content-type", "")
-    kind, subtype = message.get_content_maintype(), message.get_content_subtype()
-    if kind != "application" or not (subtype == "json" or subtype.endswith("+json")):
-        raise UnsupportedMediaTypeError
-
-
 Admitted = Depends(admit)
-JSONBody = Depends(require_json)

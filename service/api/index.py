@@ -1,16 +1,14 @@
 """POST /index: JSON is indexed before the response, NDJSON in the background."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
-from starlette.routing import Match
-from starlette.types import Scope
 
-from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.deps import Admitted, EngineDep
+from service.api.http.bodies import LinesRoute
 from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
-from service.api.http.middleware import INDEX_PATH, is_bulk
 from service.api.http.negotiation import NDJSON
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
@@ -32,6 +30,8 @@ from service.api.schemas.jobs import AcceptedBody, accepted_response
 from service.bulk_upload import submit_upload
 from service.errors import UnsupportedMediaTypeError
 from service.indexing import index_documents
+
+INDEX_PATH = "/index"
 
 REQUESTS = {
     "one": {
@@ -97,23 +97,15 @@ ACCEPTED: dict[str, Any] = {
 }
 
 
-class BulkRoute(APIRoute):
-    """A route for NDJSON only."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match NDJSON uploads; leave every other request to the next route of the path."""
-        return super().matches(scope) if is_bulk(scope) else (Match.NONE, {})
-
-
 # Must be matched before `router`, which accepts every POST of the path.
-bulk_router = APIRouter(tags=["documents"], route_class=BulkRoute)
+bulk_router = APIRouter(tags=["documents"], route_class=LinesRoute)
 router = APIRouter(tags=["documents"])
 
 
 @router.post(
     INDEX_PATH,
     summary="Insert or replace documents",
-    dependencies=[Admitted, JSONBody],
+    dependencies=[Admitted],
     responses={
         200: json_example(ANSWER, "All documents are durable, and the next match finds them"),
         202: ACCEPTED,
@@ -157,7 +149,12 @@ async def post_lines(
 ) -> Response:
     """Receive an upload; respond when it is durable, before it is indexed."""
     answer, replayed = await submit_upload(
-        engine, request.stream(), accepted_response, gzip=_is_gzip(request), key=idempotency_key
+        engine,
+        request.stream(),
+        accepted_response,
+        partial(request.state.charge.cover, complete=True),
+        gzip=_is_gzip(request),
+        key=idempotency_key,
     )
     return to_response(answer, replayed=replayed)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from service.api.compare import EXPLANATION
-from service.api.deps import Admitted, EngineDep, JSONBody
+from service.api.deps import Admitted, EngineDep
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     BODY_TOO_LARGE,
@@ -114,7 +114,7 @@ ANSWER = {
 @router.post(
     "/match",
     summary="Find the documents that match a document",
-    dependencies=[Admitted, JSONBody],
+    dependencies=[Admitted],
     responses={
         200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`"),
         **problem_responses(

@@ -114,7 +114,8 @@ async def get_livez() -> LiveResponse:
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
     """Answer 200 if everything is open and every encoder thread runs, under any load.
 
-    The status is `degraded` while a part is down that requests can do without.
+    The status is `degraded` while a part is down that requests can do without, or while no more
+    requests are accepted. If no active request has ended for 30 seconds then, it is not ready.
     """
     index, degraded = engine.data.index, degraded_parts(engine)
     return ReadyResponse(

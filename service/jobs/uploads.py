@@ -163,6 +163,11 @@ class UploadFile:
         self._digest = hashlib.sha256()
         self._file = _or_store_error(path, lambda: self._partial.open("wb"))
 
+    @property
+    def size(self) -> int:
+        """Bytes written so far, decompressed."""
+        return self._bytes
+
     def write(self, chunk: bytes) -> None:
         """Write the next bytes of the request.
 

@@ -21,7 +21,13 @@ class Admission:
     def __init__(self, max_requests: int) -> None:
         self.max_requests = max_requests
         self.active = 0
+        self._full_since: float | None = None
         self._closing = False
+
+    @property
+    def full_seconds(self) -> float:
+        """Seconds since all places were taken and none became free; 0 while one is free."""
+        return 0.0 if self._full_since is None else time.monotonic() - self._full_since
 
     @contextmanager
     def admit(self) -> Iterator[None]:
@@ -36,10 +42,13 @@ class Admission:
         if self.active >= self.max_requests:
             raise OverloadedError(_RETRY_SECONDS, "active_requests")
         self.active += 1
+        if self.active == self.max_requests:
+            self._full_since = time.monotonic()
         try:
             yield
         finally:
             self.active -= 1
+            self._full_since = None
 
     async def drain(self, seconds: float) -> bool:
         """Reject new requests and wait up to `seconds` until no request is active.

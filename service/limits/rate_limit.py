@@ -2,10 +2,11 @@
 
 The generic cell rate algorithm (ITU-T I.371): one number is stored for each client, the time at
 which its bucket will be full. A bucket holds the tokens of one minute. A request of more tokens is
-admitted once the bucket is full, and the client then owes the rest.
+admitted once the bucket is full, and the client then owes the rest. A request whose size is known
+only at its end spends its tokens in parts, and is admitted as if it had spent them at once.
 """
 
-import hashlib
+import ipaddress
 import math
 import threading
 import time
@@ -60,17 +61,25 @@ def rate_limit_status(limit: int, tokens: int, admitted: bool, owed: float) -> R
 
 _MAX_CLIENTS = 100_000  # of this process; the least recently seen is dropped
 _PREFIX = "longmatch:rate:"
+_MAX_TOKENS = 1e12  # that one client may owe
 _ROUNDING = 1e-6  # seconds
 
-# KEYS: the client. ARGV: seconds a token takes, tokens of the request, tokens of a full bucket.
-# It reads the clock of Redis: servers that share a bucket must share a clock. It returns {admitted,
-# seconds until the bucket is full} as strings: a number would lose its fraction.
+# KEYS: the client. ARGV: seconds a token takes, tokens to spend, tokens of a full bucket, tokens
+# that the request has spent before, most seconds that a client may owe. It reads the clock of
+# Redis: servers that share a bucket must share a clock. A value that it did not write, which may be
+# anything, counts as missing. It returns {admitted, seconds until the bucket is full} as strings: a
+# number would lose its fraction.
 _SPEND = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
 local token, tokens, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now)
-if full - now + math.min(tokens, bucket) * token > bucket * token + 0.000001 then
+local spent = tonumber(ARGV[4])
+local stored = redis.pcall('GET', KEYS[1])
+stored = type(stored) == 'string' and string.match(stored, '^%d+%.%d+$') and tonumber(stored) or 0
+if stored > now + tonumber(ARGV[5]) then stored = 0 end
+local full = math.max(stored, now)
+local needed = math.min(spent + tokens, bucket) - spent
+if full - now + needed * token > bucket * token + 0.000001 then
   return {'0', string.format('%.6f', full - now)}
 end
 full = full + tokens * token
@@ -82,8 +91,14 @@ return {'1', string.format('%.6f', full - now)}
 class RateLimiter(Protocol):
     """Counts the tokens of each client."""
 
-    def spend(self, client: str, tokens: int) -> RateLimitStatus:
-        """Spend tokens of a client, or none if it has too few; may block briefly."""
+    def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
+        """Spend tokens of a client, or none if it has too few; may block briefly.
+
+        Args:
+            client: by `client_name`.
+            tokens: to spend.
+            spent: tokens that the same request has spent before.
+        """
 
 
 class LocalRateLimiter:
@@ -95,18 +110,19 @@ class LocalRateLimiter:
         self._full: OrderedDict[str, float] = OrderedDict()  # least recently seen first
         self._lock = threading.Lock()
 
-    def spend(self, client: str, tokens: int) -> RateLimitStatus:
+    def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
         """See `RateLimiter`."""
         token = WINDOW_SECONDS / self._limit
         with self._lock:
             now = self._clock()
             owed = max(self._full.pop(client, now) - now, 0.0)
-            admitted = owed + min(tokens, self._limit) * token <= WINDOW_SECONDS + _ROUNDING
+            needed = min(spent + tokens, self._limit) - spent
+            admitted = owed + needed * token <= WINDOW_SECONDS + _ROUNDING
             owed += tokens * token if admitted else 0.0
             self._full[client] = now + owed
             if len(self._full) > _MAX_CLIENTS:
                 self._full.popitem(last=False)
-        return rate_limit_status(self._limit, tokens, admitted, owed)
+        return rate_limit_status(self._limit, spent + tokens, admitted, owed)
 
 
 class RedisRateLimiter:
@@ -117,21 +133,31 @@ class RedisRateLimiter:
         self._limit = tokens_per_minute
         self._local = LocalRateLimiter(tokens_per_minute)
 
-    def spend(self, client: str, tokens: int) -> RateLimitStatus:
+    def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
         """See `RateLimiter`."""
-        arguments = (WINDOW_SECONDS / self._limit, tokens, self._limit)
+        token = WINDOW_SECONDS / self._limit
+        arguments = (token, tokens, self._limit, spent, WINDOW_SECONDS + _MAX_TOKENS * token)
 
         def run_script(redis: Any) -> Any:
             return redis.eval(_SPEND, 1, _PREFIX + client, *arguments)
 
         result = self._redis.call(run_script)
         if result is None:
-            return self._local.spend(client, tokens)
-        return rate_limit_status(self._limit, tokens, result[0] == b"1", float(result[1]))
+            return self._local.spend(client, tokens, spent)
+        return rate_limit_status(self._limit, spent + tokens, result[0] == b"1", float(result[1]))
 
 
-def client_name(key: str, address: str) -> str:
-    """Return the name of a client: a digest of its key if it sent one, else its address."""
-    if key:
-        return f"key:{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}"
-    return f"address:{address}"
+def client_name(address: str) -> str:
+    """Return the name of the client at an address.
+
+    All addresses of an IPv6 network of 64 bits, the smallest that one client gets, have one name.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:  # of a Unix socket, or as a proxy wrote it
+        return f"address:{address}"
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is None:
+            return f"address:{ipaddress.ip_network((int(parsed), 64), strict=False)}"
+        parsed = parsed.ipv4_mapped
+    return f"address:{parsed}"

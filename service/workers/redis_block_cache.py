@@ -14,13 +14,14 @@ _PREFIX = b"longmatch:block:"
 _LIFE_SECONDS = 7 * 24 * 3600
 _CALL_KEYS = 256  # of one call: Redis serves other clients between calls
 _CHECKSUM_BYTES = 4
+_LARGEST = 1.001  # component of a vector of unit norm, with the error of float16 graphs
 
 
 class RedisBlockCache:
     """Keeps block vectors in Redis for a week after they were computed.
 
-    A value is the little-endian vector and its CRC-32; one of another length or checksum counts as
-    missing.
+    A value is the little-endian vector and its CRC-32. One of another length or checksum counts as
+    missing, and so does one that no vector of unit norm can be: others may write to this Redis.
     """
 
     def __init__(self, redis: RedisClient, dimension: int) -> None:
@@ -55,7 +56,8 @@ class RedisBlockCache:
         content, checksum = value[:-_CHECKSUM_BYTES], value[-_CHECKSUM_BYTES:]
         if _checksum(content) != checksum:
             return None
-        return np.frombuffer(content, dtype="<f4").astype(np.float32)
+        vector = np.frombuffer(content, dtype="<f4").astype(np.float32)
+        return vector if bool(np.all(np.abs(vector) <= _LARGEST)) else None  # None for NaN, too
 
 
 def _read(client: Any, keys: Sequence[bytes]) -> list[bytes | None]:

@@ -23,7 +23,8 @@ def key(number: int) -> bytes:
 
 
 def vector(number: int) -> Any:
-    return np.random.default_rng(number).standard_normal(WIDTH).astype(np.float32)
+    drawn = np.random.default_rng(number).standard_normal(WIDTH).astype(np.float32)
+    return drawn / np.linalg.norm(drawn)
 
 
 @pytest.fixture(params=["lru", "redis"])
@@ -50,7 +51,7 @@ def test_what_was_put_is_there_and_nothing_else(cache: BlockCache) -> None:
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(arrays.arrays(np.float32, WIDTH, elements=st.floats(width=32)))
+@given(arrays.arrays(np.float32, WIDTH, elements=st.floats(-1, 1, width=32)))
 def test_every_bit_comes_back(cache: BlockCache, given_vector: Any) -> None:
     cache.put({key(7): given_vector})
     (found,) = cache.get([key(7)]).values()
@@ -110,6 +111,19 @@ def test_a_cache_without_room_keeps_nothing() -> None:
     cache = LruBlockCache(0, WIDTH)
     cache.put({key(1): vector(1)})
     assert cache.get([key(1)]) == {}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, 1.1])
+def test_a_planted_vector_with_the_right_checksum_is_not_there(
+    redis_server: Any, value: float
+) -> None:
+    redis = RedisClient(redis_server.url, create_metrics())
+    cache = RedisBlockCache(redis, WIDTH)
+    planted = vector(1)
+    planted[3] = value
+    cache.put({key(1): planted, key(2): vector(2)})
+    assert set(cache.get([key(1), key(2)])) == {key(2)}
+    redis.close()
 
 
 @pytest.mark.parametrize(

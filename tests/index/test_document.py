@@ -23,6 +23,10 @@ def test_a_document_needs_an_id_and_a_text_only() -> None:
     assert (document.title, dict(document.metadata)) == ("", {})
 
 
+def nested(levels: int) -> dict[str, Any]:
+    return {"x": nested(levels - 1)} if levels > 1 else {}
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "reason"),
     [
@@ -38,6 +42,8 @@ def test_a_document_needs_an_id_and_a_text_only() -> None:
         ({"metadata": {"a": object()}}, "metadata", "is not JSON"),
         ({"metadata": {"a": float("nan")}}, "metadata", "is not JSON"),
         ({"metadata": {("a", "b"): 1}}, "metadata", "is not JSON"),
+        ({"metadata": nested(65)}, "metadata", "is nested more than 64 levels deep"),
+        ({"metadata": {"a": [nested(64)]}}, "metadata", "is nested more than 64 levels deep"),
         ({"metadata": {"a": "x" * MAX_METADATA_BYTES}}, "metadata", "is larger than 65536 bytes"),
     ],
 )
@@ -50,12 +56,13 @@ def test_a_bad_field_is_refused_by_name(fields: dict[str, Any], field: str, reas
 def test_metadata_that_contains_itself_is_refused() -> None:
     endless: dict[str, Any] = {}
     endless["self"] = endless
-    with pytest.raises(DocumentError, match="metadata: is not JSON"):
+    with pytest.raises(DocumentError, match="metadata: is nested more than 64 levels deep"):
         Document("a", "text", metadata=endless)
 
 
 def test_the_largest_fields_are_accepted() -> None:
     document = Document("ü" * MAX_ID_CHARACTERS, "x", "😀" * MAX_TITLE_CHARACTERS)
+    assert Document("a", "x", metadata=nested(64)).metadata == nested(64)
     assert len(document.title) == MAX_TITLE_CHARACTERS
 
 

@@ -21,6 +21,7 @@ EXPECTED = {
     "longmatch_encoded_tokens": ("counter", set()),
     "longmatch_encoded_blocks": ("counter", set()),
     "longmatch_cancelled": ("counter", set()),
+    "longmatch_slow_clients": ("counter", set()),
     "longmatch_reranked_pairs": ("counter", set()),
     "longmatch_rerank_out_of_time": ("counter", set()),
     "longmatch_jobs_unfinished": ("gauge", set()),

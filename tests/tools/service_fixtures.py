@@ -120,7 +120,7 @@ class Client:
 def connect(app: FastAPI) -> httpx.AsyncClient:
     """Return a client to be used within one event loop."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://longmatch.test")
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
 
 def settings_for(given: dict[str, Any]) -> Settings:

@@ -1,53 +1,44 @@
 """Admission: what is decided about a request by its headers, before its body is read or parsed.
 
 It has to be fast when the service is not: a request for which there is no room is rejected by its
-Content-Length. An admitted request has a reservation in the queue from its first byte until its
-response is sent, so that bodies still on their way count, too.
+Content-Length. An admitted request has a place and a reservation in the queue from its first byte
+until its response starts, so that bodies still on their way count, too.
 """
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.http.negotiation import NDJSON
+from service.api.http.bodies import BodyKind, RequestBody, request_body
+from service.api.http.charge import Charge, tokens_of
 from service.engine import Engine
 from service.errors import (
     DeadlinePassedError,
     FieldError,
     InvalidInputError,
-    RateLimitedError,
     UploadTooSlowError,
 )
-from service.limits.rate_limit import WINDOW_SECONDS, RateLimitStatus, client_name
+from service.limits.rate_limit import client_name
 from service.workers.reservation import use_reservation
 from service.workers.work import Reservation
 
-_BYTES_PER_TOKEN = 4  # of English in JSON; the actual tokens are counted when the body is read
 _BYTES_PER_SECOND = 64 * 1024  # a body that arrives at this rate is never too slow
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
 TIMEOUT_HEADER = "X-Request-Timeout-Ms"
-KEY_HEADER = "X-API-Key"
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
+_TIMEOUT = re.compile(r"[1-9][0-9]{0,8}")
 
-_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 # First segments of the paths that are served under any load: probes, metrics, progress of uploads,
 # documentation.
 OPEN_PATHS = frozenset(
     {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
 )
-
-
-def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
-    """Return the headers that tell a client how many tokens it has left, and for how long."""
-    return {
-        "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
-        "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
-    }
 
 
 def estimate_tokens(length: int, max_queue_tokens: int) -> int:
@@ -58,25 +49,32 @@ def estimate_tokens(length: int, max_queue_tokens: int) -> int:
         max_queue_tokens: tokens that the queue holds; the estimate is at most half of them, so that
             a large body finds room beside small ones.
     """
-    return min(length // _BYTES_PER_TOKEN + 1, max_queue_tokens // 2)
+    return min(tokens_of(length), max_queue_tokens // 2)
 
 
 class TimedBody:
-    """Receives the body of a request, counts its bytes and limits its time."""
+    """Receives the body of a request, counts and charges its bytes, and limits its time."""
 
     def __init__(
-        self, receive: Receive, reservation: Reservation, seconds: float, max_queue_tokens: int
+        self,
+        receive: Receive,
+        reservation: Reservation,
+        charge: Charge,
+        seconds: float,
+        max_queue_tokens: int,
     ) -> None:
         """Wrap the `receive` of the server.
 
         Args:
             receive: of the server.
             reservation: of the request; grows when the body is longer than announced.
+            charge: of the request; grows with the body.
             seconds: that the body may take, in addition to one second for each 64 KiB.
             max_queue_tokens: tokens that the queue holds.
         """
         self._receive = receive
         self._reservation = reservation
+        self._charge = charge
         self._seconds = seconds
         self._max_queue_tokens = max_queue_tokens
         self._waited = 0.0
@@ -89,6 +87,7 @@ class TimedBody:
         Raises:
             UploadTooSlowError: it did not arrive in time.
             OverloadedError: the body has become longer than there is room for.
+            RateLimitedError: the client has too few tokens for it.
         """
         if self._complete:
             return await self._receive()
@@ -102,6 +101,7 @@ class TimedBody:
             self._reservation.resize(tokens)
         if self._complete:
             self._reservation.stall(False)
+        await self._charge.cover(self.received, complete=self._complete)
         return message
 
     async def _next_part(self) -> Message:
@@ -139,16 +139,24 @@ class AdmissionMiddleware:
         headers = Headers(scope=scope)
         seconds = _timeout_seconds(headers)
         max_tokens = engine.settings.max_queue_tokens
-        tokens = _announced_tokens(scope["method"], headers, max_tokens)
+        expected = request_body(scope)
+        tokens = _announced_tokens(expected, max_tokens)
         reservation = engine.scheduler.reserve(
             tokens or 0, deadline=time.monotonic() + seconds, background=tokens is None
         )
-        with reservation, engine.admission.admit():
-            status = await _charge(engine, scope, headers, max(1, reservation.tokens))
-            body = TimedBody(receive, reservation, self._upload_seconds, max_tokens)
+        with ExitStack() as place:
+            place.enter_context(reservation)
+            place.enter_context(engine.admission.admit())
+            address = (scope.get("client") or ("", 0))[0]
+            charge = scope["state"]["charge"] = Charge(engine.rate_limiter, client_name(address))
+            await charge.cover(expected.length, complete=True)
+            if expected.kind is not BodyKind.NONE:
+                receive = TimedBody(
+                    receive, reservation, charge, self._upload_seconds, max_tokens
+                ).receive
             async with _deadline(seconds) as timer:
                 with use_reservation(reservation):
-                    await self._app(scope, body.receive, _responding(send, timer, status))
+                    await self._app(scope, receive, _responding(send, timer, charge, place))
 
 
 def is_open(path: str) -> bool:
@@ -165,40 +173,21 @@ def _timeout_seconds(headers: Headers) -> float:
     given = headers.get(TIMEOUT_HEADER)
     if given is None:
         return math.inf
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:12]) <= MAX_TIMEOUT_MS):
+    if not (_TIMEOUT.fullmatch(given) and int(given) <= MAX_TIMEOUT_MS):
         detail = f"must be milliseconds, from 1 to {MAX_TIMEOUT_MS}"
         raise InvalidInputError([FieldError("", detail, MAX_TIMEOUT_MS, parameter=TIMEOUT_HEADER)])
     return int(given) / 1000
 
 
-def _announced_tokens(method: str, headers: Headers, max_queue_tokens: int) -> int | None:
+def _announced_tokens(body: RequestBody, max_queue_tokens: int) -> int | None:
     """Return the estimated tokens of the announced body; None if nothing is encoded for it.
 
     NDJSON is indexed in the background. The actual number of tokens is known, and has to fit, when
     the texts are read.
     """
-    if method not in _WITH_BODY or headers.get("content-type", "").startswith(NDJSON):
+    if body.kind is not BodyKind.JSON:
         return None
-    announced = headers.get("content-length", "")
-    length = int(announced) if announced.isascii() and announced.isdecimal() else 0
-    return estimate_tokens(length, max_queue_tokens)
-
-
-async def _charge(
-    engine: Engine, scope: Scope, headers: Headers, tokens: int
-) -> RateLimitStatus | None:
-    """Spend tokens of the client; return None if there is no rate limit.
-
-    Raises:
-        RateLimitedError: the client has too few tokens.
-    """
-    if engine.rate_limiter is None:
-        return None
-    client = client_name(headers.get(KEY_HEADER, ""), (scope.get("client") or ("", 0))[0])
-    status = await asyncio.to_thread(engine.rate_limiter.spend, client, tokens)
-    if not status.admitted:
-        raise RateLimitedError(status.limit, status.retry_after, rate_limit_headers(status))
-    return status
+    return estimate_tokens(body.length, max_queue_tokens)
 
 
 @asynccontextmanager
@@ -218,14 +207,18 @@ async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
         raise DeadlinePassedError from None
 
 
-def _responding(send: Send, timer: asyncio.Timeout, status: RateLimitStatus | None) -> Send:
-    """Let a response that has started finish after the deadline, and add the rate limit headers."""
+def _responding(send: Send, timer: asyncio.Timeout, charge: Charge, place: ExitStack) -> Send:
+    """Let a response that has started finish after the deadline, and add the rate limit headers.
+
+    The request gives back its place and its reservation: the work is done, and the client, for
+    whom the rest waits, may be slow.
+    """
 
     async def send_response(message: Message) -> None:
         if message["type"] == "http.response.start":
             timer.reschedule(None)
-            if status is not None:
-                MutableHeaders(scope=message).update(rate_limit_headers(status))
+            place.close()
+            MutableHeaders(scope=message).update(charge.headers)
         await send(message)
 
     return send_response

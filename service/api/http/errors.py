@@ -80,20 +80,32 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     request_id = scope["state"]["request_id"]
     if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         _log(request_id, error)
+    content = problem_content(problem, quote(scope["path"], errors="replace"), request_id)
+    return JSONResponse(
+        content, problem.kind.status, dict(problem.headers), media_type=PROBLEM_JSON
+    )
+
+
+def problem_content(problem: Problem, instance: str, request_id: str) -> dict[str, Any]:
+    """Return the JSON of a problem.
+
+    Args:
+        problem: to describe.
+        instance: path of the request, percent-encoded.
+        request_id: as in the log.
+    """
     content = {
         "type": problem.kind.uri,
         "title": problem.kind.title,
         "status": problem.kind.status,
         "detail": problem.detail,
-        "instance": quote(scope["path"], errors="replace"),
+        "instance": instance,
         "request_id": request_id,
         **problem.members,
     }
     if problem.errors:
         content["errors"] = list(problem.errors[:_MAX_ERRORS])
-    return JSONResponse(
-        content, problem.kind.status, dict(problem.headers), media_type=PROBLEM_JSON
-    )
+    return content
 
 
 def _count(scope: Scope, error: Exception) -> None:
@@ -166,12 +178,10 @@ def _http_problem(error: HTTPException, scope: Scope) -> Problem:
 
 def _allowed_methods(scope: Scope) -> list[str]:
     """Return the methods of every route of this path; the framework returns only the first's."""
-    return sorted(
-        method
-        for route in scope["app"].state.routes
-        if route.matches(scope)[0] is Match.PARTIAL
-        for method in route.methods
-    )
+    routes = scope["app"].state.routes
+    partial = [route for route in routes if route.matches(scope)[0] is Match.PARTIAL]
+    methods = {method for route in partial for method in route.methods} or {"GET"}  # of a file
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 def _parse_failure(cause: BaseException | None) -> str:

@@ -19,8 +19,9 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="Any text of your own, unique to this request. If the same request arrives "
-        "again within 24 hours, it gets the first response again and nothing is done.",
+        description="A text of your own, unique to this request: 1 to 255 printable ASCII "
+        "characters without spaces. If the same request arrives again within 24 hours, it gets the "
+        "first response again and nothing is done.",
         openapi_examples={"uuid": {"value": "8e03978e-40d5-43dd-bc93-6894a57f9324"}},
     ),
 ]

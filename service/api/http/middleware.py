@@ -1,4 +1,4 @@
-"""ASGI middleware around every request: its id, metrics, the size of its body, disconnection."""
+"""ASGI middleware around every request: its id, metrics, reading its body, disconnection."""
 
 import asyncio
 import re
@@ -9,22 +9,23 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.http.bodies import BodyKind, request_body
 from service.api.http.errors import problem_response
-from service.api.http.negotiation import NDJSON
 from service.engine import Engine
-from service.errors import BodyTooLargeError
+from service.errors import BodyTooLargeError, ShuttingDownError
 
 CLIENT_CLOSED_REQUEST = 499
 UNMATCHED_ROUTE = "unmatched"
-
-INDEX_PATH = "/index"
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 
 
 class RequestMiddleware:
-    """Gives each request an id, counts it, and answers unexpected errors with a problem."""
+    """Gives each request an id, counts it, and answers unexpected errors with a problem.
+
+    HEAD is served as GET, of which only the head is sent.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -38,46 +39,62 @@ class RequestMiddleware:
         scope.setdefault("state", {})["request_id"] = request_id
         started = time.perf_counter()
         code: int | None = None
+        head_only, ended = scope["method"] == "HEAD", False
+        served = {**scope, "method": "GET"} if head_only else scope
 
         async def send_named(message: Message) -> None:
-            nonlocal code
+            nonlocal code, ended
             if message["type"] == "http.response.start":
                 code = message["status"]
                 MutableHeaders(scope=message)["X-Request-ID"] = request_id
+            elif head_only:
+                if ended:
+                    return
+                ended, message = True, {"type": message["type"], "body": b""}
             await send(message)
 
         try:
-            await self._app(scope, receive, send_named)
+            await self._app(served, receive, send_named)
         except Exception as error:
             if code is not None:
                 raise
-            await problem_response(scope, error)(scope, receive, send_named)
+            await problem_response(served, error)(served, receive, send_named)
+        except asyncio.CancelledError:
+            # The server stops, and has waited long enough. It would log what is raised here as an
+            # error of the service, with its traceback.
+            if code is None:
+                stopped = ShuttingDownError()
+                await problem_response(served, stopped)(served, receive, send_named)
         finally:
-            _count(scope, code or CLIENT_CLOSED_REQUEST, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            _count(served, scope["method"], code or CLIENT_CLOSED_REQUEST, seconds)
 
 
 class BodyMiddleware:
-    """Reads the body within its limit, and cancels the work when the client disconnects.
+    """Reads the body, and cancels the work when the client disconnects.
 
-    NDJSON is passed on as it arrives: its route writes it to the disk.
+    NDJSON is passed on as it arrives: its route writes it to the disk. A body that the route does
+    not take is dropped as it arrives, and nothing waits for it.
     """
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if is_bulk(scope):
+        allowed = request_body(scope)
+        if allowed.kind is BodyKind.LINES:
             try:
                 await self._app(scope, receive, send)
             except ClientDisconnect:
                 _count_cancelled(scope)
             return
-        body = await _read_body(Headers(scope=scope), receive, self._max_body_bytes)
+        body: bytes | None = b""
+        if allowed.kind is BodyKind.JSON:
+            body = await _read_body(receive, allowed.limit)
         if body is None:
             return
         exchange = _Exchange(body, send)
@@ -122,15 +139,12 @@ async def _until_disconnected(receive: Receive) -> None:
         pass
 
 
-async def _read_body(headers: Headers, receive: Receive, limit: int) -> bytes | None:
+async def _read_body(receive: Receive, limit: int) -> bytes | None:
     """Return the body, or None if the client disconnected before it was complete.
 
     Raises:
-        BodyTooLargeError: its Content-Length or its actual length is over the limit.
+        BodyTooLargeError: it is longer than the limit.
     """
-    announced = headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limit:
-        raise BodyTooLargeError(limit)
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -161,20 +175,12 @@ def _count_cancelled(scope: Scope) -> None:
         engine.metrics.cancelled.inc()
 
 
-def _count(scope: Scope, code: int, seconds: float) -> None:
+def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
     engine = _engine(scope)
     if engine is None:
         return
     # The template, never the path: paths come from clients and their number is unbounded.
     route = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
-    method = scope["method"] if scope["method"] in _METHODS else "other"
+    method = method if method in _METHODS else "other"
     engine.metrics.requests.labels(route, method, str(code)).inc()
     engine.metrics.request_duration.labels(route).observe(seconds)
-
-
-def is_bulk(scope: Scope) -> bool:
-    """Return whether a request is an NDJSON upload, which must not be read into memory."""
-    if scope["path"] != INDEX_PATH or scope["method"] != "POST":
-        return False
-    kind = Headers(scope=scope).get("content-type", "").partition(";")[0]
-    return kind.strip().lower() == NDJSON

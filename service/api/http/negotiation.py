@@ -2,9 +2,16 @@
 
 from collections.abc import Sequence
 
+from starlette.datastructures import Headers
+
 from service.errors import NotAcceptableError
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
+
+
+def media_type(headers: Headers) -> str:
+    """Return the media type of a body, in lower case and without parameters; "" if not given."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.http.admission import KEY_HEADER, MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
+from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
-from service.api.http.problems import ADMISSION_PROBLEMS, ProblemType
+from service.api.http.problems import ADMISSION_PROBLEMS, HOST_NOT_ALLOWED, ProblemType
 
 # The Swagger UI that is served supports no later version, so the schemas keep to 3.0.
 OPENAPI_VERSION = "3.0.3"
@@ -56,15 +56,6 @@ _ADMISSION_PARAMETERS = (
         "schema": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS},
         "examples": {"two": {"summary": "Two seconds", "value": 2000}},
     },
-    {
-        "name": KEY_HEADER,
-        "in": "header",
-        "required": False,
-        "description": "The client whose rate limit this request counts for (429); without it, the "
-        "address counts. It is not verified.",
-        "schema": {"type": "string"},
-        "examples": {"one": {"summary": "A key", "value": "team-7"}},
-    },
 )
 
 
@@ -109,23 +100,26 @@ class DescribedFastAPI(FastAPI):
                 routes=self.routes,
             )
             document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
-            _describe_admission(document)
+            _describe_refusals(document)
             self.openapi_schema = document
         return self.openapi_schema
 
 
-def _describe_admission(document: dict[str, Any]) -> None:
-    """Add to every operation that is subject to admission its headers and its problems."""
+def _describe_refusals(document: dict[str, Any]) -> None:
+    """Add what is refused before the route: to all, and where there is admission, with headers."""
     for path, methods in document["paths"].items():
-        if is_open(path):
-            continue
         for operation in methods.values():
-            operation["parameters"] = [*operation.get("parameters", []), *_ADMISSION_PARAMETERS]
-            for status, response in problem_responses(*ADMISSION_PROBLEMS).items():
-                known = operation["responses"].setdefault(str(status), response)
-                known["content"][PROBLEM_JSON]["examples"] |= response["content"][PROBLEM_JSON][
-                    "examples"
-                ]
+            _add_problems(operation, HOST_NOT_ALLOWED)
+            if not is_open(path):
+                _add_problems(operation, *ADMISSION_PROBLEMS)
+                known = operation.get("parameters", [])
+                operation["parameters"] = [*known, *_ADMISSION_PARAMETERS]
+
+
+def _add_problems(operation: dict[str, Any], *kinds: ProblemType) -> None:
+    for status, response in problem_responses(*kinds).items():
+        known = operation["responses"].setdefault(str(status), response)
+        known["content"][PROBLEM_JSON]["examples"] |= response["content"][PROBLEM_JSON]["examples"]
 
 
 def _example(kind: ProblemType) -> dict[str, Any]:

@@ -27,6 +27,11 @@ MALFORMED_BODY = ProblemType(
     "The body could not be parsed as UTF-8 encoded JSON, or could not be decompressed. `detail` "
     "says where.",
 )  # fmt: skip
+MALFORMED_REQUEST = ProblemType(
+    "malformed-request", 400, "The request is not HTTP/1.1",
+    "The bytes of the connection are not a request: the head cannot be parsed or is too long, or "
+    "the body contradicts it. The connection is closed.",
+)  # fmt: skip
 NO_SUCH_ROUTE = ProblemType(
     "no-such-route", 404, "There is nothing at this path",
     "The path is not one of those that the API documentation lists.",
@@ -81,15 +86,20 @@ UNSUPPORTED_MEDIA_TYPE = ProblemType(
     "The request must have Content-Type: application/json; POST /index also accepts "
     "application/x-ndjson, with Content-Encoding gzip or none.",
 )  # fmt: skip
+HOST_NOT_ALLOWED = ProblemType(
+    "host-not-allowed", 421, "The Host header names another service",
+    "The service is not known under the name in the Host header, which may be that of a malicious "
+    "page. The setting `allowed_hosts` has the names under which it is.",
+)  # fmt: skip
 INVALID_INPUT = ProblemType(
     "invalid-input", 422, "A field is invalid",
     "`errors` names each invalid field by JSON pointer, with the limit if it exceeds one.",
 )  # fmt: skip
 RATE_LIMITED = ProblemType(
     "rate-limited", 429, "The client exceeds its rate limit",
-    "The client, by its X-API-Key or its address, has used more tokens than the setting "
-    "`rate_limit_tokens_per_minute`. The RateLimit header says how many are left, Retry-After when "
-    "to retry.",
+    "The client, by its address, has used more tokens than the setting "
+    "`rate_limit_tokens_per_minute`; a body costs one for four bytes, decompressed. The RateLimit "
+    "header says how many are left, Retry-After when to retry.",
 )  # fmt: skip
 INTERNAL_ERROR = ProblemType(
     "internal-error", 500, "The service failed",
@@ -122,12 +132,12 @@ SHUTTING_DOWN = ProblemType(
 PROBLEM_TYPES = {
     problem.name: problem
     for problem in (
-        MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
+        MALFORMED_REQUEST, MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
-        UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED,
+        UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
     )
 }  # fmt: skip
 
@@ -160,6 +170,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.ServiceError: INTERNAL_ERROR,
     service_errors.SettingsError: INTERNAL_ERROR,
     service_errors.InvalidInputError: INVALID_INPUT,
+    service_errors.HostNotAllowedError: HOST_NOT_ALLOWED,
     service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
     service_errors.NotAcceptableError: NOT_ACCEPTABLE,
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,

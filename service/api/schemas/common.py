@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pydantic import BaseModel, Field, JsonValue
 
 from encoder.blocks import Receipt
-from index.document import Document
+from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
 from index.store.records import StoredDocument
 from service.api.schemas.fields import Body, Characters, DocumentId, Metadata, Title, optional
@@ -26,7 +26,9 @@ class DocumentBody(Body):
     )
     title: Title = ""
     metadata: Metadata = Field(
-        default_factory=dict, description="Any JSON object; returned with every match."
+        default_factory=dict,
+        description=f"Any JSON object of at most {MAX_METADATA_BYTES} bytes and "
+        f"{MAX_METADATA_LEVELS} levels; returned with every match.",
     )
 
 

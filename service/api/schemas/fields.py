@@ -13,23 +13,38 @@ from pydantic import (
     JsonValue,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
-from index.document import MAX_ID_CHARACTERS, MAX_TITLE_CHARACTERS
+from index.document import (
+    MAX_ID_CHARACTERS,
+    MAX_METADATA_LEVELS,
+    MAX_TITLE_CHARACTERS,
+    TOO_DEEP,
+    is_too_deep,
+)
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _whole_characters(text: object) -> object:
+def whole_characters(text: object) -> object:
+    """Return a value unless it is a text that UTF-8 cannot encode.
+
+    Raises:
+        ValueError: it has a lone surrogate.
+    """
     if isinstance(text, str) and _LONE_SURROGATE.search(text):
         raise ValueError("has a lone surrogate, which is not a character")
     return text
 
 
+def _shallow(metadata: object) -> object:
+    if isinstance(metadata, dict) and is_too_deep(metadata):
+        raise PydanticCustomError("metadata_levels", TOO_DEEP, {"le": MAX_METADATA_LEVELS})
+    return metadata
+
+
 def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    try:
-        _whole_characters(json.dumps(metadata, ensure_ascii=False, allow_nan=False))
-    except RecursionError as error:
-        raise ValueError("is nested too deeply") from error
+    whole_characters(json.dumps(metadata, ensure_ascii=False, allow_nan=False))
     return metadata
 
 
@@ -57,13 +72,13 @@ def or_a_number(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"type": "integer", "minimum": 1}, given]
 
 
-_WHOLE = BeforeValidator(_whole_characters)
+_WHOLE = BeforeValidator(whole_characters)
 Characters = Annotated[str, _WHOLE]
 DocumentId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS), _WHOLE]
 Title = Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS), _WHOLE]
 Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Metadata = Annotated[dict[str, JsonValue], AfterValidator(_sendable)]
+Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_shallow), AfterValidator(_sendable)]
 
 
 def optional(description: str) -> Any:

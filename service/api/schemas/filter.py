@@ -23,7 +23,7 @@ from index.store.metadata import (
     pointer,
 )
 from service.api.schemas.common import exactly_one
-from service.api.schemas.fields import Body, Characters, optional
+from service.api.schemas.fields import Body, Characters, optional, whole_characters
 
 MAX_DEPTH = 8
 MAX_CONDITIONS = 64
@@ -41,6 +41,7 @@ def _checked_scalar(value: object) -> Scalar:
         case str():
             if len(value) > MAX_VALUE_CHARACTERS:
                 raise _over("is longer than {max_length} characters", MAX_VALUE_CHARACTERS)
+            whole_characters(value)
             return value
         case int() if value in _INT64:
             return value

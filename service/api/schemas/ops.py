@@ -24,7 +24,8 @@ class ReadyResponse(LiveResponse):
     documents: int = Field(description="Documents in the index.")
     generation: int = Field(description="Generation of the index.")
     degraded: list[str] = Field(
-        description="Parts that are down and that requests can do without: `redis`."
+        description="What is not well: `redis`, while it is down; `active_requests`, while no more "
+        "requests are accepted."
     )
 
 

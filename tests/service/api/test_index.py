@@ -113,13 +113,33 @@ def test_metadata_that_json_cannot_hold_is_refused(empty: Any, value: str) -> No
     assert error["pointer"].startswith("#/documents/0/metadata")
 
 
-def test_metadata_nested_too_deeply_is_refused(client: Any) -> None:
-    nested = "[" * 700 + "]" * 700
-    body = f'{{"documents": [{{"id": "a", "text": "b", "metadata": {{"x": {nested}}}}}]}}'
-    response = client.post("/index", content=body, headers=JSON)
-    assert response.status_code in (200, 400, 422)
-    if response.status_code == 200:
-        assert client.get("/documents/a").status_code == 200
+def nested(levels: int) -> str:
+    """Return a document whose metadata has so many levels."""
+    lists = "[" * (levels - 1) + "]" * (levels - 1)
+    return f'{{"id": "a", "text": "b", "metadata": {{"x": {lists}}}}}'
+
+
+@pytest.mark.parametrize("levels", [65, 254, 700])
+def test_metadata_nested_too_deeply_is_refused(empty: Any, levels: int) -> None:
+    (error,) = refused(empty, f'{{"documents": [{nested(levels)}]}}')
+    assert error["pointer"] == "#/documents/0/metadata"
+    assert error["limit"] == 64
+
+
+def test_a_body_nested_too_deeply_to_be_parsed_is_refused(empty: Any) -> None:
+    body = f'{{"documents": [{nested(50_000)}]}}'
+    response = empty.post("/index", content=body, headers=JSON)
+    assert response.status_code == 400
+    assert "nested too deeply" in response.json()["detail"]
+
+
+def test_metadata_of_the_greatest_depth_is_returned(client: Any) -> None:
+    body = f'{{"documents": [{nested(64)}]}}'
+    assert client.post("/index", content=body, headers=JSON).status_code == 200
+    metadata = json.loads(nested(64))["metadata"]
+    assert client.get("/documents").json()["documents"][0]["metadata"] == metadata
+    matches = client.post("/match", json={"text": "b"}).json()["matches"]
+    assert matches[0]["metadata"] == metadata
 
 
 @pytest.mark.parametrize("field", ["id", "title", "text"])

@@ -75,6 +75,17 @@ def test_gzip_of_any_number_of_members_is_taken(client: Any) -> None:
     assert (job["state"], job["indexed"]) == ("done", 2)
 
 
+def test_a_line_nested_too_deeply_is_named_and_every_listing_goes_on(client: Any) -> None:
+    lists = b"[" * 300 + b"]" * 300
+    deep = b'{"id": "deep", "text": "Ants dig.", "other": ' + lists + b"}"
+    job = upload(client, deep + b"\n" + lines_of({"id": "a", "text": "Ants dig."}))
+    (error,) = job["errors"]
+    assert (error["line"], error["pointer"]) == (1, "#/metadata")
+    assert error["detail"] == "is nested more than 64 levels deep"
+    assert client.get("/documents").status_code == 200
+    assert client.post("/match", json={"text": "Ants dig."}).status_code == 200
+
+
 def test_lines_that_are_no_documents_are_named_and_the_others_stored(make_client: Any) -> None:
     client = make_client(max_body_bytes=400, max_text_characters=200)
     body = b"\xef\xbb\xbf" + b"\n".join(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from service import engine as engine_module
 from service.api.app import create_app
 from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
@@ -69,6 +70,24 @@ def test_a_service_that_is_not_open_is_alive_and_not_ready(make_settings: Any, c
         response = closed.get(path)
         assert response.status_code == 503
         assert response.json()["type"] == "/problems/not-ready"
+
+
+def test_readiness_notices_that_no_place_is_free(
+    make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(max_active_requests=2)
+    admission = client.app.state.engine.admission
+    with admission.admit():
+        assert client.get("/readyz").json()["status"] == "ready"
+        with admission.admit():
+            ready = client.get("/readyz")
+            assert ready.status_code == 200
+            assert ready.json()["degraded"] == ["active_requests"]
+            monkeypatch.setattr(engine_module, "STUCK_SECONDS", 0.0)
+            assert client.get("/readyz").status_code == 503
+            assert metric(client, "longmatch_ready") == 0
+            monkeypatch.undo()
+        assert client.get("/readyz").json()["degraded"] == []
 
 
 def test_load_makes_it_neither_dead_nor_unready(client: Any, engine: Engine) -> None:

@@ -321,3 +321,22 @@ def test_every_command_explains_itself(longmatch: Run, command: str) -> None:
     answer = longmatch(command, "--help")
     assert answer.status == 0
     assert f"longmatch {command}" in answer.out
+
+
+def test_one_depth_of_metadata_holds_and_doctor_names_what_is_deeper(
+    longmatch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    lists = "[" * 300 + "]" * 300
+    line = f'{{"id": "deep", "text": "Rivers.", "metadata": {{"x": {lists}}}}}\n'
+    corpus.write_text(line + '{"id": "flat", "text": "Music."}\n')
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "metadata: is nested more than 64 levels deep" in answer.out + answer.err
+    assert longmatch("doctor", tmp_path / "data").status == 0
+    monkeypatch.setattr("index.document.MAX_METADATA_LEVELS", 1_000)
+    assert longmatch("index", corpus).status == 0
+    monkeypatch.setattr("index.document.MAX_METADATA_LEVELS", 64)
+    answer = longmatch("doctor", tmp_path / "data")
+    assert answer.status == 1
+    assert "1 document (deep) is damaged in text, title, metadata" in answer.out + answer.err

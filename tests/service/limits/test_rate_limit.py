@@ -108,6 +108,27 @@ def test_servers_share_what_redis_counts(redis_server: Any) -> None:
         redis.close()
 
 
+@pytest.mark.parametrize(
+    "planted", ["inf", "-inf", "nan", "1e300", "9" * 400 + ".0", "x", "", "0x10", "-5.0"]
+)
+def test_a_planted_value_counts_as_missing(redis_server: Any, planted: str) -> None:
+    redis = RedisClient(redis_server.url, create_metrics())
+    limiter = RedisRateLimiter(redis, 100)
+    redis_server.client.set("longmatch:rate:a", planted)
+    assert limiter.spend("a", 60).remaining == 40
+    assert not limiter.spend("a", 60).admitted
+    assert redis.available
+    redis.close()
+
+
+def test_a_planted_list_counts_as_missing(redis_server: Any) -> None:
+    redis = RedisClient(redis_server.url, create_metrics())
+    redis_server.client.lpush("longmatch:rate:a", "x")
+    assert RedisRateLimiter(redis, 100).spend("a", 60).remaining == 40
+    assert redis.available
+    redis.close()
+
+
 def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
     redis = RedisClient(redis_server.url, create_metrics())
     limiter = RedisRateLimiter(redis, 100)
@@ -118,9 +139,24 @@ def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
     redis.close()
 
 
-def test_a_client_is_its_key_or_its_address_and_no_key_is_kept() -> None:
-    assert client_name("", "10.0.0.1") == "address:10.0.0.1"
-    named = client_name("secret", "10.0.0.1")
-    assert named == client_name("secret", "10.0.0.2")
-    assert named != client_name("other", "10.0.0.1")
-    assert "secret" not in named
+def test_a_client_is_its_address_and_a_network_of_ipv6_is_one_client() -> None:
+    assert client_name("10.0.0.1") == client_name("::ffff:10.0.0.1") == "address:10.0.0.1"
+    assert client_name("2001:db8::1") == client_name("2001:db8::ffff:2") != client_name("::1")
+    assert client_name("2001:db8:0:1::1") != client_name("2001:db8::1")
+    assert client_name("") == "address:"
+
+
+def test_a_request_that_spends_in_parts_is_admitted_as_one_that_spends_at_once(
+    make_limiter: MakeLimiter,
+) -> None:
+    limiter = make_limiter(100)
+    for spent in range(0, 250, 50):
+        assert limiter.spend("a", 50, spent).admitted
+    refused = limiter.spend("a", 1)
+    assert not refused.admitted
+    assert 85 <= refused.retry_after <= 152
+    for spent in (0, 50):
+        assert limiter.spend("b", 50, spent).admitted
+    other = limiter.spend("b", 50, 30)
+    assert not other.admitted
+    assert 45 <= other.retry_after <= 50

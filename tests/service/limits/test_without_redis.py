@@ -2,9 +2,11 @@
 
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from service.engine import Engine
@@ -68,6 +70,22 @@ def test_a_flush_loses_nothing_but_time(client: Any, redis_server: Any) -> None:
     redis_server.flush()
     assert client.post("/match", json={"text": TEXT}).json()["matches"] == before
     wait_until_ready_is(client, "ready", [])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_planted_vectors_and_counters_change_no_match(
+    client: Any, redis_server: Any, value: float
+) -> None:
+    before = client.post("/match", json={"text": TEXT}).json()["matches"]
+    for key in redis_server.client.keys("longmatch:block:*"):
+        width = (len(redis_server.client.get(key)) - 4) // 4
+        planted = np.full(width, value, dtype="<f4").tobytes()
+        redis_server.client.set(key, planted + zlib.crc32(planted).to_bytes(4, "big"))
+    for key in redis_server.client.keys("longmatch:rate:*"):
+        redis_server.client.set(key, "inf")
+    response = client.post("/match", json={"text": TEXT})
+    assert response.status_code == 200
+    assert response.json()["matches"] == before
 
 
 def test_failures_at_any_moment_of_a_stream_of_matches(client: Any, redis_server: Any) -> None:

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +103,16 @@ def test_a_key_that_is_none_is_refused_by_name(empty: Any, kind: str, key: str) 
     response = empty.post("/index", content=BODIES[kind][0], headers=headers)
     refused(response, 422, "invalid-input")
     assert response.json()["errors"][0]["parameter"] == "idempotency-key"
+
+
+def test_the_rules_of_a_key_are_those_of_its_description(empty: Any) -> None:
+    operation = empty.app.openapi()["paths"]["/index"]["post"]
+    (header,) = [one for one in operation["parameters"] if one["name"] == "idempotency-key"]
+    rules = header["schema"].get("anyOf", [header["schema"]])[0]
+    assert (rules["minLength"], rules["maxLength"]) == (1, 255)
+    assert rules["pattern"] == r"^[\x21-\x7e]+$"
+    for page in (header["description"], Path("docs/ingest.md").read_text(encoding="utf-8")):
+        assert "1 to 255 printable ASCII characters without spaces" in " ".join(page.split())
 
 
 def test_answers_outlive_the_process_and_a_clock_that_jumps(

@@ -13,6 +13,7 @@ import pytest
 from service import indexing
 from service.api import match as match_route
 from service.api.app import create_app
+from service.api.http.bodies import BodyKind, RequestBody
 from service.api.http.middleware import BodyMiddleware
 from service.engine import Engine
 from service.errors import EncodingFailedError
@@ -129,6 +130,7 @@ def exchange(
             "headers": [(b"content-type", b"application/json"), *headers],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 2),
+            "state": {"body": RequestBody(BodyKind.NONE)},
         }
         await asyncio.wait_for(app(scope, receive, send), 20)
 
@@ -189,7 +191,7 @@ def test_what_follows_the_answer_is_not_cut_off_by_the_end_of_the_connection() -
             await asyncio.sleep(0)
         steps.append("cleaned up")
 
-    status, _, _ = exchange(BodyMiddleware(application, 100), b"", [])
+    status, _, _ = exchange(BodyMiddleware(application), b"", [])
     assert status == 200
     assert steps == ["cleaned up"]
 

@@ -1,5 +1,6 @@
 """Filters and excluded ids in POST /match, as a client sees them."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,11 @@ def test_a_filter_holds_for_every_query(shelf: Any) -> None:
         ({"field": "a", "equal": {"b": 1}}, "#/filter/equal", "a string, a number", None),
         ({"field": "a", "equal": 10**30}, "#/filter/equal", "too large", None),
         ({"field": "a", "equal": "x" * 513}, "#/filter/equal", "longer than 512", 512),
+        ({"field": "a", "equal": "\ud800"}, "#/filter/equal", "lone surrogate", None),
+        ({"field": "a", "in": ["b", "\udfff"]}, "#/filter/in/1", "lone surrogate", None),
+        ({"field": "a", "range": {"lt": "\ud800"}}, "#/filter/range/lt", "lone surrogate", None),
+        ({"field": "\ud800", "equal": 1}, "#/filter/field", "lone surrogate", None),
+        ({"field": "a", "equal": 10**400}, "#/filter/equal", "too large", None),
         ({"field": "a", "in": []}, "#/filter/in", "at least 1", 1),
         ({"field": "a", "in": [1, [2]]}, "#/filter/in/1", "a string, a number", None),
         ({"field": "a", "in": list(range(1001))}, "#/filter", "more than 1000 values", 1000),
@@ -143,7 +149,8 @@ def test_a_filter_holds_for_every_query(shelf: Any) -> None:
 def test_a_filter_that_is_refused_is_named(
     shelf: Any, where: Any, pointer: str, detail: str, limit: int | None
 ) -> None:
-    response = shelf.post("/match", json={"text": TEXT, "filter": where})
+    body = json.dumps({"text": TEXT, "filter": where})
+    response = shelf.post("/match", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 422
     assert response.headers["content-type"] == "application/problem+json"
     error = response.json()["errors"][0]
