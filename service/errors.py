@@ -3,6 +3,8 @@
 * ServiceError
   * SettingsError            the settings are invalid, or contradict the checkpoint
   * KeyFileError             the file of API keys cannot be read or written
+  * KeyRequiredError         the request has no valid API key
+  * ScopeMissingError        the API key of the request does not have the scope that it needs
   * InvalidInputError        fields of a request are invalid; names each of them
   * HostNotAllowedError      the Host header names another service
   * UnsupportedMediaTypeError   the body has a media type that is not accepted
@@ -61,6 +63,21 @@ class SettingsError(ServiceError):
 
 class KeyFileError(ServiceError):
     """The file of API keys cannot be read or written."""
+
+
+class KeyRequiredError(ServiceError):
+    """The request has no valid API key."""
+
+    def __init__(self) -> None:
+        super().__init__("send a valid API key: Authorization: Bearer lm_...")
+
+
+class ScopeMissingError(ServiceError):
+    """The API key of the request does not have the scope that it needs."""
+
+    def __init__(self, scope: str) -> None:
+        """Name the scope."""
+        super().__init__(f"the API key does not have the scope {scope}")
 
 
 class InvalidInputError(ServiceError):

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-from service.api.app import create_app
+from service.api.app import check_exposure, create_app
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings
 from service.startup import close_engine, open_engine
@@ -46,9 +46,11 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
 
     Raises:
         ValidationError: a setting is invalid.
+        SettingsError, KeyFileError: see `check_exposure`.
         ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     settings = Settings(**given)
+    check_exposure(settings, host)
     set_switch_interval()
     limit_numpy_threads()
     engine = open_engine(settings)

@@ -119,6 +119,18 @@ class Settings(BaseSettings):
         description="Tokens a minute that one client, by its address, may use; more are rejected "
         "with 429. A body costs one token for four bytes.",
     )
+    allow_anonymous: bool = Field(
+        default=False,
+        description="Listen on an address that others can reach although there are no API keys.",
+    )
+    open_metrics: bool = Field(
+        default=True, description="Serve /metrics without an API key, where there are keys."
+    )
+    open_docs: bool = Field(
+        default=True,
+        description="Serve /, /docs, /openapi.json and /problems without an API key, where there "
+        "are keys.",
+    )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="Names, separated by commas, under which clients reach the service, in "

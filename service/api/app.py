@@ -14,13 +14,16 @@ from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from service.api import compare, documents, index, jobs, match, ops, similar
+from service.api.http.access import KeyMiddleware
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.bodies import BodyRuleMiddleware
 from service.api.http.errors import install_error_handlers
-from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware
+from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware, is_loopback
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.http.openapi import DescribedFastAPI
 from service.engine import Engine, installed_version
+from service.errors import SettingsError
+from service.keys.key_file import KEY_FILE, KeyRing
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 
@@ -60,6 +63,9 @@ def create_app(
             and drained and closed when it ends.
         bound_to: the address that the server listens on, which decides the names under which it is
             reached.
+
+    Raises:
+        KeyFileError: the file of API keys cannot be read.
     """
     app = DescribedFastAPI(
         title="Longmatch",
@@ -84,11 +90,29 @@ def create_app(
         max_body_bytes=settings.max_body_bytes,
         max_upload_bytes=settings.max_upload_bytes,
     )
+    app.add_middleware(KeyMiddleware, ring=KeyRing(settings.data / KEY_FILE), settings=settings)
     app.add_middleware(HostMiddleware, allowed=AllowedHosts(bound_to, settings.allowed_hosts))
     app.add_middleware(RequestMiddleware)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
     return app
+
+
+def check_exposure(settings: Settings, bound_to: str) -> None:
+    """Refuse to listen where others can reach a service that lets everybody in.
+
+    Raises:
+        SettingsError: the address is not a loopback address, there are no API keys, and the
+            settings do not allow that.
+        KeyFileError: the file of API keys cannot be read.
+    """
+    if settings.allow_anonymous or is_loopback(bound_to):
+        return
+    if not KeyRing(settings.data / KEY_FILE).required:
+        raise SettingsError(
+            f"{bound_to} can be reached by others, and {settings.data} has no API keys: make one "
+            "with longmatch keys create, or set LONGMATCH_ALLOW_ANONYMOUS=true"
+        )
 
 
 def _routes(app: FastAPI) -> list[BaseRoute]:

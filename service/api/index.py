@@ -7,6 +7,7 @@ from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
 
 from service.api.deps import Admitted, EngineDep
+from service.api.http.access import own_name
 from service.api.http.bodies import LinesRoute
 from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
 from service.api.http.negotiation import NDJSON
@@ -131,6 +132,8 @@ async def post_index(
     with 202 and indexed in the background, each line by itself: see /jobs.
     """
 
+    http.state.changed_ids = [one.id for one in request.documents]
+
     async def work() -> IndexResponse:
         indexed = await index_documents(engine, request.to_documents(), strict=request.strict)
         return index_response(indexed, engine.checkpoint.name)
@@ -138,9 +141,10 @@ async def post_index(
     async def work_as_json() -> bytes:
         return (await work()).model_dump_json().encode()
 
-    if idempotency_key is None:
+    name = own_name(http.scope, idempotency_key)
+    if name is None:
         return await work()
-    return await respond_once(engine, idempotency_key, await http.body(), work_as_json)
+    return await respond_once(engine, name, await http.body(), work_as_json)
 
 
 @bulk_router.post(INDEX_PATH, dependencies=[Admitted], include_in_schema=False)
@@ -154,7 +158,7 @@ async def post_lines(
         accepted_response,
         partial(request.state.charge.cover, complete=True),
         gzip=_is_gzip(request),
-        key=idempotency_key,
+        key=own_name(request.scope, idempotency_key),
     )
     return to_response(answer, replayed=replayed)
 

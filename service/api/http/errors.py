@@ -33,6 +33,7 @@ from service.errors import (
     DocumentNotFoundError,
     FieldError,
     InvalidInputError,
+    KeyRequiredError,
     OverloadedError,
     RateLimitedError,
     RequestTooLargeError,
@@ -159,6 +160,8 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
                 members={"retry_after": error.retry_after, "limit": error.limit},
                 headers={"Retry-After": str(error.retry_after), **error.headers},
             )
+        case KeyRequiredError():
+            return Problem(kind, str(error), headers={"WWW-Authenticate": "Bearer"})
         case UploadTooSlowError():
             return Problem(kind, str(error), headers={"Connection": "close"})
     return Problem(kind, str(error))

@@ -30,7 +30,7 @@ class AllowedHosts:
             bound_to: the address or name that the service listens on.
             names: other names; `*.example.com` stands for all names below example.com, `*` for all.
         """
-        self._local_only = _is_loopback(bound_to)
+        self._local_only = is_loopback(bound_to)
         given = {name.lower() for name in names}
         self._any = ANY in given
         self._names = {_LOCAL, bound_to.lower(), *given}
@@ -42,7 +42,7 @@ class AllowedHosts:
         if self._any or not header or host in self._names or host.endswith(self._parents):
             return True
         if self._local_only:
-            return _is_loopback(host)
+            return is_loopback(host)
         return _address(host) is not None or (bool(host) and "." not in host)
 
 
@@ -68,7 +68,8 @@ def host_of(header: str) -> str:
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address is that of the machine itself."""
     address = _address(host)
     return host.lower() == _LOCAL if address is None else address.is_loopback
 

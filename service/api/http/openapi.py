@@ -7,7 +7,13 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
-from service.api.http.problems import ADMISSION_PROBLEMS, HOST_NOT_ALLOWED, ProblemType
+from service.api.http.problems import (
+    ADMISSION_PROBLEMS,
+    HOST_NOT_ALLOWED,
+    KEY_REQUIRED,
+    SCOPE_MISSING,
+    ProblemType,
+)
 
 # The Swagger UI that is served supports no later version, so the schemas keep to 3.0.
 OPENAPI_VERSION = "3.0.3"
@@ -45,6 +51,14 @@ _PROBLEM_SCHEMA = {
     },
 }
 
+
+_KEY = "key"
+_KEY_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key of `longmatch keys create`, where the service has any.",
+}
+_KEYLESS = frozenset({"/livez", "/readyz"})
 
 _ADMISSION_PARAMETERS = (
     {
@@ -100,6 +114,7 @@ class DescribedFastAPI(FastAPI):
                 routes=self.routes,
             )
             document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
+            document["components"]["securitySchemes"] = {_KEY: _KEY_SCHEME}
             _describe_refusals(document)
             self.openapi_schema = document
         return self.openapi_schema
@@ -110,6 +125,9 @@ def _describe_refusals(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for operation in methods.values():
             _add_problems(operation, HOST_NOT_ALLOWED)
+            if path not in _KEYLESS:
+                _add_problems(operation, KEY_REQUIRED, SCOPE_MISSING)
+                operation["security"] = [{_KEY: []}, {}]
             if not is_open(path):
                 _add_problems(operation, *ADMISSION_PROBLEMS)
                 known = operation.get("parameters", [])

@@ -32,6 +32,15 @@ MALFORMED_REQUEST = ProblemType(
     "The bytes of the connection are not a request: the head cannot be parsed or is too long, or "
     "the body contradicts it. The connection is closed.",
 )  # fmt: skip
+KEY_REQUIRED = ProblemType(
+    "key-required", 401, "A valid API key is required",
+    "The header `Authorization: Bearer KEY` is missing, or the key is wrong, revoked or expired. "
+    "`longmatch keys create` makes one.",
+)  # fmt: skip
+SCOPE_MISSING = ProblemType(
+    "scope-missing", 403, "The API key does not have the scope",
+    "The API key is valid, but may not do this. `detail` names the scope that it takes.",
+)  # fmt: skip
 NO_SUCH_ROUTE = ProblemType(
     "no-such-route", 404, "There is nothing at this path",
     "The path is not one of those that the API documentation lists.",
@@ -97,7 +106,7 @@ INVALID_INPUT = ProblemType(
 )  # fmt: skip
 RATE_LIMITED = ProblemType(
     "rate-limited", 429, "The client exceeds its rate limit",
-    "The client, by its address, has used more tokens than the setting "
+    "The client, by its API key or its address, has used more tokens than the setting "
     "`rate_limit_tokens_per_minute`; a body costs one for four bytes, decompressed. The RateLimit "
     "header says how many are left, Retry-After when to retry.",
 )  # fmt: skip
@@ -138,6 +147,7 @@ PROBLEM_TYPES = {
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
+        KEY_REQUIRED, SCOPE_MISSING,
     )
 }  # fmt: skip
 
@@ -169,6 +179,9 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,
     service_errors.ServiceError: INTERNAL_ERROR,
     service_errors.SettingsError: INTERNAL_ERROR,
+    service_errors.KeyFileError: INTERNAL_ERROR,
+    service_errors.KeyRequiredError: KEY_REQUIRED,
+    service_errors.ScopeMissingError: SCOPE_MISSING,
     service_errors.InvalidInputError: INVALID_INPUT,
     service_errors.HostNotAllowedError: HOST_NOT_ALLOWED,
     service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,

@@ -1,0 +1,209 @@
+"""Who may do what: API keys, their scopes, and the log of changes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.app import check_exposure
+from service.api.http.access import AUDIT_FILE, needed_scope
+from service.errors import SettingsError
+from service.keys.api_key import SCOPES, Scope, make_key, split_token
+from service.keys.key_file import KEY_FILE, change_keys
+
+DOCUMENT = {"id": "ants", "text": "Ants find short paths to their food."}
+READS = [
+    ("POST", "/match", {"text": "ants"}),
+    ("POST", "/compare", {"left": {"text": "ants"}, "right": {"text": "bees"}}),
+    ("GET", "/documents", None),
+    ("GET", "/documents/ants", None),
+    ("HEAD", "/documents/ants", None),
+    ("GET", "/documents/ants/similar", None),
+    ("GET", "/version", None),
+]
+WRITES = [
+    ("POST", "/index", {"documents": [DOCUMENT]}),
+    ("GET", "/jobs", None),
+    ("DELETE", "/documents/nothing", None),
+]
+PROBES = ["/livez", "/readyz"]
+
+
+@pytest.fixture
+def client(make_client: Callable[..., Any]) -> Any:
+    made = make_client(open_metrics=False, open_docs=False, rate_limit_tokens_per_minute=60_000)
+    assert made.post("/index", json={"documents": [DOCUMENT]}).status_code == 200
+    return made
+
+
+@pytest.fixture
+def keys(client: Any) -> Path:
+    path: Path = client.app.state.engine.settings.data / KEY_FILE
+    return path
+
+
+def token_of(keys: Path, *scopes: Scope) -> str:
+    key, token = make_key(f"a {'-'.join(scopes)} key", frozenset(scopes), None)
+    change_keys(keys, lambda known: known.update({key.id: key}))
+    return token
+
+
+def ask(client: Any, method: str, path: str, body: object = None, token: str | None = None) -> Any:
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    return client.request(method, path, json=body, headers=headers)
+
+
+def assert_refused(response: Any, status: int, name: str) -> None:
+    assert response.status_code == status
+    if response.request.method != "HEAD":
+        assert response.json()["type"] == f"/problems/{name}"
+    assert ("www-authenticate" in response.headers) == (status == 401)
+
+
+def test_without_keys_nobody_needs_one(client: Any) -> None:
+    for method, path, body in [*READS, *WRITES[:2]]:
+        assert ask(client, method, path, body).status_code == 200, path
+
+
+def test_with_keys_every_route_needs_one_but_the_probes(client: Any, keys: Path) -> None:
+    token_of(keys, "read")
+    for route in client.app.state.routes:
+        path = route.path.replace("{id:path}", "ants").replace("{id}", "x").replace("{name}", "x")
+        for method in getattr(route, "methods", None) or {"GET"}:
+            response = ask(client, method, path)
+            if path in PROBES:
+                assert response.status_code == 200
+            else:
+                assert_refused(response, 401, "key-required")
+    assert_refused(ask(client, "GET", "/unknown"), 401, "key-required")
+    assert_refused(ask(client, "PUT", "//match"), 401, "key-required")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_key_does_what_its_scope_says(client: Any, keys: Path, scope: Scope) -> None:
+    token = token_of(keys, scope)
+    for allowed, requests in ((("read", "admin"), READS), (("write", "admin"), WRITES[:2])):
+        for method, path, body in requests:
+            response = ask(client, method, path, body, token)
+            if scope in allowed:
+                assert response.status_code == 200, path
+            else:
+                assert_refused(response, 403, "scope-missing")
+
+
+def test_a_body_is_not_read_for_a_request_that_may_not_send_it(client: Any, keys: Path) -> None:
+    token_of(keys, "read")
+
+    async def endless() -> Any:
+        for _ in range(10):
+            yield b"x"
+        raise AssertionError("the body was read")
+
+    response = client.request("POST", "/index", content=endless())
+    assert_refused(response, 401, "key-required")
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", "Basic {token}", "{token}", "Bearer {token}x", "Bearer {token}, a"],
+)
+def test_other_headers_are_no_key(client: Any, keys: Path, header: str) -> None:
+    given = header.format(token=token_of(keys, "read"))
+    response = client.get("/documents", headers={"authorization": given, "x-api-key": given})
+    assert_refused(response, 401, "key-required")
+
+
+def test_a_revoked_key_is_refused_at_once(client: Any, keys: Path) -> None:
+    token = token_of(keys, "read")
+    assert ask(client, "GET", "/documents", token=token).status_code == 200
+    parts = split_token(token)
+    assert parts is not None
+    change_keys(keys, lambda known: known.__delitem__(parts[0]))
+    assert_refused(ask(client, "GET", "/documents", token=token), 401, "key-required")
+
+
+def test_the_rate_of_a_key_is_its_own(client: Any, keys: Path) -> None:
+    first, second = token_of(keys, "read"), token_of(keys, "read")
+    body = {"text": "ants " * 40_000}  # 50,000 tokens of the 60,000 of a minute
+    statuses = [
+        ask(client, "POST", "/match", body, token).status_code for token in (first, first, second)
+    ]
+    assert statuses == [200, 429, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "expected"),
+    [
+        ("/metrics", "GET", "read"),
+        ("/docs/static/x.js", "GET", "read"),
+        ("/", "GET", "read"),
+        ("/jobs/1/cancel", "POST", "write"),
+        ("/documents/a/similar", "GET", "read"),
+        ("/documents/match", "DELETE", "write"),
+        ("/match/x", "DELETE", "read"),
+        ("/livez", "POST", None),
+    ],
+)
+def test_scopes_of_paths(make_settings: Any, path: str, method: str, expected: object) -> None:
+    assert (
+        needed_scope(method, path, make_settings(open_metrics=False, open_docs=False)) == expected
+    )
+
+
+def test_metrics_and_documentation_may_be_open(make_client: Any) -> None:
+    client = make_client()
+    token_of(client.app.state.engine.settings.data / KEY_FILE, "read")
+    for path in ("/metrics", "/openapi.json", "/docs", "/problems/overloaded"):
+        assert ask(client, "GET", path).status_code == 200
+    assert_refused(ask(client, "GET", "/version"), 401, "key-required")
+
+
+def test_changes_are_logged_without_texts(client: Any, keys: Path) -> None:
+    token = token_of(keys, "write")
+    key_id = token.split("_")[1]
+    ask(client, "POST", "/index", {"documents": [DOCUMENT]}, token)
+    ask(client, "DELETE", "/documents/ants", token=token)
+    ask(client, "POST", "/match", {"text": "ants"}, token)
+    lines = (keys.parent / AUDIT_FILE).read_text().splitlines()
+    first, second, third = (json.loads(line) for line in lines)
+    assert (first["key"], first["ids"], first["status"]) == (None, ["ants"], 200)
+    assert (second["key"], second["name"]) == (key_id, "a write key")
+    assert second["ids"] == ["ants"]
+    assert (third["method"], third["path"], third["status"]) == ("DELETE", "/documents/ants", 204)
+    assert "food" not in "".join(lines)
+    assert token.split("_", 2)[2] not in "".join(lines)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "search.example"])
+def test_an_open_service_does_not_listen_where_others_can_reach_it(
+    make_settings: Any, tmp_path: Path, host: str
+) -> None:
+    settings = make_settings()
+    for loopback in ("127.0.0.1", "::1", "localhost"):
+        check_exposure(settings, loopback)
+    with pytest.raises(SettingsError, match="longmatch keys create"):
+        check_exposure(settings, host)
+    check_exposure(make_settings(allow_anonymous=True), host)
+    settings.data.mkdir()
+    token_of(settings.data / KEY_FILE, "read")
+    check_exposure(settings, host)
+
+
+def test_the_document_says_what_needs_a_key(client: Any) -> None:
+    paths = client.app.openapi()["paths"]
+    assert "security" not in paths["/livez"]["get"]
+    assert paths["/match"]["post"]["security"] == [{"key": []}, {}]
+    assert {"401", "403"} <= set(paths["/match"]["post"]["responses"])
+
+
+def test_a_stored_response_is_for_its_key_alone(client: Any, keys: Path) -> None:
+    first, second = token_of(keys, "write"), token_of(keys, "write")
+    answers = []
+    for token in (first, first, second):
+        headers = {"authorization": f"Bearer {token}", "idempotency-key": "k1"}
+        answers.append(client.post("/index", json={"documents": [DOCUMENT]}, headers=headers))
+    replayed = ["idempotency-replayed" in one.headers for one in answers]
+    assert [one.status_code for one in answers] == [200, 200, 200]
+    assert replayed == [False, True, False]
