@@ -54,6 +54,7 @@ def open_engine(settings: Settings) -> Engine:
             dimension=encoder.dimension,
             find_families=settings.find_families,
             alignment=open_space(checkpoint),
+            index_precision=settings.index_precision,
             check_later=True,
         )
         opened.callback(data.close)

@@ -32,7 +32,9 @@ from index.directory.file_digest import (
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
+from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
@@ -75,7 +77,7 @@ class DataDirectory:
         self._open_files.close()
 
 
-def open_data_directory(
+def open_data_directory(  # noqa: PLR0913  its parameters are options
     path: Path,
     *,
     fingerprint: str,
@@ -83,6 +85,7 @@ def open_data_directory(
     read_only: bool = False,
     find_families: bool = True,
     alignment: AlignmentSpace | None = None,
+    index_precision: Precision | None = None,
     check_later: bool = False,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
@@ -98,6 +101,8 @@ def open_data_directory(
         find_families: look for near-duplicates of documents that are put.
         alignment: the space that blocks are aligned in until one is fitted to the collection, for
             a store that has none yet.
+        index_precision: that the index holds vectors in; a snapshot of another one is built again.
+            None for that of the snapshot, or the default if there is none.
         check_later: compare the store with its digest in the background, `DataDirectory.damage`
             tells the result, instead of before opening it; unless `read_only`.
 
@@ -132,7 +137,12 @@ def open_data_directory(
         )
         open_files.callback(store.close)
         store.lexical.changed()  # reads its published copy
-        index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
+        index = open_live_index(
+            store,
+            path / SNAPSHOTS_DIRECTORY,
+            read_only=read_only,
+            backend=None if index_precision is None else FAISS_BACKENDS[index_precision],
+        )
         if not later:
             if not read_only:
                 opened.append(path / STORE_FILE)

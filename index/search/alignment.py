@@ -15,8 +15,8 @@ from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32
 from index.alignment.alignment_index import AlignableDocuments
-from index.search.fusion import LinearFusion, fuse, semantic_scores
-from index.search.modes import Ranking
+from index.search.fusion import LinearFusion, semantic_scores
+from index.search.modes import Ranking, rescore
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
@@ -62,7 +62,8 @@ def align_candidates(
         return replace(ranking, receipt=receipt)
     alignment = np.full(len(ids), np.nan, dtype=np.float32)
     alignment[rows] = scores
-    return _ranked(ranking, rule, alignment, replace(receipt, aligned=True, scored=len(rows)))
+    receipt = replace(receipt, aligned=True, scored=len(rows))
+    return replace(rescore(ranking, rule, alignment=alignment), receipt=receipt)
 
 
 def score_pair(
@@ -111,22 +112,3 @@ def _score(stage: _Stage, candidates: list[AlignedBlocks]) -> Float32 | None:
             return None
         parts.append(align(stage.query, candidates[start : start + _CANDIDATES_A_CALL]))
     return np.concatenate(parts)
-
-
-def _ranked(
-    ranking: Ranking, rule: LinearFusion, alignment: Float32, receipt: AlignmentReceipt
-) -> Ranking:
-    scores = semantic = semantic_scores(rule, ranking.vector, alignment)
-    if ranking.scored_as == "hybrid" and ranking.lexical is not None:
-        scores = fuse(rule, semantic, ranking.lexical)
-    order = np.lexsort((ranking.vector_ids, -scores))
-    return replace(
-        ranking,
-        vector_ids=ranking.vector_ids[order],
-        scores=scores[order],
-        vector=ranking.vector[order],
-        semantic=semantic[order],
-        lexical=None if ranking.lexical is None else ranking.lexical[order],
-        alignment=alignment[order],
-        receipt=receipt,
-    )
