@@ -103,7 +103,7 @@ def measure(size: int) -> dict[str, Any]:
         "default_nprobe": default_nprobe(index.nlist),
         "resident_bytes_a_vector": resident * 2**20 / size,
         **built,
-        **save_and_load(index),
+        **_save_and_load(index),
         "by_nprobe": _search(index, queries, exact),
         **_delete(index, size),
     }
@@ -189,14 +189,14 @@ def build_index(
     }
 
 
-def save_and_load(index: FaissIndex, precision: Precision = "fp32") -> dict[str, float]:
+def _save_and_load(index: FaissIndex) -> dict[str, float]:
     """Measure saving and loading in the page cache, without waiting for the disk."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "index.faiss")
         started = time.perf_counter()
         index.save(path)
         saved = time.perf_counter()
-        loaded = load_faiss_index(path, precision)
+        loaded = load_faiss_index(path)
         return {
             "save_seconds": saved - started,
             "load_seconds": time.perf_counter() - saved,
