@@ -85,8 +85,11 @@ def is_ready(engine: Engine) -> bool:
 
 def degraded_parts(engine: Engine) -> list[str]:
     """Return the names of the parts that do not work and that requests can do without."""
-    unreachable = engine.redis is not None and not engine.redis.available
-    return ["redis"] if unreachable else []
+    parts = {
+        "redis": engine.redis is not None and not engine.redis.available,
+        "lexical": engine.data.store.lexical.making,
+    }
+    return [name for name, fails in parts.items() if fails]
 
 
 def record_index(engine: Engine) -> None:

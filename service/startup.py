@@ -55,7 +55,7 @@ def open_engine(settings: Settings) -> Engine:
             find_families=settings.find_families,
             alignment=open_space(checkpoint),
             index_precision=settings.index_precision,
-            check_later=True,
+            in_background=True,
         )
         opened.callback(data.close)
         redis = _open_redis(settings, metrics, opened)

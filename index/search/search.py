@@ -12,6 +12,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory
+from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
 from index.search.alignment import align_candidates
@@ -74,9 +75,11 @@ def search(
         among: what `select_documents` returns for these options.
 
     Raises:
+        LexicalIndexNotReadyError: in lexical mode, the words cannot be searched yet.
         StoreError: the store cannot be read.
         ValueError: the vector has a wrong shape or is not finite.
     """
+    options = _possible_now(data, options)
     run = _Search(data, query, options, fusion, calibrator)
     first = _find(run, among)
     if not options.collapse:
@@ -92,6 +95,18 @@ def search(
         for hit in kept
     ]
     return replace(first, hits=tuple(hits), seconds=dict(run.seconds))
+
+
+def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
+    """Return options of which every step of the search can be done without waiting for the words.
+
+    Waiting takes seconds to minutes, and would keep other requests from the threads that search.
+    """
+    if options.mode == "semantic" or not data.store.lexical.making:
+        return options
+    if options.mode == "lexical":
+        raise LexicalIndexNotReadyError
+    return replace(options, mode="semantic")
 
 
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:

@@ -24,7 +24,8 @@ class ReadyResponse(LiveResponse):
     documents: int = Field(description="Documents in the index.")
     generation: int = Field(description="Generation of the index.")
     degraded: list[str] = Field(
-        description="Parts that are down and that requests can do without: `redis`."
+        description="Parts that are down and that requests can do without: `redis`, and `lexical` "
+        "while the lexical index is being made after a start."
     )
 
 
