@@ -74,15 +74,17 @@ def main(
     dimension = dimension or load_checkpoint(DEFAULT_CHECKPOINT).dimension
     context = multiprocessing.get_context("spawn")
     results: dict[str, Any] = {}
-    for one in PRECISIONS:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "index.faiss")
+    with tempfile.TemporaryDirectory() as folder:
+        files = {one: Path(folder, one) for one in PRECISIONS}
+        for one, file in files.items():
+            results[one] = {}
             for step in (measure_building, measure_loading):  # each with a memory of its own
                 with ProcessPoolExecutor(1, mp_context=context) as process:
-                    measured = process.submit(step, one, file, size, dimension, store).result()
-                results[one] = results.get(one, {}) | measured
-    for name, timed in measure_searches(*read_or_sample(size, dimension, store)).items():
-        results[name] |= timed
+                    some = (one, file, size, dimension, store)
+                    results[one] |= process.submit(step, *some).result()
+        vectors, queries = read_or_sample(size, dimension, store)
+        for name, figures in measure_searches(vectors, queries, files).items():
+            results[name] |= figures
     settings = {
         "vectors": "of a store" if store else "synthetic",
         "rounds": ROUNDS,
@@ -139,10 +141,12 @@ def measure_loading(precision: Precision, file: Path, *_: object) -> dict[str, f
     return {"load_seconds": seconds, "loaded_bytes_a_vector": resident * 2**20 / len(index)}
 
 
-def measure_searches(vectors: Float32, queries: Float32) -> dict[str, dict[str, Any]]:
+def measure_searches(
+    vectors: Float32, queries: Float32, files: Mapping[Precision, Path]
+) -> dict[str, dict[str, Any]]:
     """Time searches and inserts of each precision in turns, and measure their recall."""
     exact = best_scores(vectors, queries)
-    indexes = {one: build_index(vectors, one)[0] for one in PRECISIONS}
+    indexes = {one: load_faiss_index(file, one) for one, file in files.items()}
     runners = {one: _runner(index, queries) for one, index in indexes.items()}
     figures: dict[str, dict[str, Any]] = {
         one: _accuracy(index, vectors, queries, exact) for one, index in indexes.items()

@@ -15,14 +15,13 @@ def test_every_precision_is_measured_and_shown(
     monkeypatch.setattr(speed_index, "CLUSTERS", 20)
     monkeypatch.setattr(precision, "ROUNDS", 1)
     results = {}
-    for one in precision.PRECISIONS:
-        file = tmp_path / one
+    files = {one: tmp_path / one for one in precision.PRECISIONS}
+    for one, file in files.items():
         results[one] = precision.measure_building(one, file, 5_000, 64, None)
         results[one] |= precision.measure_loading(one, file)
-    for name, timed in precision.measure_searches(
-        *precision.read_or_sample(5_000, 64, None)
-    ).items():
-        results[name] |= timed
+    vectors, queries = precision.read_or_sample(5_000, 64, None)
+    for name, figures in precision.measure_searches(vectors, queries, files).items():
+        results[name] |= figures
     assert results["fp32"]["recall_at_10_all_lists"] == 1.0
     assert results["int8"]["recall_at_10_all_lists"] > 0.95
     assert results["fp32"]["largest_error"] < 1e-6 < results["int8"]["largest_error"] < 0.01
