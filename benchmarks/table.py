@@ -29,6 +29,7 @@ from benchmarks.speed import (
     index,
     lexical,
     long_document,
+    precision,
     scale,
 )
 
@@ -43,6 +44,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "overload": overload.table,
     "search": search.table,
     "index": index.table,
+    "precision": precision.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,

@@ -15,10 +15,10 @@ from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, 
 from evaluation.systems import Run, rank, vector_system
 from index.errors import CorpusError
 from index.extras import require_extra
-from index.vectors.backends import FAISS
+from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS
 from index.vectors.exact_index import ExactIndex
 from index.vectors.lists import default_nprobe
-from index.vectors.recall import NEIGHBOURS, share_found
+from index.vectors.recall import NEIGHBOURS, exact_cosines, share_found
 from index.vectors.vector_index import NO_VECTOR, VectorIndex
 
 NDCG = "nDCG@10"
@@ -164,7 +164,8 @@ def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
         queries: Float32[Q, dimension], unit norm.
     """
     ids = np.arange(len(vectors), dtype=np.int64)
-    index = FAISS.train(vectors, FAISS.choose_nlist(len(vectors)))
+    backend = FAISS_BACKENDS[DEFAULT_PRECISION]
+    index = backend.train(vectors, backend.choose_nlist(len(vectors)))
     index.change(ids, vectors)
     recall = recall_against_exact(index, ExactIndex(ids, vectors), queries)
     return IndexRecall(recall, index.nlist, default_nprobe(index.nlist))
@@ -182,7 +183,9 @@ def recall_against_exact(
         k: number of neighbours.
     """
     k = min(k, len(index))
-    return share_found(index.search(queries, k).scores, exact.search(queries, k).scores)
+    found = index.search(queries, k).ids
+    cosines = exact_cosines(queries, found, lambda ids: (ids, exact.vectors(ids)))
+    return share_found(cosines, exact.search(queries, k).scores)
 
 
 Labels = Bool

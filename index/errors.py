@@ -6,6 +6,7 @@
   * StoreError             the document store is damaged or of another format
     * FingerprintMismatchError   data made by another checkpoint
     * DataDirectoryInUseError    another process owns the data directory
+  * LexicalIndexNotReadyError  the words of the documents cannot be searched yet
   * SnapshotError          a snapshot file is missing, changed or of another format
   * RetrainingStoppedError     building an index generation was stopped
   * BackupError            a backup cannot be written, or is incomplete, changed or of another
@@ -48,6 +49,16 @@ class FingerprintMismatchError(StoreError):
 
 class DataDirectoryInUseError(StoreError):
     """Another process has the data directory open for writing."""
+
+
+class LexicalIndexNotReadyError(IndexingError):
+    """The searchable copy of the words is still being made, after the store was opened."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the lexical index is being made from the document store: repeat the request in a "
+            "few seconds, or match in semantic or hybrid mode"
+        )
 
 
 class SnapshotError(IndexingError):

@@ -90,12 +90,15 @@ def is_ready(engine: Engine) -> bool:
 
 
 def degraded_parts(engine: Engine) -> list[str]:
-    """Return what is not well: Redis, without which requests are answered, or that all places of
-    active requests are taken.
+    """Return what is not well, although requests are answered: Redis is down, the lexical index is
+    being made, or all places of active requests are taken.
     """
-    unreachable = engine.redis is not None and not engine.redis.available
-    full = engine.admission.full_seconds > 0
-    return ["redis"] * unreachable + ["active_requests"] * full
+    parts = {
+        "redis": engine.redis is not None and not engine.redis.available,
+        "lexical": engine.data.store.lexical.making,
+        "active_requests": engine.admission.full_seconds > 0,
+    }
+    return [name for name, fails in parts.items() if fails]
 
 
 def record_index(engine: Engine) -> None:

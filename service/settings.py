@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
+from index.vectors.vector_index import Precision
 
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
 
@@ -33,6 +34,13 @@ class Settings(BaseSettings):
         default=None,
         description="Which graphs of the checkpoint to run (int8, fp16, fp32); "
         "by default, the best for the device.",
+    )
+    index_precision: Precision | None = Field(
+        default=None,
+        description="Number format of the vectors in the index (int8, fp16, fp32); the document "
+        "store keeps them in fp32, and the scores of matches are computed from those. By default, "
+        "that of the present snapshot, or int8. Another one than that of the snapshot: the index "
+        "is built again at the start.",
     )
     providers: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),

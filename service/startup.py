@@ -54,7 +54,8 @@ def open_engine(settings: Settings) -> Engine:
             dimension=encoder.dimension,
             find_families=settings.find_families,
             alignment=open_space(checkpoint),
-            check_later=True,
+            index_precision=settings.index_precision,
+            in_background=True,
         )
         opened.callback(data.close)
         redis = _open_redis(settings, metrics, opened)

@@ -136,7 +136,7 @@ FACES: Mapping[str, str] = {
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
     "service.api": "app",
     "service.api.http": (
-        "admission bodies errors hosts idempotency middleware negotiation openapi problems"
+        "access admission bodies errors hosts idempotency middleware negotiation openapi problems"
     ),
     "service.api.schemas": "common compare documents filter jobs match ops paging",
     "service.background": "maintenance recall_monitor",

@@ -49,7 +49,12 @@ def fill(data: DataDirectory, names: Sequence[str], version: int = 0) -> None:
 
 def open_numbered(path: Path) -> DataDirectory:
     """Open a data directory of such documents."""
-    return open_data_directory(path, fingerprint=FINGERPRINT, dimension=DIMENSION)
+    return open_data_directory(
+        path,
+        fingerprint=FINGERPRINT,
+        dimension=DIMENSION,
+        index_precision="fp32",  # scores are compared with brute force, as exactly as can be
+    )
 
 
 def contents(data: DataDirectory) -> tuple[dict[str, int], int]:

@@ -41,7 +41,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.store.filters import Bound, Range
 from index.store.records import EncodedDocument
-from index.vectors.recall import share_found
+from index.vectors.recall import exact_cosines, share_found
 
 DOCUMENTS = 100_000
 DIMENSION = 64
@@ -206,7 +206,8 @@ def _runner(
             result = data.index.search(queries[query : query + 1], K, among=among)
             searching.append(time.thread_time() - filtered)
             again.append(filtered - started)
-            found.append(share_found(result.scores, exact[query : query + 1]))
+            cosines = exact_cosines(queries[query : query + 1], result.ids, data.store.vectors)
+            found.append(share_found(cosines, exact[query : query + 1]))
         return RoundResult(median(first), median(again), median(searching), float(np.mean(found)))
 
     return run

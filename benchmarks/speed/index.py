@@ -41,6 +41,7 @@ from encoder.onnx_encoder import usable_cores
 from index.vectors.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nlist, default_nprobe
 from index.vectors.recall import share_found
+from index.vectors.vector_index import Precision
 
 SIZES = [5_000, 50_000, 200_000]
 DIMENSION = 384
@@ -94,14 +95,14 @@ def measure(size: int) -> dict[str, Any]:
     vectors, queries = sample_vectors(size)
     exact = best_scores(vectors, queries)
     before = resident_megabytes(os.getpid())
-    index, build = _build(vectors)
+    index, built = build_index(vectors)
     resident = resident_megabytes(os.getpid()) - before
     del vectors
     return {
         "nlist": index.nlist,
         "default_nprobe": default_nprobe(index.nlist),
         "resident_bytes_a_vector": resident * 2**20 / size,
-        **build,
+        **built,
         **_save_and_load(index),
         "by_nprobe": _search(index, queries, exact),
         **_delete(index, size),
@@ -169,12 +170,15 @@ def table(record: dict[str, Any]) -> str:
     return f"{first}\n\n{second}"
 
 
-def _build(vectors: Float32) -> tuple[FaissIndex, dict[str, float]]:
+def build_index(
+    vectors: Float32, precision: Precision = "fp32"
+) -> tuple[FaissIndex, dict[str, float]]:
+    """Build an index as the live one is built; also return the seconds of training and adding."""
     nlist = choose_nlist(len(vectors))
     started = time.perf_counter()
     sample_size = min(len(vectors), nlist * SAMPLE_PER_LIST)
     sample = np.random.default_rng(SEED).choice(len(vectors), sample_size, replace=False)
-    index = train_faiss_index(vectors[sample], nlist)
+    index = train_faiss_index(vectors[sample], nlist, precision)
     trained = time.perf_counter()
     for start in range(0, len(vectors), ADDED_TOGETHER):
         some = vectors[start : start + ADDED_TOGETHER]

@@ -32,11 +32,14 @@ from index.directory.file_digest import (
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
+from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
+LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
 # What belongs to one checkpoint, and is replaced by a swap of the content.
@@ -75,7 +78,7 @@ class DataDirectory:
         self._open_files.close()
 
 
-def open_data_directory(
+def open_data_directory(  # noqa: PLR0913  its parameters are options
     path: Path,
     *,
     fingerprint: str,
@@ -83,7 +86,8 @@ def open_data_directory(
     read_only: bool = False,
     find_families: bool = True,
     alignment: AlignmentSpace | None = None,
-    check_later: bool = False,
+    index_precision: Precision | None = None,
+    in_background: bool = False,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -98,8 +102,11 @@ def open_data_directory(
         find_families: look for near-duplicates of documents that are put.
         alignment: the space that blocks are aligned in until one is fitted to the collection, for
             a store that has none yet.
-        check_later: compare the store with its digest in the background, `DataDirectory.damage`
-            tells the result, instead of before opening it; unless `read_only`.
+        index_precision: that the index holds vectors in; a snapshot of another one is built again.
+            None for that of the snapshot, or the default if there is none.
+        in_background: do what may take long after opening, unless `read_only`: compare the store
+            with its digest, `DataDirectory.damage` tells the result; and make a searchable copy of
+            the words, if it takes more than a second, until when `store.lexical.making` is true.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -116,7 +123,7 @@ def open_data_directory(
             open_files.callback(_acquire_lock(path).release)
             finish_swap(path, CONTENT)
             open_files.callback(_write_digests, opened)
-        later = check_later and not read_only and has_digest(path / STORE_FILE)
+        later = in_background and not read_only and has_digest(path / STORE_FILE)
         if not later:
             verify_digest(path / STORE_FILE)
             if not read_only:
@@ -131,8 +138,17 @@ def open_data_directory(
             checkpoints=not later,
         )
         open_files.callback(store.close)
-        store.lexical.changed()  # reads its published copy
-        index = open_live_index(store, path / SNAPSHOTS_DIRECTORY, read_only=read_only)
+        if in_background and not read_only:
+            store.lexical.make_in_background()
+        else:
+            store.lexical.changed()  # reads its published copy
+        index = open_live_index(
+            store,
+            path / SNAPSHOTS_DIRECTORY,
+            read_only=read_only,
+            backend=None if index_precision is None else FAISS_BACKENDS[index_precision],
+        )
+        store.lexical.wait(LEXICAL_SECONDS)
         if not later:
             if not read_only:
                 opened.append(path / STORE_FILE)

@@ -145,12 +145,32 @@ class LexicalIndex:
     def changed(self) -> None:
         """Let searches find a change of the store that was committed.
 
-        A failure is only logged: the next search tries again.
+        A failure is only logged: the next search tries again. While the copy is made in the
+        background, the first search after that reads the change.
         """
+        if self._copy.making:
+            return
         try:
             self._copy.catch_up()
         except StoreError as error:
             _log.warning("the lexical index does not follow the store: %s", error)
+
+    @property
+    def making(self) -> bool:
+        """Whether the searchable copy is still being made: a search would wait for it."""
+        return self._copy.making
+
+    def make_in_background(self) -> None:
+        """Begin to open the searchable copy, or to make it from the tables, in a thread."""
+        self._copy.make_in_background()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for that thread, at most so long."""
+        self._copy.wait(seconds)
+
+    def close(self) -> None:
+        """Let that thread give up, and wait for it."""
+        self._copy.close()
 
     def unpublished(self) -> int:
         """Count the changes since the searchable copy was published."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from encoder.arrays import Int64
-from index.errors import SnapshotError
+from index.errors import SnapshotError, StoreError
 from index.lexical.frequencies import Frequencies
 from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segments
 from index.lexical.segment_files import CURRENT, delete_others, load_view, save_view
@@ -39,6 +39,7 @@ from index.sqlite.connections import SQLiteConnections
 
 _MERGED_AT_ONCE = 4
 _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
+_STEPS_BETWEEN_LOOKS = 100_000  # of SQLite, to learn that the store is being closed
 _REWRITTEN = 0.75  # a file of which less than this share is living is written again
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,36 @@ class SegmentedIndex:
         self._view = _empty("")
         self._opened = False
         self._published = 0  # changes
+        self._maker: threading.Thread | None = None
+        self._stopping = threading.Event()
+
+    @property
+    def making(self) -> bool:
+        """Whether `make_in_background` has not ended yet: `view` would wait for it."""
+        return not self._opened and self._maker is not None and self._maker.is_alive()
+
+    def make_in_background(self) -> None:
+        """Begin to open the copy, or to make it anew, in a thread."""
+        self._maker = threading.Thread(target=self._make, name="lexical index", daemon=True)
+        self._maker.start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for that thread, at most so long."""
+        if self._maker is not None:
+            self._maker.join(seconds)
+
+    def close(self) -> None:
+        """Let that thread give up, and wait for it."""
+        self._stopping.set()
+        if self._maker is not None:
+            self._maker.join()
+
+    def _make(self) -> None:
+        try:
+            self.catch_up()
+        except StoreError as error:  # the first search tries again, and answers with the error
+            if not self._stopping.is_set():
+                _log.warning("the lexical index could not be made: %s", error)
 
     def view(self) -> View:
         """Return the present state of the tables.
@@ -147,6 +178,7 @@ class SegmentedIndex:
             if view.identity != now.identity or view.changes > now.changes:
                 view = _empty(now.identity)
                 self._published = 0
+            connection.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_LOOKS)
             try:
                 view = _follow(connection, view)
                 if not view.is_whole:
@@ -155,6 +187,7 @@ class SegmentedIndex:
             except BaseException:
                 self._opened = False  # the term counts were changed in part
                 raise
+            connection.set_progress_handler(None, 0)
             self._view, self._opened = view, True
 
     def _load(self, now: TermStatistics) -> View:

@@ -14,8 +14,8 @@ import numpy as np
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.search.fusion import LinearFusion, fuse, semantic_scores
-from index.search.modes import Ranking
+from index.search.fusion import LinearFusion, semantic_scores
+from index.search.modes import Ranking, rescore, scores_of
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
@@ -75,7 +75,8 @@ def align_candidates(
     if found.query is None:
         return replace(ranking, receipt=receipt)
     scored = int((~np.isnan(found.scores)).sum())
-    return _ranked(ranking, rule, found.scores, replace(receipt, aligned=True, scored=scored))
+    receipt = replace(receipt, aligned=True, scored=scored)
+    return replace(rescore(ranking, rule, alignment=found.scores), receipt=receipt)
 
 
 def score_pair(
@@ -125,8 +126,9 @@ def _is_decided(
     done = np.flatnonzero(~np.isnan(alignment))
     if len(done) < k or not len(rest):
         return len(done) >= k
-    _, scores = _scores(ranking, rule, alignment)
-    _, most = _scores(ranking, rule, np.full(len(alignment), possible, dtype=np.float32))
+    _, scores = scores_of(ranking, rule, ranking.vector, alignment)
+    best = np.full(len(alignment), possible, dtype=np.float32)
+    _, most = scores_of(ranking, rule, ranking.vector, best)
     least = np.partition(scores[done], len(done) - k)[len(done) - k]
     return bool(np.maximum(most, scores)[rest].max() < least)
 
@@ -139,28 +141,3 @@ def _project(
         stored = store.block_vectors([query.vector_id]).get(query.vector_id)
         blocks = None if stored is None else stored.vectors
     return None if blocks is None else space.project(blocks)
-
-
-def _scores(ranking: Ranking, rule: LinearFusion, alignment: Float32) -> tuple[Float32, Float32]:
-    """Return semantic scores and scores, each Float32[N]."""
-    semantic = semantic_scores(rule, ranking.vector, alignment)
-    if ranking.scored_as == "hybrid" and ranking.lexical is not None:
-        return semantic, fuse(rule, semantic, ranking.lexical)
-    return semantic, semantic
-
-
-def _ranked(
-    ranking: Ranking, rule: LinearFusion, alignment: Float32, receipt: AlignmentReceipt
-) -> Ranking:
-    semantic, scores = _scores(ranking, rule, alignment)
-    order = np.lexsort((ranking.vector_ids, -scores))
-    return replace(
-        ranking,
-        vector_ids=ranking.vector_ids[order],
-        scores=scores[order],
-        vector=ranking.vector[order],
-        semantic=semantic[order],
-        lexical=None if ranking.lexical is None else ranking.lexical[order],
-        alignment=alignment[order],
-        receipt=receipt,
-    )

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +50,18 @@ class Ranking:
     sequence: int
     alignment: Float32 | None = None
     receipt: AlignmentReceipt | None = None
+
+    def take(self, rows: Int64) -> "Ranking":
+        """Return a ranking of these rows Int64[M], in this order."""
+        return replace(
+            self,
+            vector_ids=self.vector_ids[rows],
+            scores=self.scores[rows],
+            vector=self.vector[rows],
+            semantic=self.semantic[rows],
+            lexical=None if self.lexical is None else self.lexical[rows],
+            alignment=None if self.alignment is None else self.alignment[rows],
+        )
 
 
 @contextmanager
@@ -173,9 +185,12 @@ def _rank_hybrid(
         vectors = query.vector[np.newaxis]
         nearest = data.index.search(vectors, max(k + 1, CANDIDATES), among=among)
         found = nearest.ids[0] != NO_VECTOR
-        candidates = np.union1d(by_words, nearest.ids[0][found])
-        cosines = data.index.scores(query.vector, candidates)
-        living = ~np.isnan(cosines)
+        others = np.setdiff1d(by_words, nearest.ids[0])
+        candidates = np.concatenate([nearest.ids[0][found], others])
+        scored = [nearest.scores[0][found], data.index.scores(query.vector, others)]
+        cosines = np.concatenate(scored)
+        living = np.flatnonzero(~np.isnan(cosines))
+        living = living[np.argsort(candidates[living])]
         candidates, cosines = candidates[living], _bounded(cosines[living])
     with timed(seconds, "lexical"):
         lexical = data.store.lexical.score(terms, candidates)
@@ -194,6 +209,47 @@ def _rank_hybrid(
         generation=nearest.generation,
         sequence=nearest.sequence,
     )
+
+
+def rescore(
+    ranking: Ranking,
+    rule: LinearFusion,
+    *,
+    vector: Float32 | None = None,
+    alignment: Float32 | None = None,
+) -> Ranking:
+    """Rank the same documents by other cosines, or by their alignment.
+
+    Args:
+        ranking: what was ranked before.
+        rule: how scores are combined.
+        vector: Float32[N], cosines of the document vectors; None leaves them as they are.
+        alignment: Float32[N], NaN for documents that were not aligned; None leaves it as it is.
+    """
+    vector = ranking.vector if vector is None else _bounded(vector)
+    alignment = ranking.alignment if alignment is None else alignment
+    semantic, scores = scores_of(ranking, rule, vector, alignment)
+    changed = replace(ranking, scores=scores, vector=vector, semantic=semantic, alignment=alignment)
+    return changed.take(np.lexsort((ranking.vector_ids, -scores)))
+
+
+def scores_of(
+    ranking: Ranking, rule: LinearFusion, vector: Float32, alignment: Float32 | None
+) -> tuple[Float32, Float32]:
+    """Return what semantic scores and scores a ranking would have, each Float32[N], in its order.
+
+    Args:
+        ranking: what was ranked.
+        rule: how scores are combined.
+        vector: Float32[N], cosines of the document vectors.
+        alignment: Float32[N], NaN for documents that were not aligned; None if none was.
+    """
+    semantic = semantic_scores(rule, vector, alignment)
+    if ranking.lexical is None or ranking.scored_as == "semantic":
+        return semantic, semantic
+    if ranking.scored_as == "lexical":
+        return semantic, ranking.lexical
+    return semantic, fuse(rule, semantic, ranking.lexical)
 
 
 def _read_terms(data: DataDirectory, query: EncodedQuery) -> LexicalQuery:

@@ -1,7 +1,9 @@
 """The one search of HTTP and the command line: a query -> the documents that match it.
 
 Candidates are ranked (`index.search.modes`), read from the store, and checked again: a document may
-have been deleted or changed since it was ranked. Where too few are left, more are ranked.
+have been deleted or changed since it was ranked. Where too few are left, more are ranked. The index
+may hold vectors rounded: it decides which documents are the best, and their scores are then
+computed from the vectors of the store.
 """
 
 from dataclasses import dataclass, field, replace
@@ -10,13 +12,14 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory
+from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
 from index.search.alignment import align_candidates
 from index.search.calibrator import ScoreCalibrator, calibrate_scores, within
 from index.search.collapse import collapse_families, list_collapsed
 from index.search.fusion import LinearFusion
-from index.search.modes import Ranking, Seconds, rank, timed
+from index.search.modes import Ranking, Seconds, rank, rescore, timed
 from index.search.records import EncodedQuery, Hit, SearchAnswer, SearchOptions
 from index.store.filters import Filter, matches
 from index.store.records import DocumentSummary
@@ -72,9 +75,11 @@ def search(
         among: what `select_documents` returns for these options.
 
     Raises:
+        LexicalIndexNotReadyError: in lexical mode, the words cannot be searched yet.
         StoreError: the store cannot be read.
         ValueError: the vector has a wrong shape or is not finite.
     """
+    options = _possible_now(data, options)
     run = _Search(data, query, options, fusion, calibrator)
     first = _find(run, among)
     if not options.collapse:
@@ -92,6 +97,18 @@ def search(
     return replace(first, hits=tuple(hits), seconds=dict(run.seconds))
 
 
+def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
+    """Return options of which every step of the search can be done without waiting for the words.
+
+    Waiting takes seconds to minutes, and would keep other requests from the threads that search.
+    """
+    if options.mode == "semantic" or not data.store.lexical.making:
+        return options
+    if options.mode == "lexical":
+        raise LexicalIndexNotReadyError
+    return replace(options, mode="semantic")
+
+
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
     options, k = run.options, run.options.top_k
@@ -101,6 +118,7 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
         if len(documents) == options.top_k or ranking.exhausted:
             break
         k = _WIDER * max(k, CANDIDATES)
+    ranking, documents = _scored_exactly(run, ranking, documents)
     return SearchAnswer(
         hits=_hits(run, ranking, documents),
         scored_as=ranking.scored_as,
@@ -135,6 +153,24 @@ def _read(run: _Search, ranking: Ranking) -> dict[int, DocumentSummary]:
             found = ((row, documents.get(ids[row])) for row in some)
             kept |= {row: one for row, one in found if one is not None and _passes(where, one)}
     return {row: kept[row] for row in list(kept)[:top_k]}
+
+
+def _scored_exactly(
+    run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary]
+) -> tuple[Ranking, dict[int, DocumentSummary]]:
+    """Rank the documents that were read, by their rows, by the vectors of the store."""
+    if run.data.index.exact or not documents:
+        return ranking, documents
+    kept = ranking.take(np.array(list(documents), dtype=np.int64))
+    by_id = dict(zip(kept.vector_ids.tolist(), documents.values(), strict=True))
+    with timed(run.seconds, "fetch"):
+        ids, vectors = run.data.store.vectors(kept.vector_ids)  # without what was deleted since
+    order = np.argsort(kept.vector_ids)
+    rows = order[np.isin(kept.vector_ids[order], ids)]
+    cosines = kept.vector.copy()
+    cosines[rows] = vectors @ run.query.vector
+    exact = rescore(kept, run.fusion, vector=cosines)
+    return exact, {row: by_id[one] for row, one in enumerate(exact.vector_ids.tolist())}
 
 
 def _passes(where: Filter | None, document: DocumentSummary) -> bool:

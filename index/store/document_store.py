@@ -330,6 +330,7 @@ class SQLiteDocumentStore:
 
     def close(self) -> None:
         """Close the file; every later call raises StoreError."""
+        self.lexical.close()
         self._connections.close()
 
     def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:

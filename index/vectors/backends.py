@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,15 @@ from encoder.arrays import Float32
 from index.vectors.exact_index import ExactIndex, load_exact_index
 from index.vectors.faiss_index import load_faiss_index, train_faiss_index
 from index.vectors.lists import choose_nlist
-from index.vectors.vector_index import VectorIndex
+from index.vectors.vector_index import Precision, VectorIndex
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """An engine.
+    """An engine, with the precision that it holds vectors in.
 
     Attributes:
-        name: as the manifest of a snapshot has it.
+        name: of both, as the manifest of a snapshot has it.
         choose_nlist: number of vectors -> number of lists.
         train: sample Float32[N, dimension], number of lists -> an empty index.
         load: reads what the engine's `save` wrote. Raises SnapshotError.
@@ -38,7 +39,25 @@ def _empty_exact_index(sample: Float32, nlist: int) -> VectorIndex:
     return ExactIndex(np.zeros(0, dtype=np.int64), sample[:0])
 
 
-FAISS = Backend("faiss", choose_nlist, train_faiss_index, load_faiss_index)
+def _faiss(precision: Precision) -> Backend:
+    return Backend(
+        f"faiss-{precision}",
+        choose_nlist,
+        partial(train_faiss_index, precision=precision),
+        partial(load_faiss_index, precision=precision),
+    )
+
+
+FAISS_BACKENDS: dict[Precision, Backend] = {
+    "fp32": _faiss("fp32"),
+    "fp16": _faiss("fp16"),
+    "int8": _faiss("int8"),
+}
 EXACT = Backend("exact", _one_list, _empty_exact_index, load_exact_index)
 
-DEFAULT_BACKEND = FAISS
+DEFAULT_PRECISION: Precision = "int8"
+
+
+def backend_named(name: str) -> Backend | None:
+    """Return the FAISS backend that the manifest of a snapshot names; None for any other name."""
+    return next((one for one in FAISS_BACKENDS.values() if one.name == name), None)

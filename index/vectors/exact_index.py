@@ -37,6 +37,7 @@ class _Content:
 class ExactIndex:
     """All vectors in one array; the `VectorIndex` port in one process."""
 
+    exact = True
     nlist = 1
 
     def __init__(self, ids: Int64, vectors: Float32) -> None:

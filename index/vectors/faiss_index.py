@@ -3,6 +3,10 @@
 The only module that imports faiss. An index of one list needs no training and searches exactly, so
 ids, deletes and files are the same code at every size.
 
+Precision. Many lists hold vectors as fp32, as fp16, or as int8: 8-bit scalar quantisation, for
+which training finds the range of each dimension. One list holds fp32 whatever the precision: it
+has no training that could find ranges, and few vectors.
+
 Threads. FAISS spreads a call over OpenMP threads. A search here runs on the calling thread alone:
 a second thread gains nothing for a single query, every thread that ever searched would keep a
 team of its own, and where cores are shared a team waits for its slowest member far longer than a
@@ -11,7 +15,7 @@ large additions, which no request waits for, use all cores.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +31,7 @@ from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
 from index.vectors.rwlock import ReadersWriterLock
 from index.vectors.vector_index import (
     NO_VECTOR,
+    Precision,
     SearchResult,
     check_additions,
     check_queries,
@@ -38,7 +43,18 @@ PARALLEL_FROM = 1_024  # vectors to add or to train with
 TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
 EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without their lists
+DECODED_UP_TO = 100  # as many take as long where each must be decoded
 BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
+
+# Each dimension has one range for all lists: relative to its centroid, as FAISS does by default, a
+# vector has no smaller error, as lists overlap.
+_QUANTIZERS: Mapping[Precision, int] = {
+    "fp16": faiss.ScalarQuantizer.QT_fp16,
+    "int8": faiss.ScalarQuantizer.QT_8bit,
+}
+# Ranges are wider than those of the sample by this share of them, at both ends: vectors that come
+# later may lie outside, and are clipped there.
+_RANGE_MARGIN = 0.1
 
 _DESERIALISATION_LIMITS = threading.Lock()
 
@@ -46,7 +62,7 @@ _DESERIALISATION_LIMITS = threading.Lock()
 class FaissIndex:
     """An IVF index of unit vectors under the cosine; the `VectorIndex` port in one process."""
 
-    def __init__(self, index: faiss.IndexIVFFlat) -> None:
+    def __init__(self, index: faiss.IndexIVF) -> None:
         """Wrap a trained index; use `train_faiss_index` or `load_faiss_index`."""
         self._index = index
         self._ids = _ids_in_lists(index)
@@ -57,6 +73,11 @@ class FaissIndex:
     def dimension(self) -> int:
         """Length of every vector."""
         return int(self._index.d)
+
+    @property
+    def exact(self) -> bool:
+        """Whether vectors are held as they were given, in fp32."""
+        return isinstance(self._index, faiss.IndexIVFFlat)
 
     @property
     def nlist(self) -> int:
@@ -87,7 +108,7 @@ class FaissIndex:
             return np.sort(np.fromiter(self._ids, np.int64, len(self._ids)))
 
     def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there."""
+        """Return the vectors Float32[N, dimension] of ids Int64[N]; see `VectorIndex.vectors`."""
         with _openmp_threads_for(added=0), self._lock.reading():
             known = self._known(ids)
             if known.all():
@@ -165,7 +186,7 @@ class FaissIndex:
 
     def _search_among(self, vectors: Float32, k: int, nprobe: int, among: IdSet) -> SearchResult:
         most = among.most(len(self._ids))
-        if most <= EXACT_UP_TO:
+        if most <= (EXACT_UP_TO if self.exact else DECODED_UP_TO):
             return self._compare(vectors, k, among)
         selector = _selector(among)
         nprobe = min(self.nlist, -(-nprobe * len(self._ids) // most))
@@ -222,13 +243,14 @@ class FaissIndex:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
 
-def train_faiss_index(sample: Float32, nlist: int) -> FaissIndex:
+def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32") -> FaissIndex:
     """Make an empty index whose lists are the cells of a k-means over `sample`.
 
     Args:
         sample: unit vectors Float32[N, dimension]; `SAMPLE_PER_LIST` a list are enough, and one
             list needs none.
         nlist: how many lists.
+        precision: that more than one list hold vectors in.
 
     Raises:
         ValueError: a wrong shape, a vector that is not finite, or fewer vectors than lists.
@@ -240,7 +262,7 @@ def train_faiss_index(sample: Float32, nlist: int) -> FaissIndex:
     quantizer = faiss.IndexFlatIP(dimension)
     if nlist == 1:
         quantizer.add(np.zeros((1, dimension), dtype=np.float32))
-    index = faiss.IndexIVFFlat(quantizer, dimension, nlist, faiss.METRIC_INNER_PRODUCT)
+    index = _untrained_index(quantizer, nlist, precision)
     index.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds the list of an id to delete
     if nlist > 1:
         index.cp.seed = TRAINING_SEED
@@ -252,11 +274,24 @@ def train_faiss_index(sample: Float32, nlist: int) -> FaissIndex:
     return FaissIndex(index)
 
 
-def load_faiss_index(path: Path) -> FaissIndex:
+def _untrained_index(
+    quantizer: faiss.IndexFlatIP, nlist: int, precision: Precision
+) -> faiss.IndexIVF:
+    metric = faiss.METRIC_INNER_PRODUCT
+    if nlist == 1 or precision == "fp32":
+        return faiss.IndexIVFFlat(quantizer, quantizer.d, nlist, metric)
+    kind = _QUANTIZERS[precision]
+    index = faiss.IndexIVFScalarQuantizer(quantizer, quantizer.d, nlist, kind, metric, False)
+    index.sq.rangestat_arg = _RANGE_MARGIN
+    return index
+
+
+def load_faiss_index(path: Path, precision: Precision = "fp32") -> FaissIndex:
     """Read an index that `FaissIndex.save` wrote.
 
     Raises:
-        SnapshotError: the file is missing, damaged or holds another kind of index.
+        SnapshotError: the file is missing, damaged or holds another kind of index, or one of
+            another precision.
     """
     try:
         size = path.stat().st_size
@@ -265,18 +300,29 @@ def load_faiss_index(path: Path) -> FaissIndex:
     except (OSError, RuntimeError) as error:
         raise SnapshotError(f"{path}: cannot be read: {error}") from error
     if (
-        not isinstance(index, faiss.IndexIVFFlat)
+        not isinstance(index, faiss.IndexIVF)
         or index.metric_type != faiss.METRIC_INNER_PRODUCT
         or index.direct_map.type != faiss.DirectMap.Hashtable
     ):
         raise SnapshotError(f"{path}: this is not an index that Longmatch wrote")
+    if _precision_of(index) != ("fp32" if index.nlist == 1 else precision):
+        raise SnapshotError(f"{path}: does not hold vectors in {precision}")
     loaded = FaissIndex(index)
     if len(loaded) != index.ntotal:
         raise SnapshotError(f"{path}: the lists do not hold the vectors they should")
     return loaded
 
 
-def _list_sizes(index: faiss.IndexIVFFlat) -> Int64:
+def _precision_of(index: faiss.IndexIVF) -> Precision | None:
+    """Return the format of the vectors; None for one that Longmatch does not use."""
+    if isinstance(index, faiss.IndexIVFFlat):
+        return "fp32"
+    if not isinstance(index, faiss.IndexIVFScalarQuantizer):
+        return None
+    return next((name for name, kind in _QUANTIZERS.items() if kind == index.sq.qtype), None)
+
+
+def _list_sizes(index: faiss.IndexIVF) -> Int64:
     """Return how many vectors each list keeps, Int64[nlist]."""
     sizes = (index.invlists.list_size(number) for number in range(index.nlist))
     return np.fromiter(sizes, np.int64, index.nlist)
@@ -289,7 +335,7 @@ def _slices(sizes: Int64, size: int) -> list[Int64]:
     return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))
 
 
-def _search_lists(index: faiss.IndexIVFFlat, query: Float32, lists: Int64, k: int) -> Float32:
+def _search_lists(index: faiss.IndexIVF, query: Float32, lists: Int64, k: int) -> Float32:
     """Return the scores Float32[k] of the nearest vectors of these lists, -inf for none."""
     scores = np.empty((1, k), dtype=np.float32)
     ids = np.empty((1, k), dtype=np.int64)
@@ -315,7 +361,7 @@ def _selector(among: IdSet) -> faiss.IDSelector:
     return faiss.IDSelectorAnd(faiss.IDSelectorRange(0, among.end), faiss.IDSelectorNot(listed))
 
 
-def _ids_in_lists(index: faiss.IndexIVFFlat) -> set[int]:
+def _ids_in_lists(index: faiss.IndexIVF) -> set[int]:
     """Return the ids of all vectors."""
     ids: set[int] = set()
     for number in range(index.nlist):

@@ -108,7 +108,7 @@ def build_candidate(
     nlist = backend.choose_nlist(len(change.added))
     held_ids = _choose_held_out(change.added) if nlist > 1 else change.added[:0]
     index = _train(np.setdiff1d(change.added, held_ids), nlist, store, backend)
-    held_out = HeldOutQueries(*store.vectors(held_ids))
+    held_out = HeldOutQueries(*store.vectors(held_ids), store.vectors)
     for start in range(0, len(change.added), ADD_CHUNK):
         if stop():
             raise RetrainingStoppedError

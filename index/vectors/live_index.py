@@ -13,7 +13,7 @@ from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
 from index.store.ports import VectorSource
 from index.store.records import Change
-from index.vectors.backends import DEFAULT_BACKEND, Backend
+from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS, Backend
 from index.vectors.drift import Drift, Training, measure_drift, needs_training
 from index.vectors.generation import (
     DEFAULT_TARGET,
@@ -31,6 +31,7 @@ from index.vectors.snapshot import (
     CURRENT,
     Manifest,
     SavedIndex,
+    current_backend,
     oldest_sequence,
     publish_snapshot,
 )
@@ -64,6 +65,11 @@ class LiveIndex:
     def dimension(self) -> int:
         """Length of every vector."""
         return self._store.dimension
+
+    @property
+    def exact(self) -> bool:
+        """Whether scores are those of the store's vectors; otherwise vectors are rounded."""
+        return self._live.index.exact
 
     @property
     def nlist(self) -> int:
@@ -131,6 +137,8 @@ class LiveIndex:
     def scores(self, vector: Float32, ids: Int64) -> Float32:
         """Return the cosine of a vector Float32[dimension] with each of ids Int64[N].
 
+        With their vectors as the index holds them.
+
         Returns:
             Float32[N]; NaN for ids that are not there.
         """
@@ -138,7 +146,7 @@ class LiveIndex:
         return scores
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
-        """Score the k nearest vectors of one query exactly; see `VectorIndex.exact_scores`."""
+        """Compare one query with all vectors of the index; see `VectorIndex.exact_scores`."""
         return self._live.index.exact_scores(vector, k)
 
     def set_nprobe(self, nprobe: int, *, generation: int) -> bool:
@@ -325,17 +333,26 @@ def open_live_index(
     root: Path,
     *,
     read_only: bool = False,
-    backend: Backend = DEFAULT_BACKEND,
+    backend: Backend | None = None,
 ) -> LiveIndex:
     """Open the index of a store: from the current snapshot in `root`, else from the store itself.
 
-    A snapshot that is missing, damaged, too old or of another checkpoint, store or engine is only
-    logged; the index is then built from the store's vectors and, unless `read_only`, published.
-    An outgrown one is used as it is: opening neither trains nor measures an index.
+    A snapshot that is missing, damaged, too old or of another checkpoint, store, engine or
+    precision is only logged; the index is then built from the store's vectors and, unless
+    `read_only`, published. An outgrown one is used as it is: opening neither trains nor measures
+    an index.
+
+    Args:
+        store: whose vectors.
+        root: the directory of the snapshots.
+        read_only: publish nothing.
+        backend: what holds the vectors; None for what wrote the current snapshot, or FAISS in
+            `DEFAULT_PRECISION` if there is none.
 
     Raises:
         StoreError: the store cannot be read.
     """
+    backend = backend or current_backend(root) or FAISS_BACKENDS[DEFAULT_PRECISION]
     live = LiveIndex(store, root, read_only=read_only, backend=backend)
     try:
         live._load_snapshot()

@@ -1,13 +1,21 @@
-"""Recall against exact search: the share of the exact neighbours that an index finds."""
+"""Recall against exact search: the share of the exact neighbours that an index finds.
+
+What was found counts by its exact cosine, whatever precision the index holds vectors in.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.vectors.exact_index import ExactIndex
-from index.vectors.vector_index import VectorIndex
+from index.vectors.vector_index import NO_VECTOR, VectorIndex
 
 NEIGHBOURS = 10  # recall is measured at so many
 _TOLERANCE = 1e-5  # the same cosine, summed in two ways, differs by up to this
+
+ReadVectors = Callable[[Int64], tuple[Int64, Float32]]
+"""Ids Int64[N], ascending -> those that exist, ascending, and their vectors as they were given."""
 
 
 class HeldOutQueries:
@@ -17,31 +25,60 @@ class HeldOutQueries:
     index has lost counts against it.
     """
 
-    def __init__(self, ids: Int64, vectors: Float32) -> None:
-        """Begin with the held-out ids Int64[Q] and vectors Float32[Q, dimension]."""
+    def __init__(self, ids: Int64, vectors: Float32, read: ReadVectors) -> None:
+        """Begin with the held-out ids Int64[Q] and vectors Float32[Q, dimension].
+
+        `read` returns the exact vectors of what an index finds.
+        """
         self.ids = ids
         self.vectors = vectors
+        self._read = read
         self._exact = np.full((len(ids), NEIGHBOURS), -np.inf, dtype=np.float32)
 
     def compare_with(self, ids: Int64, vectors: Float32) -> None:
         """Compare with vectors Float32[N, dimension] under ids Int64[N], each given once."""
         if not len(self.ids):
             return
-        both = np.concatenate([self._exact, self._neighbours(ExactIndex(ids, vectors))], axis=1)
+        found = ExactIndex(ids, vectors).search(self.vectors, NEIGHBOURS + 1)
+        both = np.concatenate([self._exact, self._best(found.ids, found.scores)], axis=1)
         self._exact = -np.sort(-both, axis=1)[:, :NEIGHBOURS]
 
     def recall(self, index: VectorIndex, nprobe: int) -> float:
         """Return the recall@10 of an index; 1.0 where there are no neighbours to find."""
         if not len(self.ids):
             return 1.0
-        return share_found(self._neighbours(index, nprobe), self._exact)
+        found = index.search(self.vectors, NEIGHBOURS + 1, nprobe=nprobe).ids
+        kept = np.where(found == self.ids[:, None], NO_VECTOR, found)
+        # Where a query did not find itself, the last neighbour is one too many.
+        first = np.argsort(kept == NO_VECTOR, axis=1, kind="stable")[:, :NEIGHBOURS]
+        kept = np.take_along_axis(kept, first, axis=1)
+        return share_found(exact_cosines(self.vectors, kept, self._read), self._exact)
 
-    def _neighbours(self, index: VectorIndex, nprobe: int | None = None) -> Float32:
-        """Return the scores Float32[Q, 10] of the neighbours, without the queries themselves."""
-        found = index.search(self.vectors, NEIGHBOURS + 1, nprobe=nprobe)
-        scores = np.where(found.ids == self.ids[:, None], -np.inf, found.scores)
+    def _best(self, ids: Int64, scores: Float32) -> Float32:
+        """Return the best scores Float32[Q, 10], without the queries themselves."""
+        scores = np.where(ids == self.ids[:, None], -np.inf, scores)
         best: Float32 = -np.sort(-scores, axis=1)[:, :NEIGHBOURS]
         return best
+
+
+def exact_cosines(queries: Float32, ids: Int64, read: ReadVectors) -> Float32:
+    """Return the cosines of queries Float32[Q, dimension] with what each of them found.
+
+    Args:
+        queries: of unit norm.
+        ids: Int64[Q, k], what they found; `NO_VECTOR` for nothing.
+        read: reads the vectors of these ids.
+
+    Returns:
+        Float32[Q, k]; -inf for `NO_VECTOR` and for ids that do not exist.
+    """
+    known, vectors = read(np.unique(ids[ids != NO_VECTOR]))
+    if not len(known):
+        return np.full(ids.shape, -np.inf, dtype=np.float32)
+    places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    cosines = np.take_along_axis(queries @ vectors.T, places, axis=1)
+    exact: Float32 = np.where(known[places] == ids, cosines, np.float32(-np.inf))
+    return exact
 
 
 def share_found(found: Float32, exact: Float32) -> float:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from encoder.atomic_files import replace_durably, sync
 from index.errors import SnapshotError
-from index.vectors.backends import Backend
+from index.vectors.backends import Backend, backend_named
 from index.vectors.vector_index import VectorIndex
 
 FORMAT = 1
@@ -38,7 +38,7 @@ _UNFINISHED = ".publishing-"
 class SavedIndex:
     """What is in an index file: the store's changes up to `sequence`, as `vectors` in `nlist`.
 
-    `backend` is the name of the engine that wrote it.
+    `backend` is the name of the engine and the precision that it was written in.
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
     queries visit `nprobe` of them.
     """
@@ -149,6 +149,15 @@ def current_generation(root: Path) -> str:
     return _read_current(root)[0]
 
 
+def current_backend(root: Path) -> Backend | None:
+    """Return the backend that wrote the current generation; None where that cannot be read."""
+    try:
+        path = root / current_generation(root) / SNAPSHOT_MANIFEST
+        return backend_named(_parse_manifest(path, path.read_bytes()).backend)
+    except (OSError, SnapshotError):
+        return None
+
+
 def oldest_sequence(root: Path) -> int:
     """Return the lowest sequence of the generations on the disk; 0 where none can be read."""
     sequences = []
@@ -165,7 +174,8 @@ def read_current_snapshot(
     """Verify the current generation and load its index.
 
     Raises:
-        SnapshotError: as `verify_current_snapshot`, or it is of another checkpoint or engine.
+        SnapshotError: as `verify_current_snapshot`, or it is of another checkpoint, engine or
+            precision.
     """
     manifest = verify_current_snapshot(root)
     path = root / f"{manifest.generation:010}" / INDEX_FILE

@@ -7,7 +7,7 @@ which says how its indexes are made and loaded. All of them pass
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from index.id_set import IdSet
 
 NO_VECTOR = -1
 
+Precision = Literal["fp32", "fp16", "int8"]  # the number format that vectors are held in
+
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
@@ -23,7 +25,8 @@ class SearchResult:
 
     Attributes:
         ids: Int64[Q, k], vector ids; `NO_VECTOR` where fewer than k were found.
-        scores: Float32[Q, k], cosines; -inf where fewer than k were found.
+        scores: Float32[Q, k], cosines with the vectors as the index holds them; -inf where fewer
+            than k were found.
         sequence: the store's sequence that the index held while it was searched.
         generation: of the index that was searched; 0 where it has none.
     """
@@ -38,12 +41,18 @@ class VectorIndex(Protocol):
     """Unit vectors under ids that the document store assigned. Safe to use from many threads.
 
     The vectors are divided into lists, of which a search may visit some only; an engine that
-    compares all vectors has one list.
+    compares all vectors has one list. An index that is not `exact` rounds the vectors that it is
+    given, and every score is that of the rounded ones.
     """
 
     @property
     def dimension(self) -> int:
         """Length of every vector."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether vectors are held as they were given, in fp32."""
         ...
 
     @property
@@ -69,7 +78,10 @@ class VectorIndex(Protocol):
         ...
 
     def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there."""
+        """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there.
+
+        As the index holds them.
+        """
         ...
 
     def list_sizes(self) -> Int64:
@@ -112,7 +124,7 @@ class VectorIndex(Protocol):
             vectors: queries of unit norm.
             k: how many to find for each.
             nprobe: lists visited for each query; None takes the engine's default, more than there
-                are means all, which is exact.
+                are means all: the nearest of the vectors as the index holds them.
             among: find no other vectors; of these k, whenever there are k. As many more lists
                 are visited as that takes.
 
@@ -122,7 +134,7 @@ class VectorIndex(Protocol):
         ...
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
-        """Score the k nearest vectors of one query by comparing it with all of them.
+        """Score the k nearest vectors of one query by comparing it with all that the index holds.
 
         Changes wait for a part of the comparison at most, not for all of it.
 

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,16 +79,24 @@ def wait_until_ready(server: Server) -> None:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Callable[..., Any]:
-    """Start a server: `with serve(data, checkpoint, SETTING=value) as server`."""
+    """Start a server: `with serve(data, checkpoint, SETTING=value) as server`.
+
+    `command` runs instead of `longmatch`, with the same arguments.
+    """
 
     @contextmanager
-    def start(data: Path, checkpoint: Path | None, **settings: object) -> Iterator[Server]:
+    def start(
+        data: Path,
+        checkpoint: Path | None,
+        command: Sequence[str] = COMMAND,
+        **settings: object,
+    ) -> Iterator[Server]:
         port = free_port()
         log = tmp_path / f"server-{port}.log"
         variables = {f"LONGMATCH_{k.upper()}": str(v) for k, v in settings.items()}
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*COMMAND, "serve", "--data", str(data), "--port", str(port)],
+                [*command, "serve", "--data", str(data), "--port", str(port)],
                 env=environment(checkpoint) | variables,
                 stdout=output,
                 stderr=output,

@@ -17,7 +17,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from encoder.errors import EncoderError
-from index.errors import IndexingError
+from index.errors import IndexingError, LexicalIndexNotReadyError
 from service.api.http.problems import (
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -45,6 +45,7 @@ PROBLEM_JSON = "application/problem+json"
 
 _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
+_LEXICAL_RETRY_SECONDS = "5"
 _MAX_POINTER_CHARACTERS = 300
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
@@ -164,6 +165,8 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
             return Problem(kind, str(error), headers={"WWW-Authenticate": "Bearer"})
         case UploadTooSlowError():
             return Problem(kind, str(error), headers={"Connection": "close"})
+        case LexicalIndexNotReadyError():
+            return Problem(kind, str(error), headers={"Retry-After": _LEXICAL_RETRY_SECONDS})
     return Problem(kind, str(error))
 
 

@@ -131,7 +131,8 @@ DEADLINE_PASSED = ProblemType(
 )  # fmt: skip
 NOT_READY = ProblemType(
     "not-ready", 503, "The service is not ready",
-    "The service is starting, or a part of it has failed.",
+    "The service is starting, or a part of it has failed. In lexical mode also: the words of the "
+    "documents cannot be searched yet.",
 )  # fmt: skip
 SHUTTING_DOWN = ProblemType(
     "shutting-down", 503, "The service is shutting down",
@@ -171,6 +172,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.IndexingError: INTERNAL_ERROR,
     index_errors.DocumentError: INVALID_INPUT,
     index_errors.CorpusError: INTERNAL_ERROR,
+    index_errors.LexicalIndexNotReadyError: NOT_READY,
     index_errors.StoreError: INTERNAL_ERROR,
     index_errors.FingerprintMismatchError: INTERNAL_ERROR,
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,

@@ -45,7 +45,6 @@ from service.matching.queries import Query
 from service.matching.rerank import RerankOptions
 from service.matching.retrieve import Matches
 from service.settings import Settings
-from service.workers.rerank_pool import RerankReceipt
 
 
 class QueryBody(Body):
@@ -270,7 +269,7 @@ class MatchBody(BaseModel):
         description="Weighted mean of `vector_score` and `alignment_score`; where the latter is "
         "null, of what the former lets expect of it."
     )
-    vector_score: float = Field(description="Cosine of the two document vectors.")
+    vector_score: float = Field(description="Cosine of the two document vectors, as stored.")
     alignment_score: float | None = nullable(
         "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
         "were not aligned."
@@ -319,7 +318,7 @@ class AlignedBody(BaseModel):
     )
 
 
-class RerankedBody(BaseModel):
+class RerankedBody(BaseModel, from_attributes=True):
     """What became of the second stage."""
 
     reranked: bool = Field(
@@ -335,6 +334,10 @@ class MatchResponse(Answer):
 
     matches: list[MatchBody]
     receipt: ReceiptBody
+    scored_as: Mode = Field(
+        description="Whose scores these are: the mode, or `semantic` in hybrid mode if the text "
+        "has no indexed word, or while the lexical index is being made after a start."
+    )
     calibration: str | None = nullable(
         "Version of the calibration that made the probabilities; null for none."
     )
@@ -362,8 +365,9 @@ def match_response(matches: Matches, checkpoint: str, calibration: str | None) -
     return MatchResponse(
         matches=[_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
         receipt=receipt_body(matches.receipt),
+        scored_as=matches.scored_as,
         alignment=None if matches.alignment is None else _aligned(matches.alignment),
-        rerank=None if stage is None else _reranked(stage),
+        rerank=None if stage is None else RerankedBody.model_validate(stage),
         calibration=calibration,
         timings=milliseconds(matches.seconds),
         checkpoint=checkpoint,
@@ -381,12 +385,3 @@ def _match(hit: Hit, explanation: Explanation | None) -> MatchBody:
 
 def _aligned(receipt: AlignmentReceipt) -> AlignedBody:
     return AlignedBody(**asdict(receipt))
-
-
-def _reranked(stage: RerankReceipt) -> RerankedBody:
-    return RerankedBody(
-        reranked=stage.reranked,
-        candidates=stage.candidates,
-        rescored=stage.rescored,
-        reranker=stage.reranker,
-    )

@@ -24,8 +24,8 @@ class ReadyResponse(LiveResponse):
     documents: int = Field(description="Documents in the index.")
     generation: int = Field(description="Generation of the index.")
     degraded: list[str] = Field(
-        description="What is not well: `redis`, while it is down; `active_requests`, while no more "
-        "requests are accepted."
+        description="What is not well: `redis`, while it is down; `lexical`, while the lexical "
+        "index is being made after a start; `active_requests`, while no more requests are accepted."
     )
 
 

@@ -51,7 +51,7 @@ def test_it_is_used_while_it_is_compared(
 ) -> None:
     store, digest = data / "store.sqlite3", data / file_digest.DIGEST_FILE
     before = store.read_bytes()
-    directory = open_one(data, check_later=True)
+    directory = open_one(data, in_background=True)
     for number in range(MANY):  # more than SQLite keeps in the log by itself
         change = directory.store.put([entry(f"new{number}", f"{TEXT} {number}")])
         directory.index.apply(change)
@@ -71,7 +71,7 @@ def test_it_is_used_while_it_is_compared(
 
 
 def test_the_log_shrinks_once_the_store_was_found_sound(data: Path, entry: MakeEntry) -> None:
-    with closing(open_one(data, check_later=True)) as directory:
+    with closing(open_one(data, in_background=True)) as directory:
         assert directory._check is not None
         assert directory._check.wait()
         assert not (data / file_digest.DIGEST_FILE).exists()
@@ -85,7 +85,7 @@ def test_a_kill_meanwhile_loses_nothing(
     data: Path, entry: MakeEntry, held: threading.Event, tmp_path: Path
 ) -> None:
     killed = tmp_path / "killed"
-    directory = open_one(data, check_later=True)
+    directory = open_one(data, in_background=True)
     directory.store.put([entry("new", "a new text")])
     killed.mkdir()
     for path in data.iterdir():  # as the files lie there
@@ -94,7 +94,7 @@ def test_a_kill_meanwhile_loses_nothing(
     held.set()
     directory.close()
     for later in (True, False):
-        with closing(open_one(killed, check_later=later)) as again:
+        with closing(open_one(killed, in_background=later)) as again:
             assert "new" in again.store.find(["new"])
             assert again.damage is None
 
@@ -102,7 +102,7 @@ def test_a_kill_meanwhile_loses_nothing(
 def test_damage_is_found_and_stays_known(data: Path, entry: MakeEntry) -> None:
     store = data / "store.sqlite3"
     store.write_bytes(store.read_bytes().replace(b"text 7", b"text 8", 1))
-    with closing(open_one(data, check_later=True)) as directory:
+    with closing(open_one(data, in_background=True)) as directory:
         assert directory._check is not None
         assert not directory._check.wait()
         assert "has changed since it was closed" in str(directory.damage)
@@ -113,7 +113,7 @@ def test_damage_is_found_and_stays_known(data: Path, entry: MakeEntry) -> None:
 
 def test_without_a_digest_there_is_nothing_to_compare(data: Path) -> None:
     (data / file_digest.DIGEST_FILE).unlink()
-    with closing(open_one(data, check_later=True)) as directory:
+    with closing(open_one(data, in_background=True)) as directory:
         assert directory.damage is None
         assert directory._check is None
     assert (data / file_digest.DIGEST_FILE).exists()

@@ -7,7 +7,7 @@ import pytest
 
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import Backend
+from index.vectors.backends import FAISS_BACKENDS, Backend
 from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
@@ -53,7 +53,7 @@ def test_an_index_that_was_outgrown_is_opened_as_it_is_and_gets_lists_when_it_is
     assert_equals_store: Check,
     fill: Fill,
 ) -> None:
-    live = open_live_index(store, root)
+    live = open_live_index(store, root, backend=FAISS_BACKENDS["fp32"])
     live.apply(fill(store, vectors(ONE_LIST_BELOW, seed=1)))
     assert (live.nlist, live.outgrown) == (1, True)
 

@@ -46,7 +46,7 @@ def test_held_out_vectors_are_compared_by_brute_force(vectors: MakeVectors) -> N
     ids = np.arange(0, 800, 2)
     index = train_faiss_index(stored, 16)
     index.change(ids, stored)
-    held_out = HeldOutQueries(ids[:40], stored[:40])
+    held_out = HeldOutQueries(ids[:40], stored[:40], lambda some: (some, stored[some // 2]))
     for start in range(0, 400, 130):
         held_out.compare_with(ids[start : start + 130], stored[start : start + 130])
 
@@ -65,7 +65,7 @@ def test_vectors_that_an_index_has_lost_count_against_it(vectors: MakeVectors) -
     ids = np.arange(200)
     index = train_faiss_index(stored, 1)
     index.change(ids[:100], stored[:100])
-    held_out = HeldOutQueries(ids[:20], stored[:20])
+    held_out = HeldOutQueries(ids[:20], stored[:20], lambda some: (some, stored[some]))
     held_out.compare_with(ids, stored)
     assert held_out.recall(index, 1) < 0.8
 

@@ -11,6 +11,7 @@ from encoder.arrays import Float32
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, EncodedDocument
+from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.drift import Training
 from index.vectors.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
@@ -34,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def live(store: SQLiteDocumentStore, root: Path, vectors: MakeVectors, fill: Fill) -> LiveIndex:
     """An index of one list, which finds all neighbours, of more vectors than suit it."""
-    live = open_live_index(store, root)
+    live = open_live_index(store, root, backend=FAISS_BACKENDS["fp32"])
     live.apply(fill(store, vectors(ONE_LIST_BELOW, seed=1)))
     return live
 

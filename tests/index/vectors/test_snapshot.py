@@ -11,7 +11,7 @@ import pytest
 
 from encoder.arrays import Float32
 from index.errors import SnapshotError
-from index.vectors.backends import FAISS
+from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.snapshot import (
     Manifest,
     SavedIndex,
@@ -23,6 +23,7 @@ from index.vectors.vector_index import VectorIndex
 
 FINGERPRINT = "c" * 64
 DIMENSION = 16
+FAISS = FAISS_BACKENDS["fp32"]
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def publish(root: Path, index: VectorIndex, sequence: int = 7) -> Manifest:
     def save(path: Path) -> SavedIndex:
         index.save(path)
         return SavedIndex(
-            backend="faiss",
+            backend="faiss-fp32",
             sequence=sequence,
             nlist=index.nlist,
             vectors=len(index),
@@ -195,7 +196,7 @@ def rewrite_manifest(root: Path, **changes: Any) -> None:
         ({"generation": 2}, "manifest.json: belongs to generation 2"),
         ({"sha256": "0" * 64}, "index.bin: the file has changed"),
         ({"fingerprint": "d" * 64}, "index.bin: made with another checkpoint, dddddddddddd"),
-        ({"backend": "milvus"}, "index.bin: written by 'milvus', not by 'faiss'"),
+        ({"backend": "milvus"}, "index.bin: written by 'milvus', not by 'faiss-fp32'"),
         ({"nlist": 5}, "index.bin: does not match its manifest"),
         ({"vectors": 99}, "index.bin: does not match its manifest"),
     ],

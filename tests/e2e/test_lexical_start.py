@@ -1,0 +1,81 @@
+"""A real server whose copy of the lexical index is missing: it answers while the copy is made."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
+MUSIC = "A sonata has three movements. The second of them is slow. " * 5
+WINTER = "In winter the lakes freeze over, and the birds fly to the south. " * 5
+
+# `longmatch` on a collection so large that the copy takes until the file "made" is there.
+SLOW = """
+import sys, time, pathlib
+import index.lexical.segmented_index as segmented
+made, read_added = pathlib.Path(sys.argv.pop(1)), segmented.read_added
+def slow(*arguments):
+    while not made.exists():
+        time.sleep(0.01)
+    return read_added(*arguments)
+segmented.read_added = slow
+from service.cli.main import main
+main()
+"""
+
+
+def readiness(server: Any) -> tuple[int, str, list[str]]:
+    status, answer = server.request("GET", "/readyz")
+    return status, answer["status"], answer["degraded"]
+
+
+def match(server: Any, mode: str) -> tuple[int, Any]:
+    status, answer = server.request("POST", "/match", {"text": RIVER, "mode": mode})
+    return int(status), answer
+
+
+def test_a_server_answers_while_the_words_are_not_ready(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    data, made = tmp_path / "data", tmp_path / "made"
+    texts = {"river": RIVER, "music": MUSIC, "winter": WINTER}
+    with serve(data, tiny_checkpoint) as server:
+        documents = [{"id": name, "text": text} for name, text in texts.items()]
+        assert server.request("POST", "/index", {"documents": documents})[0] == 200
+        before = {mode: match(server, mode)[1]["matches"] for mode in ("semantic", "hybrid")}
+        assert readiness(server) == (200, "ready", [])
+        server.stop()
+    shutil.rmtree(data / "lexical", ignore_errors=True)
+
+    slow = [sys.executable, "-c", SLOW, str(made)]
+    with serve(data, tiny_checkpoint, slow) as server:
+        assert readiness(server) == (200, "degraded", ["lexical"])
+        status, answer = match(server, "semantic")
+        assert (status, answer["scored_as"], answer["matches"]) == (
+            200, "semantic", before["semantic"]
+        )  # fmt: skip
+        status, answer = match(server, "hybrid")
+        assert (status, answer["scored_as"], answer["matches"]) == (
+            200, "semantic", before["semantic"]
+        )  # fmt: skip
+        status, answer = match(server, "lexical")
+        assert (status, answer["type"]) == (503, "/problems/not-ready")
+        assert "lexical index is being made" in answer["detail"]
+        added = {"documents": [{"id": "river 2", "text": RIVER + WINTER}]}
+        assert server.request("POST", "/index", added)[0] == 200
+        assert server.request("DELETE", "/documents/river%202")[0] in (200, 204)
+
+        made.touch()
+        deadline = time.monotonic() + 30
+        while readiness(server) != (200, "ready", []):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        status, answer = match(server, "hybrid")
+        assert (status, answer["scored_as"], answer["matches"]) == (200, "hybrid", before["hybrid"])
+        status, answer = match(server, "lexical")
+        assert (status, answer["scored_as"], answer["matches"][0]["id"]) == (
+            200, "lexical", "river"
+        )  # fmt: skip
+        assert server.stop() == 0

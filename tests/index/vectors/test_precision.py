@@ -1,0 +1,130 @@
+"""The precision of the index: chosen at opening, remembered by the snapshot, built again."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32, Int64
+from index.store.document_store import SQLiteDocumentStore
+from index.vectors.backends import FAISS_BACKENDS, Backend
+from index.vectors.live_index import open_live_index
+from index.vectors.recall import HeldOutQueries
+from index.vectors.snapshot import INDEX_FILE, current_backend, verify_current_snapshot
+from index.vectors.vector_index import Precision
+from tests.tools.index_fixtures import Fill, MakeVectors
+
+DIMENSION = 384
+BYTES = {"fp32": 4 * DIMENSION, "fp16": 2 * DIMENSION, "int8": DIMENSION}
+
+
+@pytest.fixture(autouse=True)
+def few_vectors_have_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose_nlist(count: int) -> int:
+        return 8 if count >= 200 else 1
+
+    for precision, backend in FAISS_BACKENDS.items():
+        changed = replace(backend, choose_nlist=choose_nlist)
+        monkeypatch.setitem(FAISS_BACKENDS, precision, changed)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "snapshots"
+
+
+@pytest.fixture
+def store(
+    open_store: Callable[..., SQLiteDocumentStore], vectors: MakeVectors, fill: Fill
+) -> SQLiteDocumentStore:
+    store = open_store(dimension=DIMENSION)
+    fill(store, vectors(600, seed=1, dimension=DIMENSION))
+    return store
+
+
+def backend_of(precision: Precision) -> Backend:
+    return FAISS_BACKENDS[precision]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_a_snapshot_takes_the_bytes_of_its_precision_and_is_opened_in_it(
+    store: SQLiteDocumentStore, root: Path, precision: Precision, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = open_live_index(store, root, backend=backend_of(precision))
+    assert live.nlist == 8
+    assert live.exact == (precision == "fp32")
+    size = (root / "0000000001" / INDEX_FILE).stat().st_size
+    centroids = 4 * DIMENSION * live.nlist
+    assert BYTES[precision] < (size - centroids) / len(store) < BYTES[precision] + 60
+
+    caplog.set_level(logging.INFO)
+    for backend in (None, backend_of(precision)):
+        again = open_live_index(store, root, backend=backend)
+        assert (again.generation, again.exact) == (1, live.exact)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("fp32", "int8"), ("int8", "fp32"), ("fp16", "int8"), ("int8", "fp16")]
+)
+def test_a_snapshot_of_another_precision_is_built_again_from_the_store(
+    store: SQLiteDocumentStore,
+    root: Path,
+    before: Precision,
+    after: Precision,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    open_live_index(store, root, backend=backend_of(before))
+    again = open_live_index(store, root, backend=backend_of(after))
+    assert f"written by 'faiss-{before}', not by 'faiss-{after}'" in caplog.text
+    assert again.generation == verify_current_snapshot(root).generation == 2
+    assert current_backend(root) == backend_of(after)
+    ids, stored = store.vectors(store.changes_since(0).added)
+    found = again.search(stored, 1, nprobe=again.nlist)
+    np.testing.assert_array_equal(found.ids[:, 0], ids)
+    largest = {"fp32": 1e-6, "fp16": 1e-4, "int8": 2e-2}[after]  # of a cosine, where ranges clip
+    assert np.abs(found.scores - 1).max() < largest
+
+
+def test_a_store_without_a_snapshot_gets_the_default_precision(
+    store: SQLiteDocumentStore, root: Path
+) -> None:
+    assert current_backend(root) is None
+    assert not open_live_index(store, root).exact
+    assert current_backend(root) == backend_of("int8")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_few_vectors_are_held_as_they_are(
+    store: SQLiteDocumentStore, root: Path, precision: Precision
+) -> None:
+    store.delete([f"d{number}" for number in range(500)])
+    live = open_live_index(store, root, backend=backend_of(precision))
+    assert (live.nlist, live.exact) == (1, True)
+    assert current_backend(root) == backend_of(precision)
+    assert open_live_index(store, root).generation == 1
+
+
+def test_recall_counts_neighbours_by_their_exact_cosines(vectors: MakeVectors) -> None:
+    """Rounded scores are above and below the exact ones; only other neighbours cost recall."""
+    stored = vectors(2_000, seed=1, dimension=DIMENSION)
+    ids = np.arange(2_000)
+    index = backend_of("int8").train(stored, 8)
+    index.change(ids, stored)
+
+    def read(some: Int64) -> tuple[Int64, Float32]:
+        return some, stored[some]
+
+    held_out = HeldOutQueries(ids[:100], stored[:100], read)
+    held_out.compare_with(ids, stored)
+    cosines = stored[:100] @ stored.T
+    np.fill_diagonal(cosines, -1)
+    exact = np.argsort(-cosines, axis=1)[:, :10]
+    found = index.search(stored[:100], 11, nprobe=8).ids[:, 1:]
+    assert (found[:, 0] != np.arange(100)).all()  # each found itself first
+    hits = sum(len(set(a) & set(b)) for a, b in zip(exact.tolist(), found.tolist(), strict=True))
+    assert held_out.recall(index, 8) == pytest.approx(hits / 1_000)
+    assert 0.95 < hits / 1_000 < 1
