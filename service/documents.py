@@ -55,9 +55,11 @@ async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:
     and not a truncated response. A later failure truncates the lines.
 
     Raises:
+        OverloadedError: too many other exports wait for their first part.
         StoreError: the store cannot be read.
     """
-    first, last = await run_in(engine.exporter, _lines, engine.data, after)
+    with engine.exports.admit():
+        first, last = await run_in(engine.exporter, _lines, engine.data, after)
     return _all_lines(engine, first, last)
 
 

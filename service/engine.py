@@ -44,6 +44,7 @@ class Engine:
         redis: shared with other servers, if one is set.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
+        exports: the limit on exports that wait for their first part.
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, search and read the store.
         writer: the one thread that changes store and index, so that the index sees the changes
@@ -67,6 +68,7 @@ class Engine:
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
+    exports: Admission
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
     writer: ThreadPoolExecutor

@@ -31,7 +31,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-RejectionReason = Literal["queue_tokens", "queue_seconds", "deadline", "active_requests", "jobs"]
+RejectionReason = Literal[
+    "queue_tokens", "queue_seconds", "deadline", "active_requests", "exports", "jobs"
+]
 
 
 @dataclass(frozen=True, slots=True)

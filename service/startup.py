@@ -31,6 +31,7 @@ from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
 READER_THREADS = 4
+_EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of active requests
 
 
 def open_engine(settings: Settings) -> Engine:
@@ -78,6 +79,7 @@ def open_engine(settings: Settings) -> Engine:
             redis=redis,
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,
+            exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             writer=ThreadPoolExecutor(1, "writer"),

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from service.errors import OverloadedError, ShuttingDownError
+from service.errors import OverloadedError, RejectionReason, ShuttingDownError
 
 _RETRY_SECONDS = 1
 _POLL_SECONDS = 0.02
@@ -18,8 +18,15 @@ class Admission:
     thread. Use it from the event loop only.
     """
 
-    def __init__(self, max_requests: int) -> None:
+    def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
+        """Count none yet.
+
+        Args:
+            max_requests: that may be active at a time.
+            reason: why others are rejected, for the metrics.
+        """
         self.max_requests = max_requests
+        self._reason: RejectionReason = reason
         self.active = 0
         self._full_since: float | None = None
         self._closing = False
@@ -40,7 +47,7 @@ class Admission:
         if self._closing:
             raise ShuttingDownError
         if self.active >= self.max_requests:
-            raise OverloadedError(_RETRY_SECONDS, "active_requests")
+            raise OverloadedError(_RETRY_SECONDS, self._reason)
         self.active += 1
         if self.active == self.max_requests:
             self._full_since = time.monotonic()

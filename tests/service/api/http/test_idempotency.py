@@ -23,6 +23,7 @@ BODIES = {
         json.dumps({"id": "a", "text": text}) + "\n" for text in ("Ants.", "Bees.")
     ],
 }
+INGEST = Path(__file__).parents[4] / "docs/ingest.md"
 both = pytest.mark.parametrize("kind", BODIES)
 
 
@@ -111,7 +112,7 @@ def test_the_rules_of_a_key_are_those_of_its_description(empty: Any) -> None:
     rules = header["schema"].get("anyOf", [header["schema"]])[0]
     assert (rules["minLength"], rules["maxLength"]) == (1, 255)
     assert rules["pattern"] == r"^[\x21-\x7e]+$"
-    for page in (header["description"], Path("docs/ingest.md").read_text(encoding="utf-8")):
+    for page in (header["description"], INGEST.read_text(encoding="utf-8")):
         assert "1 to 255 printable ASCII characters without spaces" in " ".join(page.split())
 
 

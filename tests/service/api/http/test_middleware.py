@@ -233,6 +233,30 @@ def test_too_many_requests_at_a_time_are_refused(make_client: Any) -> None:
     assert engine.admission.active == 0
 
 
+def test_exports_that_begin_leave_places_to_others(make_client: Any, connected: Any) -> None:
+    client = make_client(max_active_requests=16)
+    engine = client.app.state.engine
+    gate = threading.Event()
+    engine.exporter.submit(gate.wait)
+
+    async def run() -> tuple[Any, list[Any]]:
+        async with connected(client.app) as http:
+            headers = {"accept": "application/x-ndjson"}
+            exports = [
+                asyncio.create_task(http.get("/documents", headers=headers)) for _ in range(12)
+            ]
+            while not all(one.done() for one in exports[2:]):
+                await asyncio.sleep(0.01)
+            other = await http.get("/documents")
+            gate.set()
+            return other, await asyncio.gather(*exports)
+
+    other, exports = asyncio.run(asyncio.wait_for(run(), 20))
+    assert other.status_code == 200
+    assert [one.status_code for one in exports] == [200] * 2 + [503] * 10
+    assert counted(engine, "longmatch_admission_rejected_total", reason="exports") == 10
+
+
 def test_many_clients_at_a_time_get_the_answers_that_each_gets_alone(
     filled: Any, texts: dict[str, str], connected: Any
 ) -> None:
