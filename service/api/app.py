@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 
-from service.api import compare, documents, index, jobs, match, ops, similar
+from service.api import compare, documents, index, jobs, match, ops, page, similar
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.errors import install_error_handlers
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
@@ -65,6 +65,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         app.include_router(router)
     app.state.routes = [route for router in ROUTERS for route in router.routes]
     app.state.engine = engine
+    app.include_router(page.router)
+    app.mount(page.STATIC_PATH, page.PageFiles(), name="page")
     _install_docs(app)
     install_error_handlers(app)
     app.add_middleware(BodyMiddleware, max_body_bytes=settings.max_body_bytes)
@@ -92,12 +94,6 @@ def _install_docs(app: FastAPI) -> None:
     """Serve the documentation page and its files."""
     app.include_router(docs_router)
     app.mount("/docs/static", StaticFiles(directory=swagger_ui_path), name="swagger-ui")
-
-
-@docs_router.get("/")
-async def get_root() -> RedirectResponse:
-    """Redirect to the documentation."""
-    return RedirectResponse("docs")
 
 
 @docs_router.get("/docs")

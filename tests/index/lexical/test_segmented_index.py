@@ -5,7 +5,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
