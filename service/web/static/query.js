@@ -8,8 +8,11 @@ import { showError } from "./notices.js";
 
 const EXAMPLES = 5;
 const COUNT_AFTER_MS = 200;
+const MOST_EDITED = 100_000; // characters; a browser needs seconds to lay out more in a text area
+const BEGINNING = 400; // characters of a longer text that are shown
 
 let stored = null; // {id, title} of the stored document, if one is matched
+let long = ""; // the text, where it is too long for the text area
 let fileName = "";
 let choices = 0; // files chosen so far: the one that was chosen last is read, however slow others are
 let counting = 0;
@@ -18,7 +21,7 @@ let onChosen = () => {};
 /** Return what to match, as the fields of POST /match; refuse what cannot be matched. */
 export async function currentQuery() {
   if (stored) return { id: stored.id };
-  const text = byId("text").value;
+  const text = long || byId("text").value;
   if (!text.trim()) {
     byId("text").focus();
     throw new Refusal("There is no document yet", "Paste one, drop a file, or match a stored one.");
@@ -32,15 +35,30 @@ export async function currentQuery() {
 export function useStored(document) {
   clear();
   stored = document;
-  byId("stored").replaceChildren("Stored document: ",
+  byId("chosen").replaceChildren("Stored document: ",
     element("b", {}, foreign(document.title || document.id)), " ",
     element("code", {}, document.id));
+  show();
+}
+
+/** Match a text from now on; a long one is not shown whole. */
+function useText(text, name, title) {
+  clear();
+  fileName = name;
+  byId("title").value = title;
+  if (text.length > MOST_EDITED) {
+    long = text;
+    byId("chosen").replaceChildren(foreign(`${text.slice(0, BEGINNING)} …`));
+  } else {
+    byId("text").value = text;
+  }
   show();
 }
 
 function clear() {
   choices += 1;
   stored = null;
+  long = "";
   fileName = "";
   byId("text").value = "";
   byId("title").value = "";
@@ -50,13 +68,15 @@ function clear() {
 }
 
 function show() {
-  byId("stored").hidden = !stored;
-  for (const id of ["text", "text-help", "title-field"]) byId(id).hidden = Boolean(stored);
+  const chosen = stored !== null || long !== "";
+  byId("chosen").hidden = !chosen;
+  for (const id of ["text", "text-help"]) byId(id).hidden = chosen;
+  byId("title-field").hidden = stored !== null;
   describe();
 }
 
 function describe() {
-  const text = byId("text").value;
+  const text = long || byId("text").value;
   const words = text ? counted((text.match(/\S+/g) ?? []).length, "word") : "";
   byId("source").replaceChildren(...(fileName ? [foreign(fileName), words && `, ${words}`] : [words]));
 }
@@ -74,11 +94,7 @@ async function choose(files) {
     const { limits } = await version();
     const { text, title } = await readFile(files[0], limits);
     if (choice !== choices) return;
-    clear();
-    fileName = files[0].name;
-    byId("text").value = text;
-    byId("title").value = title;
-    describe();
+    useText(text, files[0].name, title);
     onChosen();
   } catch (error) {
     if (choice !== choices) return;
@@ -87,6 +103,15 @@ async function choose(files) {
   } finally {
     byId("file").value = ""; // so that the same file can be chosen again
   }
+}
+
+/** Take a long text that is pasted before it gets into the text area. */
+function paste(event) {
+  const text = event.clipboardData.getData("text/plain");
+  if (text.length <= MOST_EDITED) return;
+  event.preventDefault();
+  useText(text, "", "");
+  byId("find").focus();
 }
 
 /** Offer some stored documents to begin with, and the fields that they have. */
@@ -120,7 +145,7 @@ function startDrop() {
     if (!carriesFiles(event)) return;
     event.preventDefault();
     mark(false);
-    if (!document.querySelector("dialog[open]")) choose(event.dataTransfer.files);
+    if (!document.querySelector("dialog[open]")) choose([...event.dataTransfer.files]);
   });
 }
 
@@ -129,12 +154,14 @@ export function startQuery(chosen) {
   onChosen = chosen;
   startDrop();
   byId("file").addEventListener("change", (event) => {
-    if (event.target.files.length) choose(event.target.files);
+    const files = [...event.target.files]; // a copy: the list is emptied with the control
+    if (files.length) choose(files);
   });
   byId("clear").addEventListener("click", () => {
     clear();
     byId("text").focus();
   });
+  byId("text").addEventListener("paste", paste);
   byId("text").addEventListener("input", () => {
     choices += 1; // a file that is still being read must not replace what is typed
     clearTimeout(counting);
