@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.tools.page_fixtures",
     "tests.tools.process_fixtures",
     "tests.tools.redis_server",
+    "tests.tools.search_page_fixtures",
     "tests.tools.service_fixtures",
     "tests.tools.tiers",
 ]

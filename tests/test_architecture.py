@@ -87,7 +87,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "service.api": (
         "deps http schemas",
-        "compare documents index jobs ops",
+        "compare documents index jobs ops page",
         "match",
         "similar",
         "app",
@@ -145,7 +145,7 @@ FACES: Mapping[str, str] = {
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": "compare match queries rerank retrieve",
-    "service.web": "report",
+    "service.web": "report search_page",
     "service.workers": (
         "block_cache encode_cache redis_block_cache rerank_pool reservation scheduler work"
     ),

@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from service.api import compare, documents, index, jobs, match, ops, similar
+from service.api import compare, documents, index, jobs, match, ops, page, similar
 from service.api.http.access import KeyMiddleware
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.bodies import BodyRuleMiddleware
@@ -79,6 +79,8 @@ def create_app(
     for router in ROUTERS:
         app.include_router(router)
     app.state.engine = engine
+    app.include_router(page.router)
+    app.mount(page.STATIC_PATH, page.PageFiles(), name="page")
     _install_docs(app)
     app.state.routes = _routes(app)
     install_error_handlers(app)
@@ -121,7 +123,7 @@ def _routes(app: FastAPI) -> list[BaseRoute]:
     FastAPI keeps those of a router behind an object of its own, which hides what they take.
     """
     own = [route for route in app.router.routes if isinstance(route, Route | Mount)]
-    routers = [*ROUTERS, docs_router]
+    routers = [*ROUTERS, page.router, docs_router]
     return [*(route for router in routers for route in router.routes), *own]
 
 
@@ -144,12 +146,6 @@ def _install_docs(app: FastAPI) -> None:
     """Serve the documentation page and its files."""
     app.include_router(docs_router)
     app.mount("/docs/static", StaticFiles(directory=swagger_ui_path), name="swagger-ui")
-
-
-@docs_router.get("/")
-async def get_root() -> RedirectResponse:
-    """Redirect to the documentation."""
-    return RedirectResponse("docs")
 
 
 @docs_router.get("/docs")

@@ -92,6 +92,7 @@ Which modules match the documentation of asyncio.queues? In another shell:
        -d '{{"id": "asyncio.queues", "top_k": 5}}'
 
 The interactive documentation of the API: {url}/docs
+The page, to match a document in a browser: {url}/
 """)
     serve_http(host, port, {"data": data})
 

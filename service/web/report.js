@@ -141,6 +141,8 @@
     1: () => panes.l.focus(),
     2: () => panes.r.focus(),
     "?": () => help.showModal(),
+    // In a frame, the page around it closes the comparison.
+    ...(parent !== window && { Escape: () => parent.postMessage("escape", "*") }),
   };
   addEventListener("keydown", (event) => {
     const typed = event.key.length === 1;

@@ -119,9 +119,19 @@ def render_report(
 def content_security_policy() -> str:
     """Return the Content-Security-Policy of the page."""
     return (
-        f"default-src 'none'; style-src '{_source('report.css')}'; "
-        f"script-src '{_source('report.js')}'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {style_source()}; script-src {script_source()}; "
+        "base-uri 'none'; form-action 'none'"
     )
+
+
+def style_source() -> str:
+    """Return the source expression of the style of the page in a policy: its digest."""
+    return _digest_source(_style())
+
+
+def script_source() -> str:
+    """Return the source expression of the script of the page in a policy: its digest."""
+    return _digest_source(_read("report.js"))
 
 
 def page_headers() -> dict[str, str]:
@@ -150,7 +160,7 @@ def _template() -> Template:
         map_height=HEIGHT,
         shades=SHADES,
         policy=content_security_policy(),
-        style=_read("report.css"),
+        style=_style(),
         script=_read("report.js"),
     )
     return environment.get_template("report.html")
@@ -224,10 +234,14 @@ def _excerpt(part: str, characters: int) -> str:
     return (cut.rpartition(" ")[0] or cut) + "…"
 
 
-def _source(name: str) -> str:
-    """Return the source expression of a file of ours in the policy: its digest."""
-    digest = hashlib.sha256(_read(name).encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
+def _digest_source(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _style() -> str:
+    """Return the style of the page: what all pages share, then its own."""
+    return _read("static/design.css") + _read("report.css")
 
 
 @cache

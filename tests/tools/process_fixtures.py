@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,39 +78,43 @@ def wait_until_ready(server: Server) -> None:
     pytest.fail(f"the server did not start:\n{server.log.read_text()}")
 
 
+@contextmanager
+def serving(
+    folder: Path,
+    data: Path,
+    checkpoint: Path | None,
+    command: Sequence[str] = COMMAND,
+    *,
+    port: int = 0,
+    **settings: object,
+) -> Iterator[Server]:
+    """Run `longmatch serve` on a port, by default a free one; its log is in `folder`."""
+    port = port or free_port()
+    log = folder / f"server-{port}.log"
+    variables = {f"LONGMATCH_{k.upper()}": str(v) for k, v in settings.items()}
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [*command, "serve", "--data", str(data), "--port", str(port)],
+            env=environment(checkpoint) | variables,
+            stdout=output,
+            stderr=output,
+        )
+    server = Server(process, f"http://127.0.0.1:{port}", log)
+    try:
+        wait_until_ready(server)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Callable[..., Any]:
     """Start a server: `with serve(data, checkpoint, SETTING=value) as server`.
 
     `command` runs instead of `longmatch`, with the same arguments.
     """
-
-    @contextmanager
-    def start(
-        data: Path,
-        checkpoint: Path | None,
-        command: Sequence[str] = COMMAND,
-        **settings: object,
-    ) -> Iterator[Server]:
-        port = free_port()
-        log = tmp_path / f"server-{port}.log"
-        variables = {f"LONGMATCH_{k.upper()}": str(v) for k, v in settings.items()}
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*command, "serve", "--data", str(data), "--port", str(port)],
-                env=environment(checkpoint) | variables,
-                stdout=output,
-                stderr=output,
-            )
-        server = Server(process, f"http://127.0.0.1:{port}", log)
-        try:
-            wait_until_ready(server)
-            yield server
-        finally:
-            process.kill()
-            process.wait()
-
-    return start
+    return partial(serving, tmp_path)
 
 
 def run(*arguments: object, checkpoint: Path | None) -> subprocess.CompletedProcess[str]:

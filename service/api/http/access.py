@@ -25,7 +25,7 @@ _AUDIT_BYTES = 16 * 1024 * 1024
 _AUDIT_FILES = 10
 
 _PROBES = frozenset({"livez", "readyz"})
-_DESCRIPTIONS = frozenset({"", "docs", "openapi.json", "problems"})
+_DESCRIPTIONS = frozenset({"", "static", "docs", "openapi.json", "problems"})
 _SEARCHES = frozenset({"match", "compare"})  # POST, and change nothing
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -1,0 +1,119 @@
+// The public API as this page uses it. Addresses are relative: a proxy may add a prefix.
+
+/** A refusal or failure that the service answered: application/problem+json. */
+export class Problem extends Error {
+  constructor(status, content) {
+    super(content.detail ?? content.title ?? `HTTP status ${status}`);
+    this.status = status;
+    this.title = content.title ?? `HTTP status ${status}`;
+    this.errors = content.errors ?? [];
+    this.limit = content.limit;
+    this.retryAfter = content.retry_after;
+    this.requestId = content.request_id;
+  }
+}
+
+/** No answer arrived at all. */
+export class Unreachable extends Error {}
+
+/** What this page refuses by itself, before it sends anything. */
+export class Refusal extends Error {
+  constructor(title, detail) {
+    super(detail);
+    this.title = title;
+  }
+}
+
+async function request(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { ...options, cache: "no-store", credentials: "same-origin" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Unreachable("The server does not answer.");
+  }
+  if (!response.ok) throw await problemOf(response);
+  return response;
+}
+
+async function problemOf(response) {
+  const content = await response.json().catch(() => ({}));
+  return new Problem(response.status, content ?? {});
+}
+
+const json = (body, headers = {}) => ({
+  method: "POST",
+  headers: { "Content-Type": "application/json", ...headers },
+  body: JSON.stringify(body),
+});
+
+async function get(path, signal) {
+  return (await request(path, { signal })).json();
+}
+
+export async function match(body, signal) {
+  return (await request("match", { ...json(body), signal })).json();
+}
+
+/** Return the page of a comparison, as HTML in a Blob. */
+export async function compare(left, right, signal) {
+  const options = json({ left, right }, { Accept: "text/html" });
+  const page = await (await request("compare", { ...options, signal })).text();
+  return new Blob([page], { type: "text/html;charset=utf-8" });
+}
+
+export const documents = (limit) => get(`documents?limit=${limit}`);
+export const ready = () => get("readyz");
+export const jobs = (limit) => get(`jobs?limit=${limit}`);
+export const job = (id) => get(`jobs/${encodeURIComponent(id)}`);
+
+export async function cancelJob(id) {
+  return (await request(`jobs/${encodeURIComponent(id)}/cancel`, { method: "POST" })).json();
+}
+
+let described = null;
+
+/** Return version, checkpoint and limits; asked for once, and again after a failure. */
+export function version() {
+  described ??= get("version").catch((error) => {
+    described = null;
+    throw error;
+  });
+  return described;
+}
+
+/** Return the metrics without labels, or of `labels`, by name as they stand in /metrics. */
+export async function metrics() {
+  const text = await (await request("metrics")).text();
+  const lines = text.split("\n").filter((line) => line.startsWith("longmatch_"));
+  return new Map(lines.map((line) => {
+    const end = line.lastIndexOf(" ");
+    return [line.slice(0, end), Number(line.slice(end + 1))];
+  }));
+}
+
+/** Send a corpus; `progress` is told the share that was sent. fetch() cannot tell it. */
+export function upload(file, { gzip, signal, progress }) {
+  return new Promise((resolve, reject) => {
+    const sending = new XMLHttpRequest();
+    sending.open("POST", "index");
+    sending.responseType = "text";
+    sending.setRequestHeader("Content-Type", "application/x-ndjson");
+    if (gzip) sending.setRequestHeader("Content-Encoding", "gzip");
+    sending.upload.addEventListener("progress", (event) => progress(event.loaded / event.total));
+    sending.addEventListener("load", () => {
+      let content = {};
+      try {
+        content = JSON.parse(sending.responseText);
+      } catch {
+        // A proxy in between may answer something else; the status says enough.
+      }
+      if (sending.status === 202) resolve(content);
+      else reject(new Problem(sending.status, content));
+    });
+    sending.addEventListener("error", () => reject(new Unreachable("The upload was interrupted.")));
+    sending.addEventListener("abort", () => reject(new DOMException("cancelled", "AbortError")));
+    signal.addEventListener("abort", () => sending.abort());
+    sending.send(file);
+  });
+}

@@ -1,0 +1,48 @@
+// Starts the page: each module listens to its part, here they are told of one another.
+
+import { startComparison } from "./comparison.js";
+import { byId } from "./dom.js";
+import { startFilters } from "./filters.js";
+import { startIndexPanel } from "./index_panel.js";
+import { startMatches } from "./matches.js";
+import { showExamples, startQuery, useStored } from "./query.js";
+import { cancel, search } from "./search.js";
+import { startUploads } from "./uploads.js";
+
+function startForm() {
+  const form = byId("query");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    search();
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      form.requestSubmit();
+    }
+  });
+  byId("cancel").addEventListener("click", cancel);
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !document.querySelector("dialog[open]")) cancel();
+  });
+}
+
+function startHelp() {
+  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  byId("close-help").addEventListener("click", () => byId("help").close());
+}
+
+function matchStored(one) {
+  useStored(one);
+  scrollTo({ top: 0 });
+  search();
+}
+
+startForm();
+startHelp();
+startFilters();
+startQuery(search);
+startMatches(matchStored);
+startComparison();
+startUploads();
+startIndexPanel(() => showExamples().catch(() => {})); // the search itself says what is wrong

@@ -1,0 +1,115 @@
+// A file that a person drops or chooses -> its text and title. Nothing is sent from here.
+
+import { Refusal } from "./api.js";
+import { bytes, count } from "./dom.js";
+
+const HTML = [".html", ".htm"];
+const MARKDOWN = [".md", ".markdown"];
+const READ = [...HTML, ...MARKDOWN, ".txt", ".text", ".rst"];
+const CORPUS = [".jsonl", ".ndjson", ".gz"];
+const LEFT_OUT = new Set(["SCRIPT", "STYLE", "TEMPLATE", "TITLE", "NOSCRIPT"]);
+const PARAGRAPHS = new Set(
+  ("ADDRESS ARTICLE ASIDE BLOCKQUOTE BODY CAPTION DD DETAILS DIALOG DIV DL DT FIELDSET FIGCAPTION " +
+    "FIGURE FOOTER FORM H1 H2 H3 H4 H5 H6 HEAD HEADER HGROUP HR HTML LEGEND MAIN NAV OL P PRE " +
+    "SECTION SUMMARY TABLE UL").split(" "),
+);
+const LINES = new Set(["BR", "LI", "TR", "OPTION"]);
+const CELLS = new Set(["TD", "TH"]);
+
+/** Return {text, title} of a file; refuse one by its name and size before a byte is read. */
+export async function readFile(file, limits) {
+  const suffix = (/\.[^.]*$/.exec(file.name.toLowerCase()) ?? [""])[0];
+  refuseKind(file.name, suffix);
+  if (file.size > limits.max_body_bytes) {
+    throw new Refusal("The file is too large",
+      `${file.name} has ${bytes(file.size)}; the limit (max_body_bytes) is ` +
+      `${bytes(limits.max_body_bytes)}.`);
+  }
+  const content = decode(file.name, await readBytes(file));
+  const { text, title } = HTML.includes(suffix) ? readHtml(content) : { text: content, title: "" };
+  if (!text.trim()) throw new Refusal("The file is empty", `${file.name} has no text.`);
+  refuseLong(file.name, text, limits);
+  return { text, title: title || (MARKDOWN.includes(suffix) ? markdownTitle(text) : "") };
+}
+
+function refuseKind(name, suffix) {
+  if (READ.includes(suffix)) return;
+  if (CORPUS.includes(suffix)) {
+    throw new Refusal("This is a corpus, not a document",
+      `${name}: add its documents to the index under “Index and uploads”.`);
+  }
+  throw new Refusal("The page cannot read this file",
+    `${name}: it reads ${READ.join(" ")}. For PDF, run longmatch match FILE, or longmatch index ` +
+    "FOLDER and match the document by its id.");
+}
+
+/** Refuse a text that the service would refuse, which counts characters, not UTF-16 units. */
+export function refuseLong(name, text, limits) {
+  const most = limits.max_text_characters;
+  if (text.length <= most) return;
+  let characters = 0;
+  for (const _ of text) characters += 1;
+  if (characters <= most) return;
+  throw new Refusal("The document is too long",
+    `${name} has ${count(characters)} characters; the limit (max_text_characters) is ${count(most)}.`);
+}
+
+async function readBytes(file) {
+  try {
+    return new Uint8Array(await file.arrayBuffer());
+  } catch {
+    throw new Refusal("The file could not be read", `${file.name}: it was moved or changed.`);
+  }
+}
+
+/** Decode UTF-8, or UTF-16 with a byte order mark, as `longmatch index` does. */
+function decode(name, data) {
+  const encoding = data[0] === 0xff && data[1] === 0xfe ? "utf-16le"
+    : data[0] === 0xfe && data[1] === 0xff ? "utf-16be" : "utf-8";
+  let text;
+  try {
+    text = new TextDecoder(encoding, { fatal: true }).decode(data);
+  } catch {
+    throw new Refusal("The file is not text", `${name} is not ${encoding.slice(0, 6).toUpperCase()}.`);
+  }
+  if (text.includes("\0")) {
+    throw new Refusal("The file is not text", `${name} has zero bytes: it is another kind of file.`);
+  }
+  return text.replace(/\r\n?/g, "\n");
+}
+
+/** Text and title of a page. The parser neither runs scripts nor loads anything. */
+function readHtml(markup) {
+  const page = new DOMParser().parseFromString(markup, "text/html");
+  const lines = pieces(page.documentElement).join("").split("\n");
+  const text = lines.map((line) => line.replace(/\s+/g, " ").trim()).join("\n");
+  return { text: text.replace(/\n{3,}/g, "\n\n").trim(), title: oneLine(page.title) };
+}
+
+/** The pieces of text in order; a stack, since pages nest deeper than functions can. */
+function pieces(root) {
+  const found = [];
+  const stack = [root];
+  while (stack.length) {
+    const node = stack.pop();
+    if (typeof node === "string") found.push(node);
+    else if (node.nodeType === Node.TEXT_NODE) found.push(node.data.replace(/\s+/g, " "));
+    else if (node.nodeType === Node.ELEMENT_NODE) stack.push(...opened(node).reverse());
+  }
+  return found;
+}
+
+function opened(node) {
+  if (LEFT_OUT.has(node.tagName)) return [];
+  if (node.tagName === "PRE") return ["\n\n", node.textContent, "\n\n"];
+  if (PARAGRAPHS.has(node.tagName)) return ["\n\n", ...node.childNodes, "\n\n"];
+  if (LINES.has(node.tagName)) return ["\n", ...node.childNodes];
+  return CELLS.has(node.tagName) ? [" ", ...node.childNodes] : [...node.childNodes];
+}
+
+function markdownTitle(text) {
+  const heading = /^#{1,6}[ \t]+(.+?)[ \t#]*$/m.exec(text.slice(0, 65_536));
+  return heading ? oneLine(heading[1]) : "";
+}
+
+const oneLine = (title) => title.replace(/\s+/g, " ").trim().slice(0, 200);

@@ -1,0 +1,104 @@
+// The state of the index, from /readyz, /metrics and /version.
+
+import { Problem, Unreachable, metrics, ready, version } from "./api.js";
+import { byId, count, counted, element, percent } from "./dom.js";
+import { showError } from "./notices.js";
+
+const EVERY_MS = 10_000;
+const AGAIN_MS = 2_000; // while the server does not answer
+
+let documents = null;
+let timer = 0;
+let onChange = () => {};
+
+export const indexIsEmpty = () => documents === 0;
+
+/** Ask for the state now, and again from time to time. */
+export async function refreshIndex() {
+  clearTimeout(timer);
+  let reached = true;
+  try {
+    const state = await ready();
+    summarise(state);
+    if (byId("index-panel").open) await showState(state);
+    if (documents !== state.documents) {
+      documents = state.documents;
+      onChange();
+    }
+  } catch (error) {
+    reached = false;
+    showAway(error);
+  }
+  timer = setTimeout(refreshIndex, reached ? EVERY_MS : AGAIN_MS);
+}
+
+function summarise({ documents: held, generation, degraded }) {
+  const parts = [counted(held, "document"), `generation ${count(generation)}`];
+  if (degraded.length) parts.push(`without ${degraded.join(", ")}`);
+  say(parts.join(" · "), false);
+  byId("index-notice").replaceChildren();
+}
+
+function showAway(error) {
+  say(error instanceof Unreachable ? "The server does not answer." : error.message, true);
+  if (byId("index-panel").open) showError(byId("index-notice"), error, refreshIndex);
+}
+
+/** Tell the summary to a screen reader only when it changes. */
+function say(text, away) {
+  const summary = byId("index-summary");
+  if (summary.textContent !== text) summary.textContent = text;
+  summary.classList.toggle("away", away);
+}
+
+async function showState({ documents: held, generation }) {
+  const about = await version();
+  const rows = [
+    ["Documents", count(held)],
+    ["Generation", count(generation)],
+    ["Checkpoint", `${about.checkpoint.name}, ${about.precision}`],
+    ...(await measured()),
+    ["Version", about.version],
+  ];
+  byId("index-state").replaceChildren(...rows.map(([name, value]) =>
+    element("div", {}, element("dt", {}, name), element("dd", {}, value))));
+}
+
+/** Recall and drift; an operator may have closed /metrics. */
+async function measured() {
+  let values;
+  try {
+    values = await metrics();
+  } catch (error) {
+    if (error instanceof Problem) return [["Recall, drift", "not public on this server"]];
+    throw error;
+  }
+  const share = (name) => {
+    const value = values.get(`longmatch_${name}`);
+    return value === undefined ? "not measured yet" : percent(value);
+  };
+  const lists = values.get("longmatch_index_lists");
+  const rows = [
+    ["Recall@10 of real queries", share('recall_at_10{source="shadow"}')],
+    ["Search", lists === 1 ? "exhaustive: every vector is compared"
+      : `${count(values.get("longmatch_nprobe") ?? 0)} of ${count(lists ?? 0)} lists a query`],
+  ];
+  if (lists === 1) return rows;
+  return [...rows,
+    ["Recall@10 at the last training", share('recall_at_10{source="held_out"}')],
+    ["Added since training", share('index_changed_ratio{kind="added"}')],
+    ["Removed since training", share('index_changed_ratio{kind="removed"}')],
+    ["Empty lists", share("index_empty_lists_ratio")]];
+}
+
+/** Show the panel on request; `change` is called when the number of documents changes. */
+export function startIndexPanel(change) {
+  onChange = change;
+  const panel = byId("index-panel");
+  byId("index-button").addEventListener("click", () => {
+    panel.showModal();
+    refreshIndex();
+  });
+  byId("close-index").addEventListener("click", () => panel.close());
+  refreshIndex();
+}

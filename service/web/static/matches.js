@@ -1,0 +1,142 @@
+// The list of matches: what each one is, how sure it is, and why.
+
+import { byId, count, counted, element, foreign, percent } from "./dom.js";
+import { addValueFilter } from "./filters.js";
+
+const MOST_TERMS = 8;
+const MOST_FIELDS = 8;
+const LONGEST_VALUE = 60;
+const SVG = "http://www.w3.org/2000/svg";
+
+let onSimilar = () => {};
+
+/** Say how much of the document was read. */
+export function showReceipt({ receipt, alignment }) {
+  const { tokens, tokens_read: read, blocks, blocks_left_out: left } = receipt;
+  const parts = left === 0
+    ? [`Read whole: ${counted(tokens, "token")} in ${counted(blocks, "sentence block")}.`]
+    : [element("strong", {}, `Read ${count(read)} of ${counted(tokens, "token")} `),
+      `(${percent(read / tokens)}): the last ${counted(left, "sentence block")} were left out. ` +
+      "Its words are all read."];
+  if (alignment && !alignment.aligned && alignment.candidates > 0) {
+    parts.push(" There was no time to align the candidates: they are in the order of the first stage.");
+  }
+  byId("receipt").replaceChildren(...parts);
+}
+
+/** Show matches; `compare` is called with the one that a person opens. */
+export function showMatches(matches, compare) {
+  byId("match-list").replaceChildren(
+    ...matches.map((one, index) => card(one, index + 1, () => compare(one))));
+}
+
+function card(one, rank, compare) {
+  const title = one.title || one.id;
+  const open = element("button", {
+    type: "button", class: "title", "aria-haspopup": "dialog", click: compare,
+  }, foreign(title));
+  return element("li", { class: "match" },
+    element("h3", {}, element("span", { class: "rank" }, `${rank}`), open),
+    element("p", { class: "id" }, element("code", {}, one.id)),
+    figures(one),
+    terms(one.terms),
+    metadata(one.metadata),
+    family(one.collapsed),
+    element("p", { class: "row" },
+      element("button", { type: "button", "aria-label": `Compare with ${title}`,
+        click: compare }, "Compare"),
+      element("button", { type: "button", "aria-label": `Find what matches ${title}`,
+        click: () => onSimilar(one) }, "Find similar")));
+}
+
+function figures(one) {
+  const parts = [];
+  if (one.probability === null) {
+    parts.push(element("span", {}, "probability unknown"));
+  } else {
+    parts.push(element("span", {}, element("b", {}, percent(one.probability)), " likely to match"));
+    parts.push(bar(one.probability));
+  }
+  parts.push(element("span", {}, "score ", element("b", {}, one.score.toFixed(3))));
+  if (one.lexical_score !== null) {
+    parts.push(element("small", {},
+      `meaning ${one.semantic_score.toFixed(3)}, words ${one.lexical_score.toFixed(3)}`));
+  }
+  if (one.false_positive_rate !== null) {
+    parts.push(element("small", {}, rate(one.false_positive_rate)));
+  }
+  return element("p", { class: "figures" }, ...parts);
+}
+
+function rate(share) {
+  if (share <= 0) return "no random pair of the corpus scores as high";
+  return `1 in ${count(Math.round(1 / share))} random pairs scores as high`;
+}
+
+/** A bar of a share from 0 to 1; the number stands beside it. */
+function bar(share) {
+  const drawn = document.createElementNS(SVG, "svg");
+  const full = document.createElementNS(SVG, "rect");
+  drawn.setAttribute("viewBox", "0 0 100 1");
+  drawn.setAttribute("preserveAspectRatio", "none");
+  drawn.setAttribute("class", "bar");
+  drawn.setAttribute("aria-hidden", "true");
+  full.setAttribute("width", String(100 * share));
+  full.setAttribute("height", "1");
+  drawn.append(full);
+  return drawn;
+}
+
+function terms(shared) {
+  if (shared.length === 0) return null;
+  const items = shared.slice(0, MOST_TERMS).map(({ term, weight }) =>
+    element("li", {}, foreign(term), " ", element("small", {}, percent(weight))));
+  return element("div", { class: "terms" }, element("span", { class: "quiet" }, "Telling words"),
+    element("ul", { class: "chips", role: "list" }, ...items));
+}
+
+/** The fields of the metadata; a press on a plain value adds it as a filter. */
+function metadata(fields) {
+  const entries = Object.entries(fields);
+  if (entries.length === 0) return null;
+  const items = entries.slice(0, MOST_FIELDS).map(([name, value]) => {
+    if (!["string", "number", "boolean"].includes(typeof value)) {
+      return element("li", {}, foreign(`${name}: ${shorten(JSON.stringify(value))}`));
+    }
+    const shown = `${name}: ${shorten(String(value))}`;
+    return element("li", {}, element("button", {
+      type: "button", "aria-label": `Filter by ${shown}`, click: () => addValueFilter(name, value),
+    }, foreign(shown)));
+  });
+  if (entries.length > MOST_FIELDS) {
+    items.push(element("li", {}, `${count(entries.length - MOST_FIELDS)} more`));
+  }
+  return element("ul", { class: "chips", role: "list", "aria-label": "Metadata" }, ...items);
+}
+
+const shorten = (text) =>
+  text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE - 1)}…`;
+
+function family(collapsed) {
+  if (!collapsed.length) return null;
+  const items = collapsed.map((id) => element("li", {}, element("code", {}, id)));
+  const more = collapsed.length === 10 ? "10 or more" : count(collapsed.length);
+  return element("details", {},
+    element("summary", {}, `${more} of the same family: copies and versions`),
+    element("ul", {}, ...items));
+}
+
+/** Move among matches with the arrow keys; `similar` is called to match a match. */
+export function startMatches(similar) {
+  onSimilar = similar;
+  byId("match-list").addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    const titles = [...byId("match-list").querySelectorAll(".title")];
+    const here = titles.indexOf(event.target.closest(".match").querySelector(".title"));
+    const next = titles[Math.min(Math.max(here + step, 0), titles.length - 1)];
+    event.preventDefault();
+    next.focus();
+    next.closest(".match").scrollIntoView({ block: "nearest" });
+  });
+}

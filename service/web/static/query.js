@@ -1,0 +1,172 @@
+// The document that is matched: a text that was pasted or read from a file, or a stored document.
+
+import { Refusal, documents, version } from "./api.js";
+import { byId, count, counted, element, foreign } from "./dom.js";
+import { readFile, refuseLong } from "./files.js";
+import { suggestFields } from "./filters.js";
+import { showError } from "./notices.js";
+
+const EXAMPLES = 5;
+const COUNT_AFTER_MS = 200;
+const MOST_EDITED = 100_000; // characters; a browser needs seconds to lay out more in a text area
+const BEGINNING = 400; // characters of a longer text that are shown
+
+let stored = null; // {id, title} of the stored document, if one is matched
+let long = ""; // the text, where it is too long for the text area
+let fileName = "";
+let choices = 0; // files chosen so far: the one that was chosen last is read, however slow others are
+let counting = 0;
+let onChosen = () => {};
+
+/** Return what to match, as the fields of POST /match; refuse what cannot be matched. */
+export async function currentQuery() {
+  if (stored) return { id: stored.id };
+  const text = long || byId("text").value;
+  if (!text.trim()) {
+    byId("text").focus();
+    throw new Refusal("There is no document yet", "Paste one, drop a file, or match a stored one.");
+  }
+  refuseLong(fileName || "The document", text, (await version()).limits);
+  const title = byId("title").value.trim();
+  return title ? { text, title } : { text };
+}
+
+/** Match a stored document from now on. */
+export function useStored(document) {
+  clear();
+  stored = document;
+  byId("chosen").replaceChildren("Stored document: ",
+    element("b", {}, foreign(document.title || document.id)), " ",
+    element("code", {}, document.id));
+  show();
+}
+
+/** Match a text from now on; a long one is not shown whole. */
+function useText(text, name, title) {
+  clear();
+  fileName = name;
+  byId("title").value = title;
+  if (text.length > MOST_EDITED) {
+    long = text;
+    byId("chosen").replaceChildren(foreign(`${text.slice(0, BEGINNING)} …`));
+  } else {
+    byId("text").value = text;
+  }
+  show();
+}
+
+function clear() {
+  choices += 1;
+  stored = null;
+  long = "";
+  fileName = "";
+  byId("text").value = "";
+  byId("title").value = "";
+  byId("file").value = "";
+  byId("text-notice").replaceChildren();
+  show();
+}
+
+function show() {
+  const chosen = stored !== null || long !== "";
+  byId("chosen").hidden = !chosen;
+  for (const id of ["text", "text-help"]) byId(id).hidden = chosen;
+  byId("title-field").hidden = stored !== null;
+  describe();
+}
+
+function describe() {
+  const text = long || byId("text").value;
+  const words = text ? counted((text.match(/\S+/g) ?? []).length, "word") : "";
+  byId("source").replaceChildren(...(fileName ? [foreign(fileName), words && `, ${words}`] : [words]));
+}
+
+/** Read the one file of a drop or a choice, then search with it. */
+async function choose(files) {
+  const choice = ++choices;
+  byId("text-notice").replaceChildren();
+  try {
+    if (files.length !== 1) {
+      throw new Refusal("One document at a time",
+        `These are ${count(files.length)} files. To add many, see “Index and uploads”.`);
+    }
+    byId("source").textContent = "Reading the file …";
+    const { limits } = await version();
+    const { text, title } = await readFile(files[0], limits);
+    if (choice !== choices) return;
+    useText(text, files[0].name, title);
+    onChosen();
+  } catch (error) {
+    if (choice !== choices) return;
+    describe();
+    showError(byId("text-notice"), error, () => choose(files));
+  } finally {
+    byId("file").value = ""; // so that the same file can be chosen again
+  }
+}
+
+/** Take a long text that is pasted before it gets into the text area. */
+function paste(event) {
+  const text = event.clipboardData.getData("text/plain");
+  if (text.length <= MOST_EDITED) return;
+  event.preventDefault();
+  useText(text, "", "");
+  byId("find").focus();
+}
+
+/** Offer some stored documents to begin with, and the fields that they have. */
+export async function showExamples() {
+  const { documents: found } = await documents(100);
+  suggestFields(found);
+  const place = byId("examples");
+  const step = Math.max(1, Math.floor(found.length / EXAMPLES));
+  const some = found.filter((_, index) => index % step === 0).slice(0, EXAMPLES);
+  const use = (one) => () => {
+    useStored(one);
+    onChosen();
+  };
+  const buttons = some.map((one) => element("button", { type: "button", click: use(one) },
+    foreign(one.id.length > 40 ? `${one.id.slice(0, 39)}…` : one.id)));
+  place.replaceChildren(place.firstElementChild, ...buttons);
+  place.hidden = some.length === 0;
+}
+
+function startDrop() {
+  const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+  const mark = (on) => byId("drop").classList.toggle("over", on);
+  // On the whole window: a file that misses the form would otherwise replace this page.
+  addEventListener("dragover", (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    mark(true);
+  });
+  addEventListener("dragleave", (event) => mark(Boolean(event.relatedTarget)));
+  addEventListener("drop", (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    mark(false);
+    if (!document.querySelector("dialog[open]")) choose([...event.dataTransfer.files]);
+  });
+}
+
+/** Listen to the form; `chosen` is called when a file or a stored document was chosen. */
+export function startQuery(chosen) {
+  onChosen = chosen;
+  startDrop();
+  byId("file").addEventListener("change", (event) => {
+    const files = [...event.target.files]; // a copy: the list is emptied with the control
+    if (files.length) choose(files);
+  });
+  byId("clear").addEventListener("click", () => {
+    clear();
+    byId("text").focus();
+  });
+  byId("text").addEventListener("paste", paste);
+  byId("text").addEventListener("input", () => {
+    choices += 1; // a file that is still being read must not replace what is typed
+    clearTimeout(counting);
+    counting = setTimeout(describe, COUNT_AFTER_MS);
+    if (!byId("text").value) fileName = "";
+  });
+  describe(); // a browser may keep the text of a form over a reload
+}

@@ -1,0 +1,115 @@
+// One search at a time: what is running, its states, and what came of it.
+
+import { match } from "./api.js";
+import { openComparison } from "./comparison.js";
+import { byId, counted } from "./dom.js";
+import { currentFilter, filterCount, markErrors } from "./filters.js";
+import { indexIsEmpty } from "./index_panel.js";
+import { showMatches, showReceipt } from "./matches.js";
+import { showError, showMessage } from "./notices.js";
+import { currentQuery } from "./query.js";
+
+const SLOW_SECONDS = 3;
+
+let running = null;
+
+/** Search with what the form says; a search that is running is given up. */
+export async function search() {
+  cancel();
+  const controller = new AbortController();
+  running = controller;
+  const stop = showLoading();
+  try {
+    const query = await currentQuery();
+    const body = { ...query, ...options() };
+    const answer = await match(body, controller.signal);
+    if (running === controller) show(answer, query);
+  } catch (error) {
+    if (running === controller) fail(error);
+  } finally {
+    if (running === controller) {
+      stop();
+      running = null;
+    }
+  }
+}
+
+/** Give up the search that is running; the service stops working on it. */
+export function cancel() {
+  if (!running) return false;
+  running.abort();
+  running = null;
+  stopLoading();
+  byId("search-status").textContent = "Cancelled.";
+  return true;
+}
+
+function options() {
+  const given = {
+    mode: document.querySelector("input[name=mode]:checked").value,
+    collapse: byId("collapse").checked,
+  };
+  const most = byId("top-k").valueAsNumber;
+  if (!Number.isNaN(most)) given.top_k = most;
+  const filter = currentFilter();
+  return filter ? { ...given, filter } : given;
+}
+
+let stopLoading = () => {};
+
+function showLoading() {
+  clear();
+  byId("matches").setAttribute("aria-busy", "true");
+  byId("cancel").hidden = false;
+  const status = byId("search-status");
+  status.textContent = "Reading the document …";
+  const started = performance.now();
+  const timer = setInterval(() => {
+    const seconds = Math.floor((performance.now() - started) / 1000);
+    byId("elapsed").textContent = `${seconds} s`;
+    if (seconds === SLOW_SECONDS) {
+      status.textContent = "Still reading: the document is long, or the server is busy.";
+    }
+  }, 1000);
+  stopLoading = () => {
+    clearInterval(timer);
+    byId("elapsed").textContent = "";
+    byId("cancel").hidden = true;
+    byId("matches").removeAttribute("aria-busy");
+    stopLoading = () => {};
+  };
+  return stopLoading;
+}
+
+function clear() {
+  for (const id of ["search-notice", "match-list", "receipt"]) byId(id).replaceChildren();
+}
+
+function show(answer, query) {
+  const took = Object.values(answer.timings).reduce((sum, one) => sum + one, 0);
+  const found = counted(answer.matches.length, "match", "matches");
+  byId("search-status").textContent = `${found} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
+  showReceipt(answer);
+  // As a side of POST /compare, which takes no title.
+  const side = query.id === undefined ? { text: query.text } : { id: query.id };
+  showMatches(answer.matches, (one) => openComparison(side, one));
+  if (answer.matches.length === 0) showNone();
+}
+
+function showNone() {
+  const place = byId("search-notice");
+  if (indexIsEmpty()) {
+    showMessage(place, "The index has no documents yet. Add some under “Index and uploads”, or run " +
+      "longmatch index FOLDER.");
+  } else if (filterCount()) {
+    showMessage(place, "No document passes the filters. Remove one, or compare by meaning.");
+  } else {
+    showMessage(place, "No document shares an informative word with this one. Compare by meaning.");
+  }
+}
+
+function fail(error) {
+  byId("search-status").textContent = "";
+  markErrors(error.errors ?? []);
+  showError(byId("search-notice"), error, search);
+}

@@ -1,0 +1,134 @@
+// Uploads of a corpus, and the jobs that index them.
+
+import { Refusal, cancelJob, job, jobs, upload, version } from "./api.js";
+import { byId, bytes, count, counted, element, foreign, percent } from "./dom.js";
+import { refreshIndex } from "./index_panel.js";
+import { showError } from "./notices.js";
+
+const SHOWN_JOBS = 5;
+const EVERY_MS = 1_000;
+const ACTIVE = ["waiting", "running"];
+
+let sending = null;
+let timer = 0;
+
+async function send(file) {
+  if (sending) return;
+  const controller = new AbortController();
+  byId("upload-notice").replaceChildren();
+  try {
+    const name = file.name.toLowerCase();
+    await refuse(file, name);
+    sending = controller;
+    showSending(0);
+    const accepted = await upload(file, {
+      gzip: name.endsWith(".gz"), signal: controller.signal, progress: showSending,
+    });
+    byId("upload-status").textContent =
+      `Received ${counted(accepted.accepted, "line")}; they are being indexed.`;
+  } catch (error) {
+    if (error.name === "AbortError") byId("upload-status").textContent = "Cancelled.";
+    else {
+      byId("upload-status").textContent = "";
+      showError(byId("upload-notice"), error, () => send(file));
+    }
+  } finally {
+    sending = null;
+    for (const id of ["upload-progress", "cancel-upload"]) byId(id).hidden = true;
+    byId("corpus").value = "";
+    refreshJobs();
+  }
+}
+
+async function refuse(file, name) {
+  if (![".jsonl", ".ndjson", ".gz"].some((suffix) => name.endsWith(suffix))) {
+    throw new Refusal("This is not a corpus",
+      `${file.name}: the page uploads JSON Lines (.jsonl, .ndjson, .gz).`);
+  }
+  const limit = (await version()).limits.max_upload_bytes;
+  if (file.size > limit) {
+    throw new Refusal("The file is too large", `${file.name} has ${bytes(file.size)}; the limit ` +
+      `(max_upload_bytes) is ${bytes(limit)}.`);
+  }
+}
+
+function showSending(share) {
+  byId("upload-progress").hidden = false;
+  byId("upload-progress").value = share;
+  byId("cancel-upload").hidden = false;
+  byId("upload-status").textContent = share < 1 ? "Sending …" : "The server stores it …";
+}
+
+/** Show the newest jobs, and follow them while one is active. */
+export async function refreshJobs() {
+  clearTimeout(timer);
+  let active = true;
+  try {
+    const found = (await jobs(SHOWN_JOBS)).jobs;
+    active = found.some((one) => ACTIVE.includes(one.state));
+    const failed = found.filter((one) => one.failed > 0);
+    const detailed = new Map(await Promise.all(
+      failed.map(async (one) => [one.id, await job(one.id)])));
+    show(found.map((one) => detailed.get(one.id) ?? one));
+  } catch (error) {
+    showError(byId("upload-notice"), error, refreshJobs);
+  }
+  refreshIndex();
+  if (active && byId("index-panel").open) timer = setTimeout(refreshJobs, EVERY_MS);
+}
+
+/** Rows are changed in place: a button that has the focus keeps it. */
+function show(found) {
+  const list = byId("jobs");
+  const known = new Map([...list.children].map((row) => [row.dataset.job, row]));
+  list.replaceChildren(...found.map((one) => {
+    const row = known.get(one.id) ?? newRow(one.id);
+    fill(row, one);
+    return row;
+  }));
+  if (!found.length) list.replaceChildren(element("li", { class: "quiet" }, "None yet."));
+}
+
+function newRow(id) {
+  const stop = async () => {
+    await cancelJob(id).catch((error) => showError(byId("upload-notice"), error));
+    refreshJobs();
+  };
+  return element("li", { "data-job": id },
+    element("p", { class: "job-state" }),
+    element("progress", { max: "1", "aria-label": "Indexing" }),
+    element("ul", { class: "errors" }),
+    element("button", { type: "button", click: stop }, "Cancel"));
+}
+
+function fill(row, one) {
+  const active = ACTIVE.includes(one.state);
+  const parts = [`${one.state}, ${percent(one.progress)}`,
+    `${count(one.indexed)} of ${counted(one.accepted, "document")} indexed`];
+  if (one.unchanged) parts.push(`${count(one.unchanged)} unchanged`);
+  if (one.truncated) parts.push(`${count(one.truncated)} too long to be read whole`);
+  if (one.failed) parts.push(`${count(one.failed)} refused`);
+  if (one.detail) parts.push(one.detail);
+  const text = parts.join(", ");
+  const state = row.querySelector(".job-state");
+  if (state.textContent !== text) state.textContent = text;
+  row.querySelector("progress").value = one.progress;
+  row.querySelector("progress").hidden = !active;
+  row.querySelector("button").hidden = !active;
+  row.querySelector(".errors").replaceChildren(...(one.errors ?? []).map((error) =>
+    element("li", {}, `line ${count(error.line)}, `, element("code", {}, error.pointer), ": ",
+      foreign(error.detail))));
+}
+
+export function startUploads() {
+  byId("corpus").addEventListener("change", (event) => {
+    if (event.target.files.length) send(event.target.files[0]);
+  });
+  byId("cancel-upload").addEventListener("click", () => sending?.abort());
+  byId("index-button").addEventListener("click", refreshJobs);
+  const panel = byId("index-panel");
+  panel.addEventListener("drop", (event) => {
+    event.preventDefault();
+    if (event.dataTransfer.files.length === 1) send(event.dataTransfer.files[0]);
+  });
+}

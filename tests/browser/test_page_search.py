@@ -1,0 +1,217 @@
+"""The page at / in a real browser against the real server: from a document to why it matches."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from tests.tools.browser import PageLog, wait_until
+from tests.tools.process_fixtures import Server
+from tests.tools.search_page_fixtures import (
+    BEES,
+    DOCUMENTS,
+    HOSTILE_TITLE,
+    KEEPER,
+    drop,
+    find,
+    requests_of,
+    titles,
+)
+
+QUERY = KEEPER[90:]
+
+
+def fields(page: Page, number: int) -> str:
+    return page.locator(".match").nth(number).inner_text()
+
+
+def test_a_pasted_text_is_matched_and_every_match_says_how_sure_and_why(
+    search_page: Page, search_server: Server, page_log: PageLog
+) -> None:
+    find(search_page, QUERY)
+    _, answer = search_server.request("POST", "/match", {"text": QUERY, "collapse": True})
+    assert titles(search_page)[0] == answer["matches"][0]["title"]
+    assert len(titles(search_page)) == len(answer["matches"])
+    shown, first = fields(search_page, 0), answer["matches"][0]
+    assert re.search(r"(\d+|>99)\s%\s+likely to match", shown)
+    assert f"score\n{first['score']:.3f}" in shown or f"score {first['score']:.3f}" in shown
+    for term in first["terms"]:
+        assert term["term"] in shown
+    tokens = answer["receipt"]["tokens"]
+    assert f"Read whole: {tokens} tokens in" in search_page.inner_text("#receipt")
+    assert page_log.complaints == []
+    assert all(one.startswith(f"{search_server.url}/") for one in page_log.requests)
+
+
+def test_copies_and_versions_are_one_match_that_names_the_others(search_page: Page) -> None:
+    find(search_page, QUERY)
+    family = search_page.locator(".match", has_text="of the same family")
+    assert family.count() == 1
+    family.locator("summary").click()
+    assert "sea/keeper (copy)" in family.inner_text()
+    search_page.uncheck("#collapse")
+    find(search_page, QUERY)
+    assert {"The keeper", "The keeper, again"} <= set(titles(search_page))
+
+
+def test_a_file_is_read_here_with_its_title_and_searched(search_page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "dance.md"
+    file.write_text(f"# How  they dance\n\n{BEES}", encoding="utf-16")
+    with requests_of(search_page, "/match") as sent:
+        search_page.set_input_files("#file", file)
+        search_page.wait_for_selector(".match")
+    assert sent[0]["title"] == "How they dance"
+    assert sent[0]["text"] == file.read_text(encoding="utf-16")
+    assert titles(search_page)[0] == "The dance of bees"
+    assert "dance.md" in search_page.inner_text("#source")
+
+
+def test_a_long_file_is_matched_whole_though_only_its_beginning_is_shown(
+    search_page: Page,
+) -> None:
+    text = BEES * 400
+    with requests_of(search_page, "/match") as sent:
+        drop(search_page, ("long.txt", text))
+        search_page.wait_for_selector("#chosen:visible")
+        search_page.click("#cancel")
+    assert sent[0]["text"] == text
+    assert search_page.locator("#text").is_hidden()
+    assert "Bees live in hives" in search_page.inner_text("#chosen")
+    assert len(search_page.inner_text("#chosen")) < 500
+    search_page.click("#clear")
+    assert search_page.locator("#text").is_visible()
+    assert search_page.input_value("#text") == ""
+
+
+def test_a_long_text_that_is_pasted_is_taken_as_a_file_is(search_page: Page) -> None:
+    search_page.evaluate(
+        """(text) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.setData("text/plain", text);
+          const pasted = new ClipboardEvent("paste", { clipboardData, cancelable: true });
+          document.querySelector("#text").dispatchEvent(pasted);
+        }""",
+        BEES * 400,
+    )
+    assert search_page.locator("#text").is_hidden()
+    assert search_page.evaluate("document.activeElement.id") == "find"
+    assert "words" in search_page.inner_text("#source")
+
+
+def test_html_is_read_as_text_and_nothing_in_it_runs(
+    search_page: Page, page_log: PageLog, tmp_path: Path
+) -> None:
+    file = tmp_path / "dance.html"
+    file.write_text(
+        "<title>Of &amp; bees</title><style>p{color:red}</style><script>alert(1)</script>"
+        "<body onload='alert(2)'><h1 style='color:red'>Dances</h1>"
+        f"<p>{BEES}</p><ul><li>one<li>two</ul><img src='http://127.0.0.1:9/x.png' "
+        "onerror='alert(3)'><pre>a\n  b</pre>"
+    )
+    page_log.requests.clear()
+    search_page.set_input_files("#file", file)
+    search_page.wait_for_selector(".match")
+    text = search_page.input_value("#text")
+    assert text == f"Dances\n\n{BEES.strip()}\n\none\ntwo\n\na\nb"
+    assert search_page.input_value("#title") == "Of & bees"
+    # The parser does nothing with style and script; the browser says that it could not have.
+    blocked = "violates the following Content Security Policy directive"
+    assert [one for one in page_log.complaints if blocked not in one] == []
+    assert not [one for one in page_log.requests if "x.png" in one]
+
+
+def test_filters_become_those_of_the_request(search_page: Page) -> None:
+    rows = [
+        ("year", "at least", "2000", {"field": "year", "range": {"gte": 2000}}),
+        ("year", "at most", "2021", {"field": "year", "range": {"lte": 2021}}),
+        ("kind", "is not", '"law"', {"not": {"field": "kind", "equal": "law"}}),
+        ("year", "is one of", '2001, "2001", 2020', {"field": "year", "in": [2001, "2001", 2020]}),
+        ("retracted", "is missing", "", {"field": "retracted", "exists": False}),
+    ]
+    for number, (field, operator, value, _) in enumerate(rows, start=1):
+        search_page.click("#add-filter")
+        search_page.get_by_label(f"Filter {number}: field").fill(field)
+        search_page.get_by_label(f"Filter {number}: operator").select_option(operator)
+        if value:
+            search_page.get_by_label(f"Filter {number}: value").fill(value)
+    with requests_of(search_page, "/match") as sent:
+        find(search_page, QUERY)
+    assert sent[0]["filter"] == {"and": [expected for *_, expected in rows]}
+    assert set(titles(search_page)) == {"The keeper, again", "The dance of bees"}
+    for _ in rows:
+        search_page.click("button[aria-label='Remove filter 1']")
+    find(search_page, QUERY)
+    assert len(titles(search_page)) == len(DOCUMENTS) - 1  # two are of one family
+
+
+def test_a_value_of_a_match_becomes_a_filter_with_its_type(search_page: Page) -> None:
+    find(search_page, QUERY)
+    search_page.get_by_label("Filter by year: 2021").click()
+    with requests_of(search_page, "/match") as sent:
+        find(search_page, QUERY)
+    assert sent[0]["filter"] == {"and": [{"field": "year", "equal": 2021}]}
+    assert titles(search_page) == ["A late notice"]
+
+
+def test_mode_and_number_are_those_of_the_form(search_page: Page) -> None:
+    search_page.check("input[value=lexical]")
+    search_page.fill("#top-k", "1")
+    with requests_of(search_page, "/match") as sent:
+        find(search_page, BEES)
+    assert (sent[0]["mode"], sent[0]["top_k"]) == ("lexical", 1)
+    assert titles(search_page) == ["The dance of bees"]
+
+
+def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
+    search_page: Page, page_log: PageLog
+) -> None:
+    find(search_page, QUERY)
+    search_page.locator(".title").first.focus()
+    search_page.keyboard.press("ArrowDown")
+    search_page.keyboard.press("ArrowUp")
+    search_page.keyboard.press("Enter")
+    frame = search_page.frame_locator("#comparison iframe")
+    frame.locator("#left mark").first.wait_for()
+    wait_until(search_page, "document.activeElement.tagName === 'IFRAME'")
+    search_page.keyboard.press("n")  # a key of the comparison itself
+    assert frame.locator("#status").inner_text().startswith("1 of ")
+    assert "trimmed the wick" in frame.locator("#left mark.on").first.inner_text()
+    with search_page.expect_download() as saved:
+        search_page.click("#save-comparison")
+    assert "<!doctype html>" in saved.value.path().read_text(encoding="utf-8")
+    frame.locator("#right").click()
+    search_page.keyboard.press("Escape")
+    wait_until(search_page, "!document.querySelector('#comparison').open")
+    assert search_page.locator("#comparison iframe").count() == 0
+    wait_until(search_page, "document.activeElement.className === 'title'")
+    assert page_log.complaints == []
+
+
+def test_a_stored_document_is_matched_without_a_text(search_page: Page) -> None:
+    with requests_of(search_page, "/match") as sent:
+        search_page.click("#examples button >> text='bees'")
+        search_page.wait_for_selector(".match")
+        search_page.get_by_label("Find what matches A late notice").click()
+        search_page.wait_for_selector("#chosen >> text='A late notice'")
+        search_page.wait_for_selector(".match >> text='The dance of bees'")
+    assert [body["id"] for body in sent] == ["bees", "law/tribunal"]
+    search_page.locator(".title", has_text="The dance of bees").click()
+    frame = search_page.frame_locator("#comparison iframe")
+    assert frame.locator("#left h2").inner_text() == "A late notice"
+
+
+def test_what_documents_say_stays_text(search_page: Page, page_log: PageLog) -> None:
+    find(search_page, "the lamp of the lighthouse <script>alert(0)</script>")
+    shown = [title.replace("[U+202E]", "\u202e") for title in titles(search_page)]
+    assert HOSTILE_TITLE in shown
+    assert search_page.locator(".match img, .match script, .match b[onclick]").count() == 0
+    search_page.get_by_label("Filter by <i>field</i>").click()
+    with requests_of(search_page, "/match") as sent:
+        find(search_page, QUERY)
+    (condition,) = sent[0]["filter"]["and"]
+    assert condition == {
+        "field": "<i>field</i>",
+        "equal": DOCUMENTS[-1]["metadata"]["<i>field</i>"],
+    }
+    assert len(titles(search_page)) == 1
+    assert page_log.complaints == []

@@ -1,0 +1,223 @@
+"""The page at / when something is wrong: with the file, the request, the index or the server."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.tools.browser import wait_until
+from tests.tools.process_fixtures import Server, serving
+from tests.tools.search_page_fixtures import (
+    BEES,
+    KEEPER,
+    TRIBUNAL,
+    drop,
+    find,
+    requests_of,
+    titles,
+    told,
+)
+
+GIGABYTE = 2**30
+
+
+# Bees, which are two units of UTF-16 each and one character.
+DROP_LONG = """() => {
+  const carried = new DataTransfer();
+  carried.items.add(new File(["🐝".repeat(2000001)], "bees.txt"));
+  document.body.dispatchEvent(
+    new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+}"""
+
+
+@contextmanager
+def paused(server: Server) -> Iterator[None]:
+    """Let a server accept connections and answer nothing."""
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+def test_without_a_document_the_page_says_what_to_do(search_page: Page) -> None:
+    with requests_of(search_page, "/match") as sent:
+        search_page.click("#find")
+        assert "There is no document yet" in told(search_page)
+    assert search_page.evaluate("document.activeElement.id") == "text"
+    assert sent == []
+
+
+def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(
+    search_page: Page, tmp_path: Path
+) -> None:
+    file = tmp_path / "huge.txt"
+    with file.open("wb") as hole:
+        hole.truncate(GIGABYTE)
+    search_page.evaluate("() => { Blob.prototype.arrayBuffer = () => { window.wasRead = true; }; }")
+    with requests_of(search_page, "/match") as sent:
+        search_page.set_input_files("#file", file)
+        shown = told(search_page, "#text-notice")
+    assert "The file is too large" in shown
+    assert "huge.txt has 1.0 GiB; the limit (max_body_bytes) is 16 MiB." in shown
+    assert search_page.evaluate("window.wasRead") is None
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("paper.pdf", "%PDF-1.7", "For PDF, run longmatch match FILE"),
+        ("picture.png", "x", "The page cannot read this file"),
+        ("README", "x", "The page cannot read this file"),
+        ("corpus.jsonl", "{}", "This is a corpus, not a document"),
+        ("binary.txt", "a\0b", "binary.txt has zero bytes"),
+        ("latin.txt", b"caf\xe9", "latin.txt is not UTF-8"),
+        ("empty.md", " \n", "empty.md has no text"),
+    ],
+)
+def test_a_file_of_the_wrong_kind_is_named_with_what_is_read(
+    search_page: Page, name: str, content: str | bytes, expected: str
+) -> None:
+    data = content.encode() if isinstance(content, str) else content
+    upload = {"name": name, "mimeType": "", "buffer": data}
+    search_page.set_input_files("#file", upload)  # type: ignore[arg-type]
+    assert expected in told(search_page, "#text-notice")
+    assert search_page.input_value("#text") == ""
+
+
+def test_two_files_at_once_are_refused(search_page: Page) -> None:
+    drop(search_page, ("a.txt", KEEPER), ("b.txt", BEES))
+    assert "These are 2 files" in told(search_page, "#text-notice")
+
+
+def test_of_two_drops_while_a_search_runs_the_last_one_counts(
+    search_page: Page, search_server: Server
+) -> None:
+    abandoned: list[str] = []
+    search_page.on("requestfailed", lambda request: abandoned.append(request.post_data or ""))
+    find(search_page, KEEPER)  # the limits are known from now on
+    with paused(search_server):
+        for name, text in (("law.txt", TRIBUNAL), ("bees.txt", BEES)):
+            drop(search_page, (name, text))
+            search_page.wait_for_selector(f"#source >> text={name}")
+            search_page.wait_for_selector("#cancel:visible")
+    search_page.wait_for_selector(".match")
+    assert titles(search_page)[0] == "The dance of bees"
+    assert search_page.locator("#cancel").is_hidden()
+    assert len(abandoned) == 1
+    assert json.loads(abandoned[0])["text"] == TRIBUNAL
+
+
+def test_a_slow_answer_is_told_and_can_be_cancelled(
+    search_page: Page, search_server: Server
+) -> None:
+    find(search_page, BEES)
+    with paused(search_server):
+        search_page.press("#text", "Control+Enter")
+        search_page.wait_for_selector("#search-status >> text='Reading the document …'")
+        search_page.wait_for_selector("#search-status >> text=/Still reading/")
+        assert search_page.inner_text("#elapsed") in ("3 s", "4 s")
+        search_page.keyboard.press("Escape")
+        assert search_page.inner_text("#search-status") == "Cancelled."
+    find(search_page, BEES)
+    assert titles(search_page)[0] == "The dance of bees"
+
+
+def test_a_refusal_names_the_field_and_the_limit(search_page: Page) -> None:
+    search_page.fill("#text", BEES)
+    search_page.fill("#top-k", "5000")
+    search_page.click("#find")
+    shown = told(search_page)
+    assert "A field is invalid" in shown
+    assert "Matches: must be from 1 to 1000 (limit: 1,000)" in shown
+    assert "Request " in shown
+    assert search_page.locator("#search-notice button").count() == 0  # trying again would not help
+
+
+def test_a_refused_filter_is_marked_where_it_is(search_page: Page) -> None:
+    search_page.fill("#text", BEES)
+    for number, value in ((1, "2020"), (2, "x" * 600)):
+        search_page.click("#add-filter")
+        search_page.get_by_label(f"Filter {number}: field").fill("year")
+        search_page.get_by_label(f"Filter {number}: value").fill(value)
+    search_page.click("#find")
+    assert "Filter 2: is longer than 512 characters (limit: 512)" in told(search_page)
+    invalid = search_page.locator(".filter:has([aria-invalid=true])")
+    assert invalid.count() == 1
+    assert invalid.get_by_label("Filter 2: value").count() == 1
+    search_page.get_by_label("Filter 2: value").fill("")
+    search_page.click("#find")
+    search_page.wait_for_selector("#search-notice >> text='Filter 2 needs a value.'")
+
+
+def test_a_text_that_is_too_long_is_refused_before_it_is_sent(search_page: Page) -> None:
+    with requests_of(search_page, "/match") as sent:
+        search_page.evaluate(DROP_LONG)
+        assert "2,000,001 characters; the limit (max_text_characters) is 2,000,000" in told(
+            search_page, "#text-notice"
+        )
+    assert sent == []
+
+
+def test_filters_that_nothing_passes_are_said_to_be_the_reason(search_page: Page) -> None:
+    search_page.click("#add-filter")
+    search_page.get_by_label("Filter 1: field").fill("nothing")
+    search_page.get_by_label("Filter 1: operator").select_option("is there")
+    find(search_page, BEES)
+    assert "No document passes the filters" in told(search_page)
+
+
+def test_an_empty_index_is_filled_and_a_server_that_goes_away_is_missed(
+    open_page: Callable[..., Page], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [{"id": "bees", "text": BEES}, {"id": "law", "text": ""}, {"id": "sea", "text": KEEPER}]
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = tmp_path / "data"
+    with serving(tmp_path, data, tiny_checkpoint) as server:
+        page = open_page(server)
+        find(page, BEES)
+        assert "The index has no documents yet" in told(page)
+        page.click("#index-button")
+        page.wait_for_selector("#jobs >> text='None yet.'")
+        page.set_input_files("#corpus", corpus)
+        page.wait_for_selector("#jobs >> text=/done, 100.%, 2 of 3 documents indexed, 1 refused/")
+        assert "line 2, #/text: is empty" in page.inner_text("#jobs")
+        wait_until(page, "document.querySelector('#index-summary').textContent[0] === '2'")
+        state = page.inner_text("#index-state")
+        for name in ("Documents", "Generation", "Recall@10 of real queries", "exhaustive"):
+            assert name in state
+        page.keyboard.press("Escape")
+        find(page, BEES)
+        assert titles(page)[0] == "bees"
+    page.press("#text", "Control+Enter")
+    assert "The server does not answer." in told(page)
+    wait_until(
+        page, "document.querySelector('#index-summary').classList.contains('away')", seconds=20
+    )
+
+
+def test_what_failed_without_a_connection_can_be_tried_again(search_page: Page) -> None:
+    find(search_page, BEES)
+    search_page.context.set_offline(True)
+    search_page.press("#text", "Control+Enter")
+    assert "The server does not answer." in told(search_page)
+    search_page.context.set_offline(False)
+    search_page.click("#search-notice button")
+    search_page.wait_for_selector(".match")
+    assert titles(search_page)[0] == "The dance of bees"
+
+
+def test_an_upload_that_is_no_corpus_is_refused(search_page: Page, tmp_path: Path) -> None:
+    search_page.click("#index-button")
+    search_page.set_input_files("#corpus", {"name": "paper.pdf", "mimeType": "", "buffer": b"%PDF"})
+    assert "This is not a corpus" in told(search_page, "#upload-notice")
+    broken = {"name": "broken.jsonl.gz", "mimeType": "", "buffer": b"not gzip"}
+    search_page.set_input_files("#corpus", broken)  # type: ignore[arg-type]
+    search_page.wait_for_selector("#upload-notice >> text=/gzip/")
+    assert search_page.locator("#index-panel").is_visible()

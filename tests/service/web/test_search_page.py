@@ -1,0 +1,93 @@
+"""The page at / as it is served, without a browser."""
+
+import re
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+
+from service.web.report import content_security_policy
+from service.web.search_page import FILES, page, page_headers
+
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(FILES.iterdir())}
+
+
+def directives() -> dict[str, list[str]]:
+    policy = page_headers()["Content-Security-Policy"]
+    return {name: sources for name, *sources in (part.split() for part in policy.split("; "))}
+
+
+def test_the_root_is_the_page_with_its_policy(library: Any) -> None:
+    response = library.get("/")
+    assert (response.status_code, response.text) == (200, page())
+    for name, value in page_headers().items():
+        assert response.headers[name] == value
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_file_is_served_as_what_it_is_and_asked_for_again_when_it_changes(
+    library: Any, name: str
+) -> None:
+    response = library.get(f"/static/{name}")
+    assert response.status_code == 200
+    kinds = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg"}
+    assert response.headers["content-type"].startswith(kinds[name.rpartition(".")[2]])
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    again = library.get(f"/static/{name}", headers={"If-None-Match": response.headers["etag"]})
+    assert again.status_code == 304
+
+
+def test_the_policy_lets_in_files_of_this_server_and_the_comparison_alone() -> None:
+    policy = directives()
+    assert policy["default-src"] == ["'none'"]
+    assert [policy[name] for name in ("base-uri", "form-action", "frame-ancestors")] == [
+        ["'none'"]
+    ] * 3
+    for name in ("script-src", "style-src"):
+        own, digest = policy[name]
+        assert own == "'self'"
+        assert f"{name} {digest};" in content_security_policy()
+    assert policy["connect-src"] == policy["img-src"] == ["'self'"]
+    assert "unsafe" not in str(policy)
+    assert "http" not in str(policy)
+
+
+def test_the_page_has_no_script_style_or_listener_of_its_own_in_it() -> None:
+    soup = BeautifulSoup(page(), "html.parser")
+    assert [one["src"] for one in soup.find_all("script")] == ["static/app.js"]
+    assert not any(one.string for one in soup.find_all("script"))
+    assert not soup.find_all("style")
+    for element in soup.find_all(True):
+        assert not [name for name in element.attrs if name == "style" or name.startswith("on")]
+
+
+def test_ids_are_unique_and_what_names_one_finds_it() -> None:
+    soup = BeautifulSoup(page(), "html.parser")
+    ids = [element["id"] for element in soup.find_all(id=True)]
+    assert len(ids) == len(set(ids))
+    named = [element["for"] for element in soup.find_all(attrs={"for": True})]
+    for attribute in ("aria-labelledby", "aria-describedby"):
+        named += [element[attribute] for element in soup.find_all(attrs={attribute: True})]
+    named += [link["href"][1:] for link in soup.find_all("a", href=re.compile("^#"))]
+    assert len(named) > 10
+    assert set(named) <= set(ids)
+    modules = [text for name, text in TEXTS.items() if name.endswith(".js")]
+    used = {name for text in modules for name in re.findall(r'byId\("([\w-]+)"\)', text)}
+    assert len(used) > 30
+    assert used <= set(ids)
+
+
+def test_no_file_names_another_host_or_parses_markup_into_the_page() -> None:
+    for name, text in TEXTS.items():
+        addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"']*", text)
+        assert [one for one in addresses if "www.w3.org" not in one] == [], name
+        for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert unsafe not in text, name
+
+
+def test_every_module_is_imported_and_files_are_small() -> None:
+    imported = set(re.findall(r'from "\./([\w.]+)"', "".join(TEXTS.values())))
+    modules = {name for name in TEXTS if name.endswith(".js")}
+    assert imported | {"app.js"} == modules
+    assert max(len(text.splitlines()) for text in TEXTS.values()) <= 200
