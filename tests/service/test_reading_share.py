@@ -1,7 +1,6 @@
 """A server that encodes a share of the blocks: one share a data directory, and what answers say."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -71,8 +70,8 @@ def test_explanations_have_the_places_of_the_blocks_that_were_encoded(selective:
         assert pair["left"]["text"] == pair["right"]["text"]
         start, end = pair["left"]["start"], pair["left"]["end"]
         assert LONG["law"][start:end] == pair["left"]["text"]
-    spans = sorted({(one["left"]["start"], one["left"]["end"]) for one in pairs})
-    assert any(LONG["law"][end:start].strip() for (_, end), (start, _) in pairwise(spans))
+    spans = {(one["left"]["start"], one["left"]["end"]) for one in pairs}
+    assert sum(end - start for start, end in spans) < 0.7 * len(LONG["law"])
 
 
 def test_another_share_is_refused(make_settings: MakeSettings) -> None:
