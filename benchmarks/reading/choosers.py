@@ -13,8 +13,7 @@ import numpy as np
 from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Int64
 from encoder.reranker.sentence_ranking import page_rank
-
-RELEVANCE = 0.5  # of maximal marginal relevance, against the similarity with chosen blocks
+from encoder.selection.block_selection import select
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +65,8 @@ def centroid(words: BlockWords, number: int) -> Int64:
 
 
 def marginal_relevance(words: BlockWords, number: int) -> Int64:
-    """Choose by maximal marginal relevance (Carbonell and Goldstein, 1998).
-
-    The next block resembles the document most, less its likeness to the chosen one nearest to it.
-    """
-    similarities = words.features @ words.features.T
-    relevance = RELEVANCE * _relevance(words)
-    chosen = [0]
-    nearest = similarities[0].copy()
-    while len(chosen) < min(number, len(words)):
-        scores = relevance - (1.0 - RELEVANCE) * nearest
-        scores[chosen] = -np.inf
-        chosen.append(int(scores.argmax()))
-        np.maximum(nearest, similarities[chosen[-1]], out=nearest)
-    return np.sort(np.array(chosen, dtype=np.int64))
+    """Choose by maximal marginal relevance, as Longmatch selects blocks."""
+    return select(words.features, min(number, len(words)))
 
 
 def facility_location(words: BlockWords, number: int) -> Int64:

@@ -10,7 +10,6 @@ Choose on `--split valid`, report `test`: a way and a share that were chosen on 
 queries of some corpora are proven on the test queries and on other corpora.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from encoder.alignment.space import fit_space, join_aligned, sample_blocks
 from encoder.arrays import Float32, Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.selection.block_selection import LEAST_BLOCKS, blocks_to_encode
 from encoder.terms.feature_hashing import HashedTerms
 from encoder.terms.term_channel import open_term_channel
 from encoder.terms.term_table import rows_of_words
@@ -52,7 +52,6 @@ from index.progress import SilentProgress
 from index.search.fusion import LinearFusion, read_fusion
 
 SHARES = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
-LEAST_BLOCKS = 8  # some 500 tokens: shorter documents are read whole
 ALL = "all blocks"
 
 
@@ -183,7 +182,7 @@ def _measure_one(
     for row, words, features in zip(
         documents.encoded.rows.tolist(), documents.words, documents.features, strict=True
     ):
-        chosen = chooser(words, blocks_to_read(len(words), share))
+        chosen = chooser(words, blocks_to_encode(len(words), share))
         read = archive.vectors(row)[chosen].astype(np.float32)
         vectors.append(encoder.combine(read, features))
         kept.append(read)
@@ -200,11 +199,6 @@ def _measure_one(
     ]
     total = sum(int(words.tokens.sum()) for words in documents.words)
     return tokens / total, _ndcg(systems, documents.task)
-
-
-def blocks_to_read(blocks: int, share: float) -> int:
-    """Return how many of so many blocks are read."""
-    return min(blocks, max(LEAST_BLOCKS, math.ceil(share * blocks)))
 
 
 def _ndcg(systems: Sequence[System], task: RetrievalTask) -> dict[str, Float64]:

@@ -19,9 +19,7 @@ SUBJECTS = {
 }
 LONG = {
     name: " ".join(
-        f"In {number} the {one} had {other}."
-        for number in range(8)
-        for one, other in subject
+        f"In {number} the {one} had {other}." for number in range(8) for one, other in subject
     )
     for name, subject in SUBJECTS.items()
 }
