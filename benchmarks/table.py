@@ -17,6 +17,7 @@ from benchmarks.quality import (
     rerank,
     retrieval,
 )
+from benchmarks.reading import table as reading_table
 from benchmarks.reliability import run as reliability
 from benchmarks.server import load, overload, search, upload
 from benchmarks.speed import (
@@ -33,6 +34,8 @@ from benchmarks.speed import (
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
+    "reading-valid": reading_table.table,
+    "reading-test": reading_table.table,
     "calibration": calibration.table,
     "encoder": encoder.table,
     "encoder-quality": encoder.table,

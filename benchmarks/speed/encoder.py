@@ -107,6 +107,9 @@ def main(
         list[str] | None,
         typer.Option(help="fastembed=PYTHON or infinity=PYTHON; reads the same model."),
     ] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder that keeps exported models for the next run.")
+    ] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgements; also measures nDCG@10.")] = None,
     ids: Annotated[Path | None, typer.Option(help="Only the queries of these ids.")] = None,
 ) -> None:
@@ -119,9 +122,9 @@ def main(
     own = open_longmatch(checkpoints, threads, reading_share or [WHOLE])
     warm_up = texts[:WARM_UP_DOCUMENTS]
     with ExitStack() as opened:
-        work = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        others = open_sentence_transformers(sentence_transformers, threads, warm_up, work)
-        models = {"fastembed": work, "infinity": sentence_transformers}
+        models_in = work or Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        others = open_sentence_transformers(sentence_transformers, threads, warm_up, models_in)
+        models = {"fastembed": models_in, "infinity": sentence_transformers}
         peers, peer_versions = open_peers(peer or [], models, threads, warm_up, opened)
         others += peers
         measured = measure([*own, *others], texts, task.rounds)

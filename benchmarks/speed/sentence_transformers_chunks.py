@@ -33,7 +33,7 @@ CHUNK_TOKENS = 256
 BATCH_SIZES = (1, 8, 32)
 _WARM_UP_CHUNKS = 32
 _WARM_UP_ROUNDS = 3
-_CALIBRATION_SENTENCES = 300
+_CALIBRATION_SENTENCES = 100
 _TOLERANCE, _LOW_TOLERANCE = 1e-4, 2e-2  # of a shortcut, in fp32 and in a lower precision
 
 
@@ -62,7 +62,7 @@ def open_chunk_encoders(
         folder: a sentence-transformers model.
         threads: for each of them.
         texts: to find the best batch size with.
-        work: an empty folder that stays until the end.
+        work: a folder for exported models, which are used again if they are there.
     """
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
@@ -75,9 +75,11 @@ def open_chunk_encoders(
     onnx = _open_onnx(folder, threads)
     yield _tuned("ONNX fp32", "fp32", onnx, texts)
     kind = quantisation()
-    onnx.save_pretrained(str(work))
-    export_dynamic_quantized_onnx_model(onnx, kind, str(work))
-    quantised = _open_onnx(work, threads, f"onnx/model_qint8_{kind}.onnx")
+    file = f"onnx/model_qint8_{kind}.onnx"
+    if not (work / file).exists():
+        onnx.save_pretrained(str(work))
+        export_dynamic_quantized_onnx_model(onnx, kind, str(work))
+    quantised = _open_onnx(work, threads, file)
     yield _tuned(f"ONNX int8 {kind}", "int8", quantised, texts)
     if find_spec("optimum.intel") is None:
         return
@@ -178,7 +180,10 @@ def _quantise_openvino(
     from optimum.intel import OVQuantizationConfig  # an extra of its own
 
     target, samples = work / "openvino", work / "samples"
-    samples.mkdir()
+    file = "openvino/openvino_model_qint8_quantized.xml"
+    if (target / file).exists():
+        return _open_openvino(target, threads, "f32", file)
+    samples.mkdir(exist_ok=True)
     sentences = [text[start:end] for text in texts for start, end in split_sentences(text)]
     lines = [json.dumps({"sentence": one}) for one in sentences[:_CALIBRATION_SENTENCES]]
     (samples / "train.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -193,7 +198,7 @@ def _quantise_openvino(
         dataset_split="train",
         column_name="sentence",
     )
-    return _open_openvino(target, threads, "f32", "openvino/openvino_model_qint8_quantized.xml")
+    return _open_openvino(target, threads, "f32", file)
 
 
 def _tuned(
