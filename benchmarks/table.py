@@ -18,6 +18,7 @@ from benchmarks.quality import (
     rerank,
     retrieval,
 )
+from benchmarks.reading import table as reading_table
 from benchmarks.reliability import run as reliability
 from benchmarks.server import load, overload, search, upload
 from benchmarks.speed import (
@@ -36,6 +37,8 @@ from benchmarks.speed import (
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
     "alignment-depth": alignment_depth.table,
+    "reading-valid": reading_table.table,
+    "reading-test": reading_table.table,
     "calibration": calibration.table,
     "encoder": encoder.table,
     "encoder-quality": encoder.table,

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
+from encoder.selection.reading_share import mark_fingerprint
 from encoder.terms.term_table import (
     Terms,
     TermTable,
@@ -78,7 +79,7 @@ class Adapter:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the adapted vectors: those of equal fingerprints can be compared."""
+        """Fingerprint of the adapted vectors, where all sentence blocks are encoded."""
         return hashlib.sha256(f"{self.base} {self.digest}".encode()).hexdigest()
 
     def adapt(self, vector: Float32, terms: Terms) -> Float32:
@@ -118,10 +119,13 @@ class VectorSpace:
 
 
 def vector_space(checkpoint: Checkpoint, adapter: Adapter | None) -> VectorSpace:
-    """Return the space of the vectors of a checkpoint, adapted or not."""
-    if adapter is None:
-        return VectorSpace(checkpoint.fingerprint, checkpoint.dimension)
-    return VectorSpace(adapter.fingerprint, checkpoint.dimension + adapter.width)
+    """Return the space of the vectors of a checkpoint and its reading share, adapted or not."""
+    made_by = checkpoint if adapter is None else adapter
+    width = 0 if adapter is None else adapter.width
+    return VectorSpace(
+        mark_fingerprint(made_by.fingerprint, checkpoint.reading_share),
+        checkpoint.dimension + width,
+    )
 
 
 @dataclass(frozen=True, slots=True)

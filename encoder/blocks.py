@@ -21,15 +21,18 @@ class Receipt:
 
     Attributes:
         tokens: tokens of the whole text, special tokens not counted.
-        tokens_read: tokens that reached the encoder.
-        blocks: sentence blocks read.
+        tokens_read: tokens whose words were counted.
+        blocks: sentence blocks that these tokens fill.
         blocks_left_out: sentence blocks beyond the checkpoint's `max_blocks`.
+        tokens_encoded: those of the tokens read that the Transformer encoded; fewer than all where
+            blocks are selected.
     """
 
     tokens: int
     tokens_read: int
     blocks: int
     blocks_left_out: int
+    tokens_encoded: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +40,23 @@ class SentenceBlocks:
     """The sentence blocks of one document.
 
     Attributes:
-        blocks: token ids of each block, special tokens not included.
-        offsets: (start, end) characters of each block in the original text.
+        blocks: token ids of each block, special tokens not included; their words are counted.
+        offsets: (start, end) characters, in the original text, of each block to encode.
         receipt: what was read and what was left out.
+        selected: positions of the blocks to encode, ascending; None for all.
     """
 
     blocks: tuple[Sequence[int], ...]
     offsets: tuple[tuple[int, int], ...]
     receipt: Receipt
+    selected: tuple[int, ...] | None = None
+
+    @property
+    def to_encode(self) -> tuple[Sequence[int], ...]:
+        """Token ids of the blocks that the Transformer encodes."""
+        if self.selected is None:
+            return self.blocks
+        return tuple(self.blocks[position] for position in self.selected)
 
 
 def fill_sentence_blocks(

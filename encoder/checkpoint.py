@@ -94,6 +94,8 @@ class Checkpoint:
         model: the other fields of the architecture's configuration.
         precisions: of the graphs that are present.
         files: SHA-256, in hex, of each file by its name relative to the directory.
+        reading_share: share of the sentence blocks of a document that the Transformer encodes, from
+            over 0 to 1; the words of all are counted. See `encoder.selection.block_selection`.
     """
 
     directory: Path
@@ -112,6 +114,12 @@ class Checkpoint:
     model: Mapping[str, Any]
     precisions: tuple[str, ...]
     files: Mapping[str, str]
+    reading_share: float = 1.0
+
+    @property
+    def has_sections(self) -> bool:
+        """Whether it has vectors of sections."""
+        return SECTION_GRAPH in self.files
 
     @property
     def segment_memory(self) -> SegmentMemory | None:

@@ -36,7 +36,7 @@ class EncodedBatch:
 
     Attributes:
         document_vectors: [D, dimension], unit norm.
-        block_vectors: for each document [S, block_dimension], unit norm.
+        block_vectors: for each document [S, block_dimension], of the blocks encoded, unit norm.
     """
 
     document_vectors: Float32
@@ -147,7 +147,7 @@ class OnnxEncoder:
 
         Args:
             blocks: its sentence blocks, whose words are counted.
-            block_vectors: [S, block_dimension], their vectors.
+            block_vectors: [S, block_dimension], the vectors of those that were encoded.
 
         Returns:
             [dimension], unit norm.
@@ -240,10 +240,13 @@ class OnnxEncoder:
         )
 
     def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the block vectors [S, block_dimension] of each document, with all threads."""
+        """Return the vectors [S, block_dimension] of the blocks to encode of each document.
+
+        With all threads.
+        """
         if not documents:
             return []
-        of_each = [document.blocks for document in documents]
+        of_each = [document.to_encode for document in documents]
         with ThreadPoolExecutor(self.threads) as pool:
             if self.recurrent:
                 return list(pool.map(self.encode_blocks, of_each))

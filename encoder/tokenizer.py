@@ -1,7 +1,7 @@
 """Text to sentence blocks with their character offsets: split, tokenise, fill."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,18 +15,25 @@ from encoder.sentences import replace_lone_surrogates, split_sentences
 _SENTENCES_A_CALL = 512  # bounds the memory that a book takes
 
 Offsets = tuple[int, int]
+# Returns the positions of the blocks to encode, ascending.
+Select = Callable[[Sequence[Sequence[int]]], Sequence[int]]
 
 
 class BlockTokenizer:
     """Turns a text into the sentence blocks that a checkpoint reads. Safe to call from threads."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, select: Select | None = None) -> None:
         """Load the tokenizer of a checkpoint.
+
+        Args:
+            checkpoint: whose tokenizer it is.
+            select: chooses the blocks to encode; all when not given. See `encoder.selection`.
 
         Raises:
             CheckpointError: the tokenizer is missing, changed or invalid.
         """
         self._checkpoint = checkpoint
+        self._select = select
         self._capacity = block_capacity(checkpoint.block_length)
         self._tokenizer = open_tokenizer(checkpoint)
         self._tokenizer.no_truncation()
@@ -53,18 +60,23 @@ class BlockTokenizer:
         if not plan:
             raise EmptyTextError
         kept = plan[: self._checkpoint.max_blocks]
-        receipt = Receipt(
-            tokens=sum(sentences.lengths),
-            tokens_read=sum(piece.stop - piece.start for block in kept for piece in block),
-            blocks=len(kept),
-            blocks_left_out=len(plan) - len(kept),
-        )
-        if strict and receipt.tokens_read < receipt.tokens:
-            raise TruncatedTextError(receipt.tokens, receipt.tokens_read)
+        tokens, tokens_read = sum(sentences.lengths), sum(_size(block) for block in kept)
+        if strict and tokens_read < tokens:
+            raise TruncatedTextError(tokens, tokens_read)
+        blocks = tuple(_tokens_of(block, sentences.tokens) for block in kept)
+        selected = None if self._select is None else tuple(self._select(blocks))
+        encoded = kept if selected is None else [kept[position] for position in selected]
         return SentenceBlocks(
-            blocks=tuple(_tokens_of(block, sentences.tokens) for block in kept),
-            offsets=tuple(_span_of(block, sentences.offsets) for block in kept),
-            receipt=receipt,
+            blocks=blocks,
+            offsets=tuple(_span_of(block, sentences.offsets) for block in encoded),
+            receipt=Receipt(
+                tokens=tokens,
+                tokens_read=tokens_read,
+                blocks=len(kept),
+                blocks_left_out=len(plan) - len(kept),
+                tokens_encoded=sum(_size(block) for block in encoded),
+            ),
+            selected=selected,
         )
 
     def _tokenise(self, text: str) -> "_Sentences":
@@ -110,6 +122,10 @@ def open_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         return Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
+
+
+def _size(block: Sequence[Piece]) -> int:
+    return sum(piece.stop - piece.start for piece in block)
 
 
 def _tokens_of(block: Sequence[Piece], sentences: list[list[int]]) -> "array[int]":

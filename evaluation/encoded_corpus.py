@@ -42,6 +42,7 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.selection.block_selection import open_selector
 from encoder.tokenizer import BlockTokenizer
 from index.build import group, report_skipped
 from index.corpus.reader import count_documents, read_corpus
@@ -303,16 +304,19 @@ def embed_encoded_corpus(
 
     Args:
         encoded: by the sentence level of the same checkpoint.
-        encoder: reads at most `max_blocks` of the stored blocks of a document.
+        encoder: reads at most `max_blocks` of the stored blocks of a document, and of these the
+            reading share of its checkpoint.
         space: to align blocks in; fitted to the corpus, as a store does, when not given.
     """
     archive = encoded.archive
     limit = encoder.checkpoint.max_blocks
     vectors, read, aligned = [], [], []
-    space = space or _fit_space(encoded, encoder.checkpoint)
-    for row in encoded.rows.tolist():
-        kept = archive.vectors(row)[:limit].astype(np.float32)
+    rows = encoded.rows.tolist()
+    selected = _select_blocks(encoded, encoder.checkpoint)
+    space = space or _fit_space(encoded, encoder.checkpoint, selected)
+    for row, chosen in zip(rows, selected, strict=True):
         blocks = archive.blocks(row)[:limit]
+        kept = archive.vectors(row)[chosen][:limit].astype(np.float32)
         vectors.append(encoder.encode_document(blocks, kept))
         aligned.append(space.project(kept))
         read.append(sum(map(len, blocks)))
@@ -337,10 +341,24 @@ def embed_with_blocks(corpus: Path, encoder: OnnxEncoder, progress: Progress) ->
         return embed_encoded_corpus(encoded, encoder)
 
 
-def _fit_space(encoded: EncodedCorpus, checkpoint: Checkpoint) -> AlignmentSpace:
+_Selection = Sequence[list[int] | slice]
+
+
+def _select_blocks(encoded: EncodedCorpus, checkpoint: Checkpoint) -> _Selection:
+    """Return which of the stored blocks of each document the reading share leaves."""
+    select, limit = open_selector(checkpoint), checkpoint.max_blocks
+    if select is None:
+        return [slice(None)] * len(encoded.rows)
+    return [list(select(encoded.archive.blocks(row)[:limit])) for row in encoded.rows.tolist()]
+
+
+def _fit_space(
+    encoded: EncodedCorpus, checkpoint: Checkpoint, selected: _Selection
+) -> AlignmentSpace:
     """Fit a space to a corpus; of one that is too small, use that of the checkpoint."""
     archive = encoded.archive
-    rows = [archive.vectors(row) for row in encoded.rows.tolist()]
+    stored = zip(encoded.rows.tolist(), selected, strict=True)
+    rows = [archive.vectors(row)[chosen] for row, chosen in stored]
     sample = sample_blocks(rows) if len(rows) >= MIN_DOCUMENTS else None
     small = sample is None or len(sample) < MIN_SAMPLE
     return open_space(checkpoint) if sample is None or small else fit_space(sample)

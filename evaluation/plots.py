@@ -43,6 +43,32 @@ def plot_by_tokens_read(
     _finish(figure, path)
 
 
+def plot_by_share(
+    path: Path, panels: Mapping[str, Mapping[str, Mapping[float, float]]], measure: str
+) -> None:
+    """Plot quality by the share of each document that is read.
+
+    Args:
+        path: of the SVG file.
+        panels: by title, for each curve its figure at each share.
+        measure: name of the figure.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    figure = _figure()
+    for axes, (title, curves) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        for name, curve in curves.items():
+            shares = sorted(curve)
+            values = [curve[share] for share in shares]
+            axes.plot(shares, values, marker="o", markersize=3, linewidth=0.8, label=name)
+        axes.set(title=title, xlabel="share of the blocks", ylabel=measure)
+    _finish(figure, path)
+
+
 def plot_by_milliseconds(
     path: Path, systems: Mapping[str, tuple[float, Estimate]], measure: str
 ) -> None:

@@ -137,8 +137,8 @@ def encode_documents(
         else:
             readable.append(document)
     encoded = encoder.encode(blocks)
-    tokens_read = sum(b.receipt.tokens_read for b in blocks)
-    progress.advanced(len(documents), tokens=tokens_read)
+    tokens = sum(b.receipt.tokens_encoded for b in blocks)
+    progress.advanced(len(documents), tokens=tokens)
     return [
         EncodedDocument(document, vector, b.receipt, block_vectors_of(b, rows))
         for document, b, vector, rows in zip(

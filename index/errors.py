@@ -13,6 +13,8 @@
                            checkpoint
 """
 
+from encoder.selection.reading_share import split_fingerprint
+
 
 class IndexingError(Exception):
     """Base of every error that `index` raises on purpose."""
@@ -36,13 +38,22 @@ class StoreError(IndexingError):
 
 
 class FingerprintMismatchError(StoreError):
-    """The data directory holds vectors of another checkpoint."""
+    """The data directory holds vectors of another checkpoint, or of another reading share."""
 
     def __init__(self, found: str, expected: str) -> None:
-        super().__init__(
-            f"the data directory was made with checkpoint {found[:12]}, "
-            f"not with {expected[:12]}: use that checkpoint or another data directory"
-        )
+        (theirs, share), (ours, wanted) = split_fingerprint(found), split_fingerprint(expected)
+        if theirs == ours:
+            message = (
+                f"the data directory was made with a reading share of {share:g}, not of "
+                f"{wanted:g}: use that share, another data directory, or `longmatch reencode "
+                "--reading-share`"
+            )
+        else:
+            message = (
+                f"the data directory was made with checkpoint {found[:12]}, not with "
+                f"{expected[:12]}: use that checkpoint or another data directory"
+            )
+        super().__init__(message)
         self.found = found
         self.expected = expected
 

@@ -19,6 +19,8 @@ from encoder.alignment.checkpoint_space import open_space
 from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.selection.block_selection import open_document_tokenizer
+from encoder.selection.reading_share import split_fingerprint
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import adapt_data_directory, read_corpus_adapter
 from index.build import encode_documents, publish, refit_alignment, update_unchanged
@@ -95,9 +97,11 @@ def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, progress
 
 
 def _require_another(data: Path, space: VectorSpace, checkpoint: Checkpoint) -> None:
-    if space.fingerprint == checkpoint.fingerprint or (
+    base, share = split_fingerprint(space.fingerprint)
+    same = base == checkpoint.fingerprint or (
         (data / ADAPTER_FILE).exists() and _fits(data, checkpoint)
-    ):
+    )
+    if same and share == checkpoint.reading_share:
         raise StoreError(
             f"{data}: its vectors are of checkpoint {checkpoint.name} "
             f"({checkpoint.fingerprint[:12]}) already: nothing to do"
@@ -146,7 +150,7 @@ def _open_job(
     store = beside / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
         shutil.rmtree(beside)  # left by a job for a third checkpoint
-    return _Job(BlockTokenizer(checkpoint), encoder, progress)
+    return _Job(open_document_tokenizer(checkpoint), encoder, progress)
 
 
 def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:

@@ -80,7 +80,7 @@ async def encode_texts(
     estimate = sum(_estimated_tokens(item.text, engine.checkpoint) for item in texts)
     with current_reservation(engine.scheduler, estimate, background=background) as reservation:
         documents, tokenising = await _tokenise(engine, texts, strict)
-        reservation.resize(sum(document.receipt.tokens_read for document in documents))
+        reservation.resize(sum(document.receipt.tokens_encoded for document in documents))
         encoded = await engine.scheduler.encode(documents, reservation)
     return [
         EncodedText(

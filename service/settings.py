@@ -47,6 +47,16 @@ class Settings(BaseSettings):
         description="ONNX Runtime execution providers in order of preference, separated by "
         "commas; by default, CUDA if available, else CPU.",
     )
+    reading_share: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        multiple_of=0.01,
+        allow_inf_nan=False,
+        description="Share of the sentence blocks of a document that the Transformer encodes, "
+        "selected by their words; the words of all are counted. By default, that of the data "
+        "directory, 1 for a new one; another one is refused.",
+    )
     threads: int | None = Field(
         default=None,
         ge=1,

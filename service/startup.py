@@ -7,9 +7,9 @@ from functools import partial
 from encoder.alignment.checkpoint_space import open_space
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.selection.block_selection import open_document_tokenizer
 from index.adapt import read_corpus_adapter
-from index.directory.data_directory import open_data_directory
+from index.directory.data_directory import open_data_directory, with_share_of
 from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
 from service.background.maintenance import Maintenance
@@ -44,7 +44,11 @@ def open_engine(settings: Settings) -> Engine:
         EncoderError: the checkpoint, the execution provider or the golden batch fails.
         IndexingError: the data directory is in use, damaged or of another checkpoint.
     """
-    checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
+    checkpoint = with_share_of(
+        settings.data,
+        load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT),
+        settings.reading_share,
+    )
     _check_queue(settings, checkpoint)
     encoder = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()
@@ -67,7 +71,7 @@ def open_engine(settings: Settings) -> Engine:
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
-            tokenizer=BlockTokenizer(checkpoint),
+            tokenizer=open_document_tokenizer(checkpoint),
             encoder=encoder,
             data=data,
             calibrator=open_calibrator(checkpoint, data.path, encoder.adapter),

@@ -37,6 +37,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "checkpoint",
         "alignment block_archive calibration golden onnx_session tokenizer",
         "comparison recurrent terms",
+        "selection",
         "adapter reranker",
         "onnx_encoder",
         "models",
@@ -109,6 +110,7 @@ FACES: Mapping[str, str] = {
     "encoder.reranker": (
         "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
     ),
+    "encoder.selection": "block_selection reading_share",
     "encoder.terms": (
         "feature_hashing segmentation stop_words term_channel term_table title_matcher"
     ),

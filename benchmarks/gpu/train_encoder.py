@@ -132,7 +132,7 @@ def run(stage: Stage, deadline: float) -> bool:
     return True
 
 
-def main(  # noqa: PLR0913
+def main(
     bert: Annotated[Path, typer.Option(help="A BERT to begin with, such as all-MiniLM-L6-v2.")],
     corpus: Annotated[list[Path], typer.Option(help="A folder to train on; repeatable.")],
     work: Annotated[Path, typer.Option(help="What is kept between the parts.")],

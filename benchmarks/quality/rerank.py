@@ -35,7 +35,7 @@ MODES = ("semantic", "lexical", "hybrid")
 SENTENCES = 500  # of each of two texts
 
 
-def main(  # noqa: PLR0913  its parameters are its options
+def main(
     reranker: Annotated[Path, typer.Option(help="A reranker, or the name of one that ships.")],
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
     vectors: Annotated[Path, typer.Option(help="A folder of their vectors, NAME.npz.")],

@@ -15,7 +15,7 @@ from index.store.records import EncodedDocument
 DIMENSION = 16
 FINGERPRINT = "f" * 64
 _WORDS = ("river", "stone", "music", "winter", "letter", "engine", "forest", "harbour")
-_RECEIPT = Receipt(tokens=4, tokens_read=4, blocks=1, blocks_left_out=0)
+_RECEIPT = Receipt(tokens=4, tokens_read=4, blocks=1, blocks_left_out=0, tokens_encoded=4)
 
 
 def vector_of(name: str, version: int) -> Float32:

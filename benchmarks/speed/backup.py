@@ -109,7 +109,7 @@ def fill(directory: DataDirectory, documents: int) -> None:
             blocks = BlockVectors(
                 np.array([[50 * n, 50 * n + 49] for n in range(BLOCKS)]), unit(random, BLOCKS, 384)
             )
-            receipt = Receipt(WORDS, WORDS, BLOCKS, 0)
+            receipt = Receipt(WORDS, WORDS, BLOCKS, 0, WORDS)
             document = Document(f"d{number}", text, f"Title {number}", {"number": number})
             entries.append(
                 EncodedDocument(document, unit(random, 1, dimension)[0], receipt, blocks)

@@ -19,8 +19,10 @@ of 256.
 """
 
 import os
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,10 +42,12 @@ from benchmarks.common import (
     split_evenly,
     write_record,
 )
+from benchmarks.speed.peers.process import open_peer
 from benchmarks.speed.timed_encoder import TimedEncoder, open_longmatch
 from encoder.arrays import Float32
 from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.onnx_encoder import usable_cores
+from encoder.selection.reading_share import WHOLE
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import Qrels, read_ids, read_qrels
 from evaluation.metrics import evaluate_run, rank_exactly
@@ -92,8 +96,19 @@ def main(
     checkpoint: Annotated[
         list[Path] | None, typer.Option(help="May be repeated; the shipped one by default.")
     ] = None,
+    reading_share: Annotated[
+        list[float] | None,
+        typer.Option(help="Share of the blocks that Longmatch encodes; may be repeated; 1."),
+    ] = None,
     sentence_transformers: Annotated[
         Path | None, typer.Option(help="Folder of a model to compare with.")
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(help="fastembed=PYTHON or infinity=PYTHON; reads the same model."),
+    ] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder that keeps exported models for the next run.")
     ] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgements; also measures nDCG@10.")] = None,
     ids: Annotated[Path | None, typer.Option(help="Only the queries of these ids.")] = None,
@@ -104,9 +119,15 @@ def main(
     checkpoints = [load_checkpoint(path) for path in checkpoint or [DEFAULT_CHECKPOINT]]
     task = prepare(read_documents(corpus, documents), BlockTokenizer(checkpoints[0]), rounds)
     texts = [document.text for document in task.documents]
-    own = open_longmatch(checkpoints, threads)
-    others = open_sentence_transformers(sentence_transformers, threads, texts[:WARM_UP_DOCUMENTS])
-    measured = measure([*own, *others], texts, task.rounds)
+    own = open_longmatch(checkpoints, threads, reading_share or [WHOLE])
+    warm_up = texts[:WARM_UP_DOCUMENTS]
+    with ExitStack() as opened:
+        models_in = work or Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        others = open_sentence_transformers(sentence_transformers, threads, warm_up, models_in)
+        models = {"fastembed": models_in, "infinity": sentence_transformers}
+        peers, peer_versions = open_peers(peer or [], models, threads, warm_up, opened)
+        others += peers
+        measured = measure([*own, *others], texts, task.rounds)
     reference = fastest(others or own[-1:], measured)
     results = summarise([*own, *others], measured, task, reference)
     if qrels:
@@ -119,6 +140,7 @@ def main(
         "threads": threads,
         "checkpoints": {c.name: c.fingerprint[:12] for c in checkpoints},
         "sentence_transformers": _weights(sentence_transformers),
+        "peers": peer_versions,
         "reference": reference,
     }
     record = make_record("encoder-quality" if qrels else "encoder", source, settings, results)
@@ -144,14 +166,44 @@ def prepare(documents: Sequence[Document], tokenizer: BlockTokenizer, rounds: in
 
 
 def open_sentence_transformers(
-    folder: Path | None, threads: int, texts: Sequence[str]
+    folder: Path | None, threads: int, texts: Sequence[str], work: Path
 ) -> list[TimedEncoder]:
-    """Open a sentence-transformers model with every back end; `texts` are used to warm up."""
+    """Open a sentence-transformers model with every back end; `texts` are used to warm up.
+
+    `work` gets the model as ONNX.
+    """
     if folder is None:
         return []
     from benchmarks.speed.sentence_transformers_chunks import open_chunk_encoders  # needs torch
 
-    return list(open_chunk_encoders(folder, threads, texts))
+    return list(open_chunk_encoders(folder, threads, texts, work))
+
+
+def open_peers(
+    listed: Sequence[str],
+    models: Mapping[str, Path | None],
+    threads: int,
+    texts: Sequence[str],
+    opened: ExitStack,
+) -> tuple[list[TimedEncoder], dict[str, dict[str, str]]]:
+    """Start the peers that were listed as NAME=PYTHON; return them and their versions.
+
+    Raises:
+        typer.BadParameter: there is no such peer or interpreter, or no model.
+    """
+    encoders, versions = [], {}
+    for one in listed:
+        name, _, python = one.partition("=")
+        folder = models.get(name)
+        if folder is None or not Path(python).exists() or models["infinity"] is None:
+            raise typer.BadParameter(
+                f"{one!r}: NAME=PYTHON of {', '.join(models)}, and --sentence-transformers",
+                param_hint="--peer",
+            )
+        peer = open_peer(name, Path(python), folder, threads, texts)
+        encoder, versions[name] = opened.enter_context(peer)
+        encoders.append(encoder)
+    return encoders, versions
 
 
 def measure(
@@ -166,6 +218,8 @@ def measure(
             tokens = encoder.tokenise(some)
             tokenised = time.perf_counter()
             vectors = encoder.encode(tokens)
+            if encoder.own_seconds is not None:
+                return RoundResult(0.0, encoder.own_seconds(), vectors)
             return RoundResult(tokenised - started, time.perf_counter() - tokenised, vectors)
 
         return run
@@ -197,12 +251,14 @@ def summarise(
             "documents_per_second": ratios([len(part) for part in task.rounds], total),
             "tokens_per_second": ratios(tokens, total),
             "tokens_per_second_encoding": ratios(tokens, encoding),
-            "tokens_per_second_tokenising": ratios(tokens, tokenising),
             "times_as_fast": ratios(reference_seconds, total),
         }
+        if all(tokenising):
+            figures["tokens_per_second_tokenising"] = ratios(tokens, tokenising)
         results[one.name] = {
             "precision": one.precision,
             "batch_size": one.batch_size,
+            "reading_share": one.reading_share,
             **{name: asdict(figure) for name, figure in figures.items()},
         }
     return results
@@ -249,7 +305,7 @@ def table(record: dict[str, Any]) -> str:
             Spread(**one["documents_per_second"]),
             Spread(**one["tokens_per_second"]),
             one["tokens_per_second_encoding"]["median"],
-            one["tokens_per_second_tokenising"]["median"],
+            one.get("tokens_per_second_tokenising", {"median": ""})["median"],
             Spread(**one["times_as_fast"]),
             *([f"{one['ndcg_at_10']:.4f}"] if quality else []),
         ]

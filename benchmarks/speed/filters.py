@@ -185,7 +185,7 @@ def put_all(data: DataDirectory, vectors: Float32, numbers: Mapping[str, Any]) -
                         f"d{row}", f"d{row}", "", {kind: int(numbers[kind][row]) for kind in KINDS}
                     ),
                     vectors[row],
-                    Receipt(1, 1, 1, 0),
+                    Receipt(1, 1, 1, 0, 1),
                 )
                 for row in range(start, min(start + PUT_TOGETHER, len(vectors)))
             ]

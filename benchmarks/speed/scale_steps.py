@@ -195,7 +195,7 @@ def _figures(timed: Sequence[Timing]) -> dict[str, dict[str, float]]:
 
 def one_word_entry(name: str, vector: Float32) -> EncodedDocument:
     """Return the encoded document for a document whose id is its text."""
-    return EncodedDocument(Document(name, name), vector, Receipt(1, 1, 1, 0))
+    return EncodedDocument(Document(name, name), vector, Receipt(1, 1, 1, 0, 1))
 
 
 @contextmanager

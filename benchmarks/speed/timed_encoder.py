@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import typer
@@ -11,6 +12,8 @@ from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.selection.block_selection import open_document_tokenizer
+from encoder.selection.reading_share import WHOLE, with_reading_share
 from encoder.tokenizer import BlockTokenizer
 
 
@@ -24,6 +27,9 @@ class TimedEncoder:
         batch_size: blocks or chunks per model call; 0 for packed batches.
         tokenise: texts of D documents -> the input of `encode`.
         encode: -> Float32[D, dimension], unit norm.
+        own_seconds: of the last call of `encode`, where it was measured in another process; its
+            `tokenise` then only cuts texts, and does not count.
+        reading_share: share of the sentence blocks of a document that it encodes.
     """
 
     name: str
@@ -31,17 +37,23 @@ class TimedEncoder:
     batch_size: int
     tokenise: Callable[[Sequence[str]], Any]
     encode: Callable[[Any], Float32]
+    own_seconds: Callable[[], float] | None = None
+    reading_share: float = 1.0
 
 
-def open_longmatch(checkpoints: Sequence[Checkpoint], threads: int) -> list[TimedEncoder]:
-    """Open every precision of every checkpoint."""
+def open_longmatch(
+    checkpoints: Sequence[Checkpoint], threads: int, shares: Sequence[float] = (WHOLE,)
+) -> list[TimedEncoder]:
+    """Open every precision of every checkpoint, with every reading share."""
     encoders: dict[str, TimedEncoder] = {}
-    for checkpoint in checkpoints:
-        tokenizer = BlockTokenizer(checkpoint)
-        for precision in checkpoint.precisions:
-            encoder = OnnxEncoder(checkpoint, precision=precision, threads=threads)
+    for checkpoint, share in product(checkpoints, shares):
+        opened = with_reading_share(checkpoint, share)
+        tokenizer = open_document_tokenizer(opened)
+        for precision in opened.precisions:
+            encoder = OnnxEncoder(opened, precision=precision, threads=threads)
             encoder.warm_up()
-            name = f"{checkpoint.name} {precision}"
+            read = "" if share == WHOLE else f", reading share {share:g}"
+            name = f"{opened.name} {precision}{read}"
             if name in encoders:
                 raise typer.BadParameter(f"{name} is there twice", param_hint="--checkpoint")
             encoders[name] = TimedEncoder(
@@ -50,6 +62,7 @@ def open_longmatch(checkpoints: Sequence[Checkpoint], threads: int) -> list[Time
                 batch_size=0 if encoder.batch_tokens else 1,
                 tokenise=partial(_sentence_blocks, tokenizer),
                 encode=partial(_document_vectors, encoder),
+                reading_share=share,
             )
     return list(encoders.values())
 

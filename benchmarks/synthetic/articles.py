@@ -65,7 +65,7 @@ class ArticleModel:
         return EncodedDocument(
             Document(f"article{number}", text, f"Number {number}"),
             vector,
-            Receipt(size, size, blocks, 0),
+            Receipt(size, size, blocks, 0, size),
             BlockVectors(np.stack([ends[:-1], ends[1:]], axis=1), vectors),
         )
 

@@ -8,12 +8,14 @@ vectors. No text is encoded here.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from encoder.arrays import Bool, Int64
 from encoder.comparison.block_matches import (
+    STEP,
     Background,
     BlockRun,
     match_blocks,
@@ -166,13 +168,25 @@ def _by_vectors(
         _free_blocks(right, [one.box[2:] for one in found]),
     )
     threshold = background.threshold(rule.deviations, rule.least_cosine)
-    runs = match_blocks(cosines, threshold, free)
+    runs = match_blocks(cosines, threshold, free, (_block_places(left), _block_places(right)))
     passages = [(_run_box(left, right, run), run.score) for run in runs]
     return [
         _Passage(box, "paraphrase" if score >= rule.paraphrase_cosine else "similar")
         for box, score in passages
         if box.shorter > 0
     ]
+
+
+def _block_places(read: ComparableText) -> Int64:
+    """Number the blocks of a text, Int64[S], with jumps over those that were not encoded.
+
+    Blocks with text between them, which was not encoded, are too far apart for one run.
+    """
+    offsets = read.offsets.tolist()
+    apart = [
+        STEP if read.text[end:start].strip() else 0 for (_, end), (start, _) in pairwise(offsets)
+    ]
+    return np.arange(len(offsets)) + np.cumsum([0, *apart], dtype=np.int64)
 
 
 def _run_box(left: ComparableText, right: ComparableText, run: BlockRun) -> Box:

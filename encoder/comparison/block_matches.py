@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.arrays import Bool, Float32
+from encoder.arrays import Bool, Float32, Int64
 
-_STEP = 2  # blocks from one pair of a run to the next: a gap of one
+STEP = 2  # blocks from one pair of a run to the next: a gap of one
 FEWEST_BLOCKS = 10  # of two texts together, for a background of their own
 _SAMPLE = 256  # blocks of a text, evenly spaced, on which its background is measured
 
@@ -60,7 +60,9 @@ def measure_background(left: Float32, right: Float32, short: Background) -> Back
     return Background(centre, spread)
 
 
-def match_blocks(cosines: Float32, threshold: float, usable: Bool) -> list[BlockRun]:
+def match_blocks(
+    cosines: Float32, threshold: float, usable: Bool, places: tuple[Int64, Int64]
+) -> list[BlockRun]:
     """Find the runs of matching blocks.
 
     A pair matches when its cosine reaches the threshold and is the best of its row and of its
@@ -71,7 +73,10 @@ def match_blocks(cosines: Float32, threshold: float, usable: Bool) -> list[Block
         cosines: [S, T] of all pairs of blocks.
         threshold: least cosine of a matching pair.
         usable: [S, T], pairs that may match.
+        places: [S] and [T], the numbers of the blocks in their texts, which have more blocks where
+            some were not encoded.
     """
+    ours, theirs = places[0].tolist(), places[1].tolist()
     candidates = np.where(usable, cosines, -2.0)
     rows = np.flatnonzero(candidates.max(axis=1, initial=-2.0) >= threshold)
     columns = candidates[rows].argmax(axis=1)
@@ -79,19 +84,19 @@ def match_blocks(cosines: Float32, threshold: float, usable: Bool) -> list[Block
     runs: list[list[tuple[int, int]]] = []
     ends: dict[tuple[int, int], int] = {}
     for row, column in zip(rows[mutual].tolist(), columns[mutual].tolist(), strict=True):
-        run = _run_before(ends, row, column)
+        run = _run_before(ends, ours[row], theirs[column])
         if run is None:
             run = len(runs)
             runs.append([])
         runs[run].append((row, column))
-        ends[row, column] = run
+        ends[ours[row], theirs[column]] = run
     return [_block_run(run, cosines) for run in runs]
 
 
-def _run_before(ends: dict[tuple[int, int], int], row: int, column: int) -> int | None:
-    for back in range(1, _STEP + 1):
-        for across in range(1, _STEP + 1):
-            run = ends.get((row - back, column - across))
+def _run_before(ends: dict[tuple[int, int], int], ours: int, theirs: int) -> int | None:
+    for back in range(1, STEP + 1):
+        for across in range(1, STEP + 1):
+            run = ends.get((ours - back, theirs - across))
             if run is not None:
                 return run
     return None

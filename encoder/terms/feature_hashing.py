@@ -17,7 +17,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64, UInt64
 from encoder.errors import CheckpointError
-from encoder.terms.term_table import TermVocabulary, count_words
+from encoder.terms.term_table import TermVocabulary, count_words, rows_of_words
 
 # So many that two words of a document hardly ever share one.
 BUCKETS = 2**18
@@ -47,6 +47,22 @@ class HashedTerms:
         values = np.log1p(terms.counts) * self._signed_weights[terms.rows]
         sums = np.bincount(self._places[terms.rows], values, minlength=self.dimension)
         return (sums / max(float(np.linalg.norm(sums)), 1e-9)).astype(np.float32)
+
+    def features_of_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Return the features [S, dimension] of each of S sentence blocks by itself.
+
+        Rows have unit norm, or are zero where no word has a weight.
+        """
+        rows, owners = rows_of_words(self.vocabulary, blocks)
+        found, counts = np.unique(owners * len(self.weights) + rows, return_counts=True)
+        owners, rows = found // len(self.weights), found % len(self.weights)
+        values = np.log1p(counts) * self._signed_weights[rows]
+        places = owners * self.dimension + self._places[rows]
+        sums = np.bincount(places, values, minlength=len(blocks) * self.dimension)
+        features = sums.reshape(len(blocks), self.dimension).astype(np.float32)
+        norms = np.linalg.norm(features, axis=1, keepdims=True)
+        unit: Float32 = features / np.maximum(norms, np.float32(1e-9))
+        return unit
 
     @cached_property
     def _places(self) -> Int64:

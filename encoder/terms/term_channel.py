@@ -57,7 +57,7 @@ def open_term_channel(checkpoint: Checkpoint) -> TermChannel:
     width = int(checkpoint.model.get("term_features", 0))
     buckets = int(checkpoint.model.get("term_buckets", 0))
     vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), buckets)
-    hashed = _open_hashed_terms(checkpoint)
+    hashed = open_hashed_terms(checkpoint)
     if width == 0:
         return TermChannel(vocabulary, _empty_table(), hashed)
     where = str(checkpoint.directory / TERMS)
@@ -81,7 +81,12 @@ def no_hashed_terms() -> HashedTerms:
     return HashedTerms(none, np.empty(0, dtype=np.float32), 0)
 
 
-def _open_hashed_terms(checkpoint: Checkpoint) -> HashedTerms:
+def open_hashed_terms(checkpoint: Checkpoint) -> HashedTerms:
+    """Read the hashed terms of a checkpoint; of dimension 0 where it has none.
+
+    Raises:
+        CheckpointError: they are missing, changed or do not fit the configuration.
+    """
     dimension = int(checkpoint.model.get("sketch_dimension", 0))
     if dimension == 0:
         return no_hashed_terms()

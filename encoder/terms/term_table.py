@@ -153,6 +153,29 @@ def count_words(
     return Terms(rows, np.bincount(places, weights, len(rows)).astype(np.float32))
 
 
+def rows_of_words(
+    vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]]
+) -> tuple[Int64, Int64]:
+    """Return the row of each occurrence of a word, and the sentence block that it begins in.
+
+    Args:
+        vocabulary: with at least one bucket.
+        blocks: token ids of sentence blocks, special tokens not included.
+
+    Returns:
+        Int64[W] rows and Int64[W] positions in `blocks`, in reading order.
+    """
+    tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
+    ends = np.cumsum([len(block) for block in blocks])
+    starts = np.flatnonzero(~vocabulary.continues[tokens] | (np.arange(len(tokens)) == 0))
+    rows = tokens[starts]
+    rows[np.diff(starts, append=len(tokens)) > 1] = vocabulary.rows_of(
+        hash_words(tokens, vocabulary.continues)
+    )
+    owners: Int64 = np.searchsorted(ends, starts, side="right").astype(np.int64)
+    return rows, owners
+
+
 def read_term_vocabulary(tokenizer: Tokenizer, buckets: int) -> TermVocabulary:
     """Return the vocabulary of terms over a WordPiece tokenizer."""
     continues = np.zeros(tokenizer.get_vocab_size(), dtype=np.bool_)

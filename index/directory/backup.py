@@ -17,6 +17,7 @@ from encoder.adapter import parse_adapter
 from encoder.atomic_files import replace_durably
 from encoder.checkpoint import Checkpoint
 from encoder.errors import AdapterError
+from encoder.selection.reading_share import split_fingerprint
 from index.directory.backup_archive import (
     MANIFEST_FILE,
     BackupManifest,
@@ -246,6 +247,7 @@ def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
 def _base(folder: Path, fingerprint: str) -> str:
     """Return the fingerprint of the checkpoint, which differs where there is an adapter."""
     path = folder / ADAPTER_FILE
+    fingerprint, _ = split_fingerprint(fingerprint)
     if not path.exists():
         return fingerprint
     try:

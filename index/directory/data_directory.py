@@ -20,6 +20,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from encoder.alignment.space import AlignmentSpace
+from encoder.checkpoint import Checkpoint
+from encoder.selection.reading_share import split_fingerprint, with_reading_share
 from index.directory.content_swap import finish_swap, swap_is_pending
 from index.directory.file_digest import (
     DIGEST_FILE,
@@ -32,6 +34,7 @@ from index.directory.file_digest import (
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
+from index.store.schema import read_space
 from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.vector_index import Precision
@@ -185,6 +188,28 @@ def settle(path: Path) -> None:
     if swap_is_pending(path):
         with locked(path):
             pass  # taking the lock finishes it
+
+
+def with_share_of(path: Path, checkpoint: Checkpoint, share: float | None = None) -> Checkpoint:
+    """Return a checkpoint with the reading share of a data directory.
+
+    Args:
+        path: the directory, which may be missing.
+        checkpoint: any.
+        share: to use; by default the one that the stored vectors were made with, or 1. Opening the
+            directory compares them.
+
+    Raises:
+        CheckpointError: it encodes every sentence block, and the share is less.
+        StoreError: the store is damaged.
+        ValueError: it is no share.
+    """
+    settle(path)
+    if share is None:
+        store = path / STORE_FILE
+        stored = read_space(store).fingerprint if store.is_file() else ""
+        _, share = split_fingerprint(stored)
+    return with_reading_share(checkpoint, share)
 
 
 def _after(check: DigestCheck, opened: list[Path], store: Path) -> None:

@@ -13,13 +13,14 @@ from encoder.adapter import Adapter, VectorSpace, vector_space
 from encoder.checkpoint import Checkpoint, read_verified
 from encoder.errors import EncoderError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.selection.block_selection import open_document_tokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     ADAPTER_FILE,
     CALIBRATION_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
+    with_share_of,
 )
 from index.directory.file_digest import DIGEST_FILE, verify_digest
 from index.doctor.alignment_checks import examine_alignment
@@ -63,7 +64,15 @@ def examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> tuple[Fin
     """
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
-    return tuple(_examine(data, checkpoint, sampling))
+    return tuple(_examine(data, share_if_readable(data, checkpoint), sampling))
+
+
+def share_if_readable(data: Path, checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint with the reading share of a data directory, if the store can be read."""
+    try:
+        return with_share_of(data, checkpoint)
+    except (EncoderError, StoreError):  # what is wrong is found by the examination
+        return checkpoint
 
 
 def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator[Finding]:
@@ -85,8 +94,9 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
         yield from _examine_lexical_copy(data / LEXICAL_DIRECTORY)
         if not broken and sampling.documents:
             encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
+            tokenizer = open_document_tokenizer(checkpoint)
             yield from examine_vectors(
-                store, BlockTokenizer(checkpoint), encoder, sampling.documents, sampling.progress
+                store, tokenizer, encoder, sampling.documents, sampling.progress
             )
 
 

@@ -15,12 +15,13 @@ from encoder.alignment.checkpoint_space import open_space
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.selection.block_selection import open_document_tokenizer
 from index.adapt import read_corpus_adapter
 from index.alignment.tables import remove_aligned_blocks
 from index.build import refit_alignment
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
+from index.doctor.examine import share_if_readable
 from index.doctor.findings import Finding, Remedy
 from index.doctor.rebuild import (
     rebuild_alignment_tables,
@@ -93,6 +94,7 @@ def repair(
     remedies: set[Remedy] = {one.remedy for one in findings if one.remedy.repairable}
     if not remedies:
         return
+    checkpoint = share_if_readable(data, checkpoint)
     with locked(data):
         if Remedy.DELETE in remedies:
             (data / CALIBRATION_FILE).unlink(missing_ok=True)
@@ -151,7 +153,7 @@ def _encode_again(
     precision: str | None,
     progress: Progress,
 ) -> None:
-    tokenizer = BlockTokenizer(checkpoint)
+    tokenizer = open_document_tokenizer(checkpoint)
     encoder = OnnxEncoder(
         checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
     )
@@ -165,5 +167,5 @@ def _encode_again(
             encoded = encoder.encode(list(blocks.values()))
             with connections.writing() as connection:
                 replace_vectors(connection, blocks, encoded)
-            tokens = sum(one.receipt.tokens_read for one in blocks.values())
+            tokens = sum(one.receipt.tokens_encoded for one in blocks.values())
             progress.advanced(len(some), tokens=tokens)

@@ -52,7 +52,7 @@ def examine_vectors(
             again = encoder.encode([blocks]).document_vectors[0]
             if vector_id in vectors and float(again @ vectors[vector_id]) < LEAST_COSINE:
                 wrong.append(vector_id)
-            progress.advanced(1, tokens=blocks.receipt.tokens_read)
+            progress.advanced(1, tokens=blocks.receipt.tokens_encoded)
     if wrong:
         problem = (
             f"{len(wrong)} of {len(ids)} encoded documents have another vector, vector id "

@@ -33,7 +33,7 @@ CREATE TABLE checksums (
 )"""
 _ROWS = """
 SELECT d.vector_id, d.id, d.title, d.metadata, d.content_hash, d.tokens, d.tokens_read, d.blocks,
-    d.blocks_left_out, d.indexed_at, v.vector, b.offsets, b.vectors
+    d.blocks_left_out, d.tokens_encoded, d.indexed_at, v.vector, b.offsets, b.vectors
 FROM documents d JOIN vectors v USING (vector_id) LEFT JOIN block_vectors b USING (vector_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
 _WRITE = """
@@ -60,9 +60,9 @@ def write_checksums(connection: sqlite3.Connection, vector_ids: Iterable[int]) -
         vector_id = row[0]
         checksums = (
             summary_checksum(row[:4]),
-            details_checksum(row[4], row[5:10]),
-            vector_checksum(vector_id, row[10]),
-            blocks_checksum(vector_id, row[11], row[12]),
+            details_checksum(row[4], row[5:11]),
+            vector_checksum(vector_id, row[11]),
+            blocks_checksum(vector_id, row[12], row[13]),
         )
         connection.execute(_WRITE, (vector_id, *checksums))
 

@@ -18,7 +18,8 @@ from index.store.rows import stored_metadata
 BEFORE_ALL = ""  # no document has this id
 
 _LISTED = """
-SELECT id, title, metadata, tokens, tokens_read, blocks, blocks_left_out, indexed_at, (
+SELECT id, title, metadata, tokens, tokens_read, blocks, blocks_left_out, tokens_encoded,
+    indexed_at, (
     SELECT t.family FROM texts t WHERE t.content_hash = d.content_hash AND EXISTS (
         SELECT 1 FROM texts o JOIN documents m USING (content_hash)
         WHERE o.family = t.family AND m.vector_id != d.vector_id
@@ -64,9 +65,9 @@ class DocumentPages:
                 row[0],
                 row[1],
                 stored_metadata(self._path, row[0], row[2]),
-                Receipt(*row[3:7]),
-                row[7],
+                Receipt(*row[3:8]),
                 row[8],
+                row[9],
             )
             for row in rows
         ]

@@ -37,6 +37,7 @@ CREATE TABLE documents (
     tokens_read INTEGER NOT NULL,
     blocks INTEGER NOT NULL,
     blocks_left_out INTEGER NOT NULL,
+    tokens_encoded INTEGER NOT NULL,
     indexed_at TEXT NOT NULL,
     title TEXT NOT NULL,
     metadata TEXT NOT NULL,

@@ -15,7 +15,7 @@ from index.store.metadata import insert_metadata, remove_metadata
 # A list of ids is passed as one JSON array: SQLite limits the variables of a statement.
 DOCUMENTS_BY_ID = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    indexed_at
+    tokens_encoded, indexed_at
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 SUMMARIES = """
 SELECT vector_id, id, title, metadata
@@ -33,9 +33,9 @@ REMOVED_SINCE = """
 SELECT vector_id FROM removals WHERE sequence > ?1 AND added <= ?1"""
 
 _INSERT_DOCUMENT = """
-INSERT INTO documents (id, content_hash, tokens, tokens_read, blocks, blocks_left_out, indexed_at,
-    title, metadata, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT INTO documents (id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
+    tokens_encoded, indexed_at, title, metadata, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _INSERT_VECTOR = """
 INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
 _INSERT_REMOVALS = """
@@ -73,6 +73,7 @@ def insert_document(connection: sqlite3.Connection, document: Document, receipt:
             receipt.tokens_read,
             receipt.blocks,
             receipt.blocks_left_out,
+            receipt.tokens_encoded,
             utc_now(),
             document.title,
             metadata_json(document.metadata),

@@ -75,7 +75,13 @@ EXPLANATION = {
     "section_scores_from": "block vectors",
     "attended_blocks": None,
 }
-RECEIPT = {"tokens": 1204, "tokens_read": 1204, "blocks": 21, "blocks_left_out": 0}
+RECEIPT = {
+    "tokens": 1204,
+    "tokens_read": 1204,
+    "blocks": 21,
+    "blocks_left_out": 0,
+    "tokens_encoded": 1204,
+}
 ANSWER = {
     **EXPLANATION,
     "left": {"id": "drafts/ants", "title": "Ants, a draft", "receipt": RECEIPT},

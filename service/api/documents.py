@@ -57,7 +57,13 @@ ANSWER = {
     "id": "articles/bees",
     "title": "Bees",
     "metadata": {"year": 2021},
-    "receipt": {"tokens": 812, "tokens_read": 812, "blocks": 7, "blocks_left_out": 0},
+    "receipt": {
+        "tokens": 812,
+        "tokens_read": 812,
+        "blocks": 7,
+        "blocks_left_out": 0,
+        "tokens_encoded": 812,
+    },
     "indexed_at": "2026-01-31T12:00:00+00:00",
 }
 PAGE = json_example(

@@ -54,7 +54,13 @@ ANSWER = {
     "documents": [
         {
             "id": "articles/bees",
-            "receipt": {"tokens": 812, "tokens_read": 812, "blocks": 7, "blocks_left_out": 0},
+            "receipt": {
+                "tokens": 812,
+                "tokens_read": 812,
+                "blocks": 7,
+                "blocks_left_out": 0,
+                "tokens_encoded": 812,
+            },
             "unchanged": False,
         }
     ],

@@ -97,7 +97,13 @@ ANSWER = {
             "collapsed": [],
         }
     ],
-    "receipt": {"tokens": 5140, "tokens_read": 5140, "blocks": 41, "blocks_left_out": 0},
+    "receipt": {
+        "tokens": 5140,
+        "tokens_read": 5140,
+        "blocks": 41,
+        "blocks_left_out": 0,
+        "tokens_encoded": 5140,
+    },
     "scored_as": "hybrid",
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
     "alignment": {"aligned": True, "candidates": 200, "scored": 50},

@@ -42,6 +42,7 @@ VERSION = {
         "block_length": 128,
         "max_blocks": 512,
         "dimension": 384,
+        "reading_share": 1.0,
     },
     "adapter": {"digest": "5b0e77c1d2a9", "documents": 3418, "dimension": 896},
     "precision": "int8",

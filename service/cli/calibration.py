@@ -64,6 +64,7 @@ from service.cli.options import (
     load,
     opened,
     print_json,
+    with_reading,
 )
 from service.cli.progress import show_progress
 
@@ -269,7 +270,7 @@ def calibrate(
         raise OptionError("--false-positive-rate", error) from error
     check_data_directory(data)
     check_output_folder(data, "--data")
-    loaded = open_checkpoint(checkpoint)
+    loaded = with_reading(open_checkpoint(checkpoint), data, None)
     adapter = read_corpus_adapter(data, loaded)
     space, rule = vector_space(loaded, adapter), read_fusion(loaded)
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:

@@ -52,6 +52,7 @@ from service.cli.options import (
     DataOption,
     PrecisionOption,
     ProviderOption,
+    ReadingShareOption,
     ThreadsOption,
     console,
     load,
@@ -96,6 +97,7 @@ def index(
     adapt: Annotated[
         bool, typer.Option("--adapt", help="First fit the vectors to this corpus, once.")
     ] = False,
+    reading_share: ReadingShareOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
@@ -108,7 +110,7 @@ def index(
     try:
         if adapt:
             _adapt(corpus, data, plain)
-        loaded = load(checkpoint, precision, provider, threads, data)
+        loaded = load(checkpoint, precision, provider, threads, data, reading_share)
         with opened(data, loaded.encoder) as directory:
             with show_progress(console) as progress:
                 report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, progress)
@@ -189,7 +191,8 @@ def match(
         table.add_row(f"{score:.4f}", shown, printable(name), printable(title), printable(terms))
     Console(markup=False).print(table)
     receipt = blocks.receipt
-    console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens")
+    encoded_part = f", encoded {receipt.tokens_encoded}" if blocks.selected is not None else ""
+    console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens{encoded_part}")
 
 
 def embed(
@@ -199,6 +202,7 @@ def embed(
         bool, typer.Option("--adapt", help="Fit the vectors to this corpus, as `index --adapt`.")
     ] = False,
     blocks: BlocksOption = None,
+    reading_share: ReadingShareOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
@@ -211,7 +215,7 @@ def embed(
         check_output_folder(blocks, "--blocks")
     if adapt:
         check_enough_to_adapt(corpus)
-    loaded = load(checkpoint, precision, provider, threads)
+    loaded = load(checkpoint, precision, provider, threads, None, reading_share)
     with show_progress(console) as progress:
         if blocks:
             kept = keep_blocks(corpus, blocks, loaded.encoder, progress)

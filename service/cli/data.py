@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from encoder.selection.reading_share import WHOLE
 from index.directory.backup import restore_backup, write_backup
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
@@ -26,6 +27,7 @@ from service.cli.options import (
     CheckpointOption,
     PrecisionOption,
     console,
+    with_reading,
 )
 from service.cli.progress import printable, show_progress
 
@@ -103,19 +105,27 @@ def doctor(
 
 def reencode(
     data: DataArgument,
-    checkpoint: Annotated[Path, typer.Option(help="The new checkpoint.")],
+    checkpoint: CheckpointOption = None,
+    reading_share: Annotated[
+        float | None,
+        typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
+    ] = None,
     precision: PrecisionOption = None,
 ) -> None:
-    """Move a data directory to another checkpoint; run the command again to resume."""
+    """Move a data directory to another checkpoint or reading share; run it again to resume."""
+    if checkpoint is None and reading_share is None:
+        raise OptionError("--checkpoint", "name the new checkpoint, or a --reading-share")
     check_data_directory(data, "DATA")
-    opened = open_checkpoint(checkpoint, precision)
+    opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
     try:
         with show_progress(console) as progress:
             documents = reencode_data(data, opened, precision, progress)
     except KeyboardInterrupt:
         console.print(f"{RESUMABLE}; until then the old vectors are used")
         raise typer.Exit(INTERRUPTED) from None
-    console.print(printable(f"{data}: {documents} documents, now of checkpoint {opened.name}"))
+    share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
+    made = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
+    console.print(printable(made))
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

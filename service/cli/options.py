@@ -15,10 +15,13 @@ from rich.console import Console
 from encoder.adapter import VectorSpace
 from encoder.alignment.checkpoint_space import open_space
 from encoder.checkpoint import Checkpoint
+from encoder.errors import CheckpointError
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.selection.block_selection import open_document_tokenizer
+from encoder.selection.reading_share import WHOLE, with_reading_share
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
-from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.data_directory import DataDirectory, open_data_directory, with_share_of
 from index.store.filters import Filter
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
@@ -58,6 +61,14 @@ RerankerOption = Annotated[
     typer.Option(
         envvar="LONGMATCH_RERANKER",
         help="The directory of a reranker, or the name of one that ships.",
+    ),
+]
+ReadingShareOption = Annotated[
+    float | None,
+    typer.Option(
+        envvar="LONGMATCH_READING_SHARE",
+        help="Share of the sentence blocks to encode, selected by their words; by default that of "
+        "the data directory, 1 for a new one.",
     ),
 ]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="By default one for each core.")]
@@ -102,14 +113,17 @@ def load(
     providers: list[str] | None,
     threads: int | None,
     data: Path | None = None,
+    reading_share: float | None = None,
 ) -> Loaded:
-    """Load a checkpoint, its tokenizer and its graphs, with the adapter of a data directory.
+    """Load a checkpoint, its tokenizer and its graphs, for a data directory if there is one.
+
+    The directory has an adapter, perhaps, and a reading share, which is also that of a new one.
 
     Raises:
         OptionError: there is no such checkpoint, precision or provider.
         EncoderError: the checkpoint or the adapter is damaged, or a graph does not load.
     """
-    opened = open_checkpoint(checkpoint, precision, providers)
+    opened = with_reading(open_checkpoint(checkpoint, precision, providers), data, reading_share)
     encoder = OnnxEncoder(
         opened,
         precision=precision,
@@ -118,7 +132,21 @@ def load(
         adapter=read_corpus_adapter(data, opened) if data else None,
     )
     encoder.warm_up()
-    return Loaded(opened, BlockTokenizer(opened), encoder)
+    return Loaded(opened, open_document_tokenizer(opened), encoder)
+
+
+def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None) -> Checkpoint:
+    """Return a checkpoint with this reading share, by default with that of a data directory.
+
+    Raises:
+        OptionError: it is no share, or the checkpoint encodes every sentence block.
+    """
+    try:
+        if data is None:
+            return with_reading_share(checkpoint, WHOLE if share is None else share)
+        return with_share_of(data, checkpoint, share)
+    except (CheckpointError, ValueError) as error:
+        raise OptionError("--reading-share", error) from error
 
 
 def print_json(value: object) -> None:

@@ -21,11 +21,13 @@ from service.cli.options import (
     DataOption,
     PrecisionOption,
     ProviderOption,
+    ReadingShareOption,
     RerankerOption,
     ThreadsOption,
     console,
     load,
     opened,
+    with_reading,
 )
 from service.cli.progress import printable, show_progress
 from service.keys.api_key import SCOPES, ApiKey, Scope, make_key
@@ -46,13 +48,14 @@ def serve(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
     reranker: RerankerOption = None,
+    reading_share: ReadingShareOption = None,
 ) -> None:
     """Serve an index over HTTP; all other settings are LONGMATCH_ variables."""
     from service.process import serve_http  # the other commands do not need FastAPI
 
     check_output_folder(data, "--data")
     check_address(host, port)
-    open_checkpoint(checkpoint, precision, provider)
+    with_reading(open_checkpoint(checkpoint, precision, provider), data, reading_share)
     if reranker:
         check_reranker(reranker)
     given = {
@@ -62,6 +65,7 @@ def serve(
         "providers": tuple(provider) if provider else None,
         "threads": threads,
         "reranker": reranker,
+        "reading_share": reading_share,
     }
     serve_http(host, port, {name: value for name, value in given.items() if value is not None})
 

@@ -131,7 +131,7 @@ class EncodeScheduler:
             UnavailableError: the scheduler is closing or broken.
             ValueError: a document has no sentence block.
         """
-        if not all(document.blocks for document in documents):
+        if not all(document.to_encode for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
         tasks = await self._create_tasks(documents)
         if self._cache is not None:
@@ -149,15 +149,15 @@ class EncodeScheduler:
         if self._encoder.recurrent:
             return [self._begin(document, loop.create_future()) for document in documents]
         width = self._encoder.checkpoint.block_dimension
-        blocks = [document.blocks for document in documents]
+        blocks = [document.to_encode for document in documents]
         vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
         known = [frozenset[int]()] * len(blocks)
         if self._cache is not None:
             known = await self._cache.get(blocks, vectors)
         submitted = time.perf_counter()
         return [
-            EncodeTask(one, rows, loop.create_future(), submitted, cached)
-            for one, rows, cached in zip(blocks, vectors, known, strict=True)
+            EncodeTask(one, rows, loop.create_future(), submitted, cached, counted=document.blocks)
+            for document, one, rows, cached in zip(documents, blocks, vectors, known, strict=True)
         ]
 
     def _begin(self, document: SentenceBlocks, waiter: asyncio.Future[EncodeResult]) -> EncodeTask:
@@ -230,7 +230,7 @@ class EncodeScheduler:
 
     def _finish(self, reservation: Reservation, task: EncodeTask) -> None:
         try:
-            vector = self._encoder.encode_document(task.blocks, task.vectors)
+            vector = self._encoder.encode_document(task.counted or task.blocks, task.vectors)
         except Exception as error:
             self._fail({reservation}, error)
             return

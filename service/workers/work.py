@@ -49,13 +49,14 @@ class EncodeTask:
     """A document to encode.
 
     Attributes:
-        blocks: token ids of its sentence blocks, without special tokens.
+        blocks: token ids of its sentence blocks to encode, without special tokens.
         vectors: Float32[S, H], filled in block by block.
         waiter: future of the result.
         submitted: when it was queued, by `time.perf_counter`.
         known: rows of `vectors` that were filled from the cache.
         reading: of a recurrent encoder: the document, of which every step reads the next block.
         passes: how often each block is read; 1 but for a recurrent encoder.
+        counted: all its sentence blocks, whose words are counted; empty where all are encoded.
         pending: the other rows, as often as they are read.
         started: when its first block was taken, by `time.perf_counter`.
         taken: number of pending rows that were taken.
@@ -69,6 +70,7 @@ class EncodeTask:
     known: Collection[int] = ()
     reading: DocumentReading | None = None
     passes: int = 1
+    counted: Sequence[Sequence[int]] = ()
     pending: list[int] = field(init=False)
     started: float = 0.0
     taken: int = 0

@@ -125,7 +125,9 @@ def test_a_document_comes_back_as_it_was_put(store: Store, entry: MakeEntry) -> 
         "Ein 'Titel' \"mit\" %_?",
         {"year": 2020, "nested": {"list": [1, 2.5, None, True, "ü"]}},
     )
-    receipt = Receipt(tokens=9_000, tokens_read=4_096, blocks=32, blocks_left_out=39)
+    receipt = Receipt(
+        tokens=9_000, tokens_read=4_096, blocks=32, blocks_left_out=39, tokens_encoded=4_096
+    )
     change = store.put([EncodedDocument(document, entry("x").vector, receipt)])
     (vector_id,) = change.added.tolist()
 
@@ -163,7 +165,7 @@ def test_the_same_text_keeps_its_vector_and_takes_the_new_description(
     other_vector = entry("a", "different").vector
     renamed = Document("a", "same text", "new title", {"year": 2})
 
-    second = store.put([EncodedDocument(renamed, other_vector, Receipt(5, 5, 1, 0))])
+    second = store.put([EncodedDocument(renamed, other_vector, Receipt(5, 5, 1, 0, 5))])
 
     assert (second.sequence, second.added.size, second.removed.size) == (first.sequence, 0, 0)
     assert store.find(["a"])["a"].document == renamed
@@ -309,7 +311,7 @@ def test_a_bad_vector_is_refused_by_name(
     store: Store, entry: MakeEntry, vector: Float32, complaint: str
 ) -> None:
     bad = EncodedDocument(
-        Document("bad one", "text"), vector.astype(np.float32), Receipt(1, 1, 1, 0)
+        Document("bad one", "text"), vector.astype(np.float32), Receipt(1, 1, 1, 0, 1)
     )
     with pytest.raises(ValueError, match=f"document 'bad one': its vector has {complaint}"):
         store.put([entry("good"), bad])

@@ -45,7 +45,7 @@ def document(seed: int) -> tuple[SentenceBlocks, np.ndarray]:
     )
     offsets = tuple((0, 1) for _ in blocks)
     vectors = np.array([[rng.uniform(-1, 1) for _ in range(4)] for _ in blocks], np.float32)
-    return SentenceBlocks(blocks, offsets, Receipt(1, 1, len(blocks), 0)), vectors
+    return SentenceBlocks(blocks, offsets, Receipt(1, 1, len(blocks), 0, 1)), vectors
 
 
 def write(writer: BlockArchiveWriter, start: int, stop: int) -> None:
@@ -168,7 +168,7 @@ def test_blocks_and_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     blocks, vectors = document(1)
     with pytest.raises(ArchiveError, match="shape"):
         writer.append([blocks], [vectors[:, :3]])
-    many = SentenceBlocks(((1,),) * 6, ((0, 1),) * 6, Receipt(6, 6, 6, 0))
+    many = SentenceBlocks(((1,),) * 6, ((0, 1),) * 6, Receipt(6, 6, 6, 0, 6))
     with pytest.raises(ArchiveError, match="6 blocks"):
         writer.append([many], [np.zeros((6, 4), np.float32)])
     with pytest.raises(ArchiveError, match="0 blocks"):

@@ -19,7 +19,7 @@ def test_the_lexical_system_scores_as_the_index_does(tmp_path: Path) -> None:
     vector = np.array([1, 0], dtype=np.float32)
     ids = store.put(
         [
-            EncodedDocument(Document(str(n), t), vector, Receipt(1, 1, 1, 0))
+            EncodedDocument(Document(str(n), t), vector, Receipt(1, 1, 1, 0, 1))
             for n, t in enumerate(texts)
         ]
     ).added

@@ -117,7 +117,7 @@ def opened(path: Path) -> closing[DataDirectory]:
 def entries(numbers: range) -> list[EncodedDocument]:
     vectors = np.random.default_rng(1).normal(size=(numbers.stop, DIMENSION)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    receipt = Receipt(1, 1, 1, 0)
+    receipt = Receipt(1, 1, 1, 0, 1)
     return [
         EncodedDocument(Document(f"d{n}", f"text of {n}"), vectors[n], receipt) for n in numbers
     ]

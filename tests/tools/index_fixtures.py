@@ -56,7 +56,13 @@ def entry() -> MakeEntry:
         return EncodedDocument(
             Document(document_id, text, title, metadata),
             unit_vectors(1, seed=seed)[0],
-            Receipt(tokens=len(text), tokens_read=len(text), blocks=1, blocks_left_out=0),
+            Receipt(
+                tokens=len(text),
+                tokens_read=len(text),
+                blocks=1,
+                blocks_left_out=0,
+                tokens_encoded=len(text),
+            ),
         )
 
     return make
@@ -117,7 +123,7 @@ def fill() -> Callable[[SQLiteDocumentStore, Float32], Change]:
     """Put one document for each vector, with the ids d0, d1, and so on."""
 
     def put(store: SQLiteDocumentStore, vectors: Float32) -> Change:
-        receipt = Receipt(1, 1, 1, 0)
+        receipt = Receipt(1, 1, 1, 0, 1)
         return store.put(
             [
                 EncodedDocument(Document(f"d{number}", f"d{number}"), vector, receipt)
@@ -141,7 +147,7 @@ def encode_texts(tmp_path: Path) -> Callable[..., EncodedCorpus]:
         documents, vectors = [], []
         for row, text in enumerate(texts.values()):
             blocks = tuple((7, 8, 9) for part in text.split(".") if part.strip())
-            receipt = Receipt(3 * len(blocks), 3 * len(blocks), len(blocks), 0)
+            receipt = Receipt(3 * len(blocks), 3 * len(blocks), len(blocks), 0, 3 * len(blocks))
             documents.append(SentenceBlocks(blocks, ((0, 1),) * len(blocks), receipt))
             vectors.append(unit_vectors(len(blocks), seed=row))
         writer.append(documents, vectors)

@@ -30,7 +30,13 @@ def entry_of(
     return EncodedDocument(
         Document(document_id, text_of(paragraphs)),
         mean / np.linalg.norm(mean),
-        Receipt(WORDS * len(paragraphs), WORDS * len(paragraphs), len(paragraphs), 0),
+        Receipt(
+            WORDS * len(paragraphs),
+            WORDS * len(paragraphs),
+            len(paragraphs),
+            0,
+            WORDS * len(paragraphs),
+        ),
         BlockVectors(offsets, rows) if blocks else None,
     )
 

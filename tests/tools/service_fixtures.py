@@ -90,7 +90,7 @@ def document_of(*blocks: Sequence[int]) -> SentenceBlocks:
     return SentenceBlocks(
         blocks=tuple(tuple(block) for block in blocks),
         offsets=tuple((0, 0) for _ in blocks),
-        receipt=Receipt(tokens, tokens, len(blocks), 0),
+        receipt=Receipt(tokens, tokens, len(blocks), 0, tokens),
     )
 
 

@@ -66,9 +66,13 @@ class ReceiptBody(BaseModel):
     """How much of a document was read and how much was left out."""
 
     tokens: int = Field(description="Tokens of the whole text.")
-    tokens_read: int = Field(description="Tokens that reached the encoder.")
-    blocks: int = Field(description="Sentence blocks read.")
+    tokens_read: int = Field(description="Tokens whose words were counted.")
+    blocks: int = Field(description="Sentence blocks of the tokens that were read.")
     blocks_left_out: int = Field(description="Sentence blocks beyond what the checkpoint reads.")
+    tokens_encoded: int = Field(
+        description="Tokens that the Transformer encoded: all that were read, or those of the "
+        "selected sentence blocks."
+    )
 
 
 class Answer(BaseModel):

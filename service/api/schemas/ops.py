@@ -33,10 +33,15 @@ class CheckpointBody(BaseModel):
     """The checkpoint in use."""
 
     name: str
-    fingerprint: str = Field(description="Vectors of the same fingerprint can be compared.")
+    fingerprint: str = Field(
+        description="Vectors of the same fingerprint and reading share can be compared."
+    )
     block_length: int = Field(description="Tokens of a sentence block, special ones included.")
     max_blocks: int = Field(description="Sentence blocks of a document that are read.")
     dimension: int = Field(description="Dimension of a document vector without an adapter.")
+    reading_share: float = Field(
+        description="Share of the sentence blocks of a document that the Transformer encodes."
+    )
 
 
 class AdapterBody(BaseModel):

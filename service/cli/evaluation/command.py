@@ -50,6 +50,7 @@ from service.cli.options import (
     Loaded,
     PrecisionOption,
     ProviderOption,
+    ReadingShareOption,
     RerankerOption,
     ThreadsOption,
     console,
@@ -119,6 +120,7 @@ def evaluate(
     ] = None,
     plots: Annotated[Path | None, typer.Option(help="A folder for plots, SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    reading_share: ReadingShareOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
@@ -154,7 +156,7 @@ def evaluate(
     read = _read_vectors(options, open_checkpoint(checkpoint, precision, provider))
     judgements = _leave_out_mentions(options, judgements)
     with _masked(options) as (readable, masked):
-        loaded = load(checkpoint, precision, provider, threads)
+        loaded = load(checkpoint, precision, provider, threads, None, reading_share)
         report, complete = _evaluate(readable, judgements, read, loaded)
     if masked:
         report["mentions_masked"] = {"mentions": masked.mentions, "documents": masked.documents}

@@ -221,7 +221,7 @@ for number in range(int(sys.argv[2]), 10**9):
         vector = np.random.default_rng(number).normal(size=16).astype(np.float32)
         vector /= np.linalg.norm(vector)
         document = Document(name, f"text {number} " * 200)
-        change = directory.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0))])
+        change = directory.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1))])
     else:
         change = directory.store.delete([name])
     print(number, flush=True)

@@ -273,7 +273,7 @@ def test_any_changes_leave_it_right(
         if text is None:
             store.delete([name])
         else:
-            store.put([EncodedDocument(Document(name, text), vector, Receipt(1, 1, 1, 0))])
+            store.put([EncodedDocument(Document(name, text), vector, Receipt(1, 1, 1, 0, 1))])
     store.close()
     assert_says_what_the_texts_say(path)
 

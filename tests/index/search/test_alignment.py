@@ -61,7 +61,7 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
     space = neutral_space(WIDTH)
     opened = open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
     entries = [
-        EncodedDocument(Document(name, text), direction(degrees), Receipt(1, 1, 1, 0), of_it)
+        EncodedDocument(Document(name, text), direction(degrees), Receipt(1, 1, 1, 0, 1), of_it)
         for name, (text, degrees, of_it) in DOCUMENTS.items()
     ]
     opened.index.apply(opened.store.put(entries))
@@ -245,7 +245,7 @@ def test_a_collection_of_one_document(tmp_path: Path) -> None:
         open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
     ) as data:
         entry = EncodedDocument(
-            Document("only", "reed"), direction(5.0), Receipt(1, 1, 1, 0), blocks(0)
+            Document("only", "reed"), direction(5.0), Receipt(1, 1, 1, 0, 1), blocks(0)
         )
         data.index.apply(data.store.put([entry]))
         answer = find(data)

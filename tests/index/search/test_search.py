@@ -57,7 +57,9 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
 
 def put(data: DataDirectory, documents: dict[str, tuple[str, float]], **metadata: object) -> None:
     entries = [
-        EncodedDocument(Document(name, text, "", metadata), direction(degrees), Receipt(1, 1, 1, 0))
+        EncodedDocument(
+            Document(name, text, "", metadata), direction(degrees), Receipt(1, 1, 1, 0, 1)
+        )
         for name, (text, degrees) in documents.items()
     ]
     data.index.apply(data.store.put(entries))

@@ -67,7 +67,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
             text = "bolt nut"
         metadata = {"number": number, "even": number % 2 == 0, "rare": rare}
         document = Document(f"d{number}", text, "", metadata)
-        entries.append(EncodedDocument(document, vector, Receipt(1, 1, 1, 0)))
+        entries.append(EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1)))
     opened.index.apply(opened.store.put(entries))
     yield opened
     opened.close()

@@ -24,7 +24,7 @@ def find_blocks(count: int, seed: int = 1) -> BlockVectors:
     vectors = np.random.default_rng(seed).normal(size=(count, WIDTH)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     offsets = tuple((10 * row, 10 * row + 9) for row in range(count))
-    sentences = SentenceBlocks(((7,),) * count, offsets, Receipt(count, count, count, 0))
+    sentences = SentenceBlocks(((7,),) * count, offsets, Receipt(count, count, count, 0, count))
     return block_vectors_of(sentences, vectors)
 
 
@@ -62,7 +62,7 @@ def test_they_go_with_the_document(
 
 def test_a_failing_put_leaves_none(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     """One transaction: what fails at the second document undoes the block vectors of the first."""
-    bad = Receipt(2**70, 1, 1, 0)  # no number that SQLite holds
+    bad = Receipt(2**70, 1, 1, 0, 1)  # no number that SQLite holds
     with pytest.raises(OverflowError):
         store.put(
             [replace(entry("a"), blocks=find_blocks(2)), replace(entry("b", "x"), receipt=bad)]

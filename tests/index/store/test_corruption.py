@@ -92,7 +92,7 @@ def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def entry(number: int, vector: np.ndarray, more: str = "") -> EncodedDocument:
     blocks = BlockVectors(np.array([[0, 50], [50, 99]]), unit(2, 384, number))
     document = Document(f"d{number}", text_of(number) + more, f"Title {number}", {"n": number})
-    return EncodedDocument(document, vector, Receipt(40, 40, 2, 0), blocks)
+    return EncodedDocument(document, vector, Receipt(40, 40, 2, 0, 40), blocks)
 
 
 def answers(directory: DataDirectory) -> Answers:

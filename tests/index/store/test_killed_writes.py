@@ -66,7 +66,7 @@ def write_until_killed() -> None:
         texts = [f"state{number} of {name} " + f"filler{number} " * 50 for name in names]
         documents = [Document(name, text) for name, text in zip(names, texts, strict=True)]
         store.put(
-            [EncodedDocument(document, vector, Receipt(1, 1, 1, 0)) for document in documents]
+            [EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1)) for document in documents]
         )
         output.write(f"{number}\n")
         output.flush()

@@ -57,7 +57,7 @@ def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
 def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
     vectors = np.random.default_rng(first).normal(size=(count, DIMENSION)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    receipt = Receipt(1, 1, 1, 0)
+    receipt = Receipt(1, 1, 1, 0, 1)
     documents = [Document(f"d{first + n}", f"d{first + n} {text}") for n in range(count)]
     pairs = zip(documents, vectors, strict=True)
     data.index.apply(data.store.put([EncodedDocument(one, row, receipt) for one, row in pairs]))
@@ -235,7 +235,7 @@ def test_near_duplicates_of_an_earlier_release_are_found(tmp_path: Path, metrics
     before = opened(find_families=False)
     put(before, 0, 3)
     vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
-    before.store.put([EncodedDocument(Document("copy", "d1 "), vector, Receipt(1, 1, 1, 0))])
+    before.store.put([EncodedDocument(Document("copy", "d1 "), vector, Receipt(1, 1, 1, 0, 1))])
     Maintenance(before, metrics, Settings()).work()
     assert before.store.families.pending() == 4
     before.close()
@@ -255,7 +255,7 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
         Document("river", "water all the way", "A river"),
         Document("war", "it was long", "Great War"),
     ):
-        data.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0))])
+        data.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1))])
     named = data.store.lexical.read("unheard", title="Great War")
     assert len(data.store.lexical.search(named, 10).vector_ids) == 1
     maintenance.work()
@@ -278,7 +278,7 @@ def put_blocks(data: DataDirectory, first: int, count: int) -> None:
         unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         blocks = BlockVectors(np.zeros((BLOCKS, 2), dtype=np.int64), unit)
         document = Document(f"b{number}", f"b{number}")
-        entries.append(EncodedDocument(document, vector, Receipt(1, 1, BLOCKS, 0), blocks))
+        entries.append(EncodedDocument(document, vector, Receipt(1, 1, BLOCKS, 0, 1), blocks))
     data.index.apply(data.store.put(entries))
 
 

@@ -40,7 +40,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
     """Random vectors in 128 lists, of which the default visits 22."""
     folder: Path = tmp_path_factory.mktemp("live")
     store = SQLiteDocumentStore(folder / "store.sqlite3", fingerprint="a" * 64, dimension=DIMENSION)
-    receipt = Receipt(1, 1, 1, 0)
+    receipt = Receipt(1, 1, 1, 0, 1)
     vectors = unit_vectors(ONE_LIST_BELOW, seed=1)
     store.put(
         [EncodedDocument(Document(f"d{n}", f"d{n}"), row, receipt) for n, row in enumerate(vectors)]

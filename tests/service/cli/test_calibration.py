@@ -44,7 +44,7 @@ def store_vectors(data: Path, checkpoint: Path, count: int) -> None:
     )
     directory.store.put(
         [
-            EncodedDocument(Document(str(row), text_of(row)), vector, Receipt(2, 2, 1, 0))
+            EncodedDocument(Document(str(row), text_of(row)), vector, Receipt(2, 2, 1, 0, 2))
             for row, vector in enumerate(vectors_of(count))
         ]
     )

@@ -1,0 +1,1 @@
+"""Which sentence blocks of a document the Transformer encodes, chosen by their words."""

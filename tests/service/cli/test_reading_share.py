@@ -1,0 +1,105 @@
+"""--reading-share as a user types it, on the tiny checkpoint."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.selection.reading_share import split_fingerprint
+from index.embed import read_embedded_corpus
+from index.store.schema import read_space
+from tests.tools.command import Run
+
+SHARE = 0.25
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    for name, thing in (("rivers", "stones"), ("music", "notes"), ("trees", "leaves")):
+        lines = [f"Part {n} of {name} has {n * 7} {thing} and no more." for n in range(40)]
+        (folder / f"{name}.txt").write_text("\n\n".join(lines))
+    return folder
+
+
+def encoded(longmatch: Run, corpus: Path, *options: object) -> float:
+    """Return which share of the tokens of a file `match` encodes."""
+    answer = longmatch("match", corpus / "rivers.txt", "--json", *options)
+    assert answer.status == 0, answer.err
+    found = json.loads(answer.out)
+    assert found["matches"][0]["id"] == "rivers.txt"
+    return found["receipt"]["tokens_encoded"] / found["receipt"]["tokens_read"]
+
+
+def test_a_data_directory_keeps_its_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    assert longmatch("index", corpus, "--reading-share", SHARE).status == 0
+    stored = read_space(tmp_path / "data" / "store.sqlite3").fingerprint
+    assert split_fingerprint(stored)[1] == SHARE
+    assert encoded(longmatch, corpus) == pytest.approx(SHARE, abs=0.05)
+    shown = longmatch("match", corpus / "rivers.txt")
+    assert ", encoded " in shown.err
+    again = longmatch("index", corpus)
+    assert (again.status, "3 unchanged" in again.err) == (0, True)
+    assert longmatch("doctor", tmp_path / "data").status == 0
+    refused = longmatch("index", corpus, "--reading-share", 0.5)
+    assert refused.status == 2
+    assert "made with a reading share of 0.25, not of 0.5" in refused.err
+
+
+def test_reencode_changes_the_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert longmatch("index", corpus).status == 0
+    assert encoded(longmatch, corpus) == 1.0
+    answer = longmatch("reencode", data, "--reading-share", SHARE)
+    assert (answer.status, "reading share 0.25" in answer.err) == (0, True)
+    assert encoded(longmatch, corpus) == pytest.approx(SHARE, abs=0.05)
+    assert longmatch("doctor", data).status == 0
+    again = longmatch("reencode", data, "--reading-share", SHARE)
+    assert (again.status, "nothing to do" in again.err) == (2, True)
+    assert longmatch("reencode", data, "--reading-share", 1).status == 0
+    assert encoded(longmatch, corpus) == 1.0
+
+
+def test_a_backup_keeps_the_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    longmatch("index", corpus, "--reading-share", SHARE)
+    assert longmatch("snapshot", tmp_path / "data", "-o", tmp_path / "backup").status == 0
+    assert longmatch("restore", tmp_path / "backup", tmp_path / "new").status == 0
+    assert encoded(longmatch, corpus, "--data", tmp_path / "new") < 0.5
+
+
+def test_an_adapted_directory_has_a_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    for number in range(8):
+        (corpus / f"{number}.txt").write_text(f"Number {number} has rivers and trees. " * 30)
+    assert longmatch("index", corpus, "--adapt", "--reading-share", SHARE).status == 0
+    assert encoded(longmatch, corpus) == pytest.approx(SHARE, abs=0.05)
+    refused = longmatch("index", corpus, "--reading-share", 0.5)
+    assert (refused.status, "reading share of 0.25" in refused.err) == (2, True)
+    assert longmatch("doctor", tmp_path / "data").status == 0
+
+
+def test_kept_blocks_serve_every_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    made = {}
+    for share in (1, SHARE):
+        for name, options in (("plain", ()), ("kept", ("--blocks", tmp_path / "blocks"))):
+            output = tmp_path / f"{name}-{share}.npz"
+            asked = ("embed", corpus, "-o", output, "--reading-share", share, *options)
+            assert longmatch(*asked).status == 0
+            made[name, share] = read_embedded_corpus(output).vectors
+        # block vectors are kept in half precision
+        assert np.abs(made["plain", share] - made["kept", share]).max() < 1e-3
+    assert np.abs(made["plain", 1] - made["plain", SHARE]).max() > 1e-2
+
+
+@pytest.mark.parametrize("share", ["0", "1.01", "-0.5", "nan", "0.333"])
+def test_what_is_no_share_is_refused(longmatch: Run, corpus: Path, share: str) -> None:
+    answer = longmatch("index", corpus, "--reading-share", share)
+    assert (answer.status, "--reading-share" in answer.err) == (2, True)
+
+
+def test_a_recurrent_encoder_has_no_share(
+    longmatch: Run, corpus: Path, tiny_ernie_doc: Path
+) -> None:
+    answer = longmatch("index", corpus, "--reading-share", 0.5, "--checkpoint", tiny_ernie_doc)
+    assert (answer.status, "encodes every sentence block" in answer.err) == (2, True)

@@ -1,0 +1,99 @@
+"""A server that encodes a share of the blocks: one share a data directory, and what answers say."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from encoder.selection.block_selection import blocks_to_encode
+from index.errors import FingerprintMismatchError
+from service.settings import Settings
+from service.startup import close_engine, open_engine
+from tests.tools.service_fixtures import Client
+
+MakeSettings = Callable[..., Settings]
+
+SUBJECTS = {
+    "nests": (("ants", "soil"), ("wasps", "paper"), ("storks", "roofs")),
+    "law": (("courts", "rulings"), ("clerks", "files"), ("juries", "verdicts")),
+}
+LONG = {
+    name: " ".join(
+        f"In {number} the {one} had {other}." for number in range(8) for one, other in subject
+    )
+    for name, subject in SUBJECTS.items()
+}
+
+
+@pytest.fixture
+def selective(make_client: Callable[..., Client]) -> Client:
+    client = make_client(reading_share=0.25)
+    documents = [{"id": name, "text": text} for name, text in LONG.items()]
+    assert client.post("/index", json={"documents": documents}).status_code == 200
+    return client
+
+
+def test_the_receipt_tells_what_was_encoded(selective: Client) -> None:
+    by_text = selective.post("/match", json={"text": LONG["law"], "strict": True}).json()
+    receipt = by_text["receipt"]
+    assert receipt["tokens"] == receipt["tokens_read"]
+    assert receipt["blocks_left_out"] == 0
+    share = receipt["tokens_encoded"] / receipt["tokens_read"]
+    expected = blocks_to_encode(receipt["blocks"], 0.25) / receipt["blocks"]
+    assert share == pytest.approx(expected, abs=0.1)
+    stored = selective.get("/documents/law").json()["receipt"]
+    assert stored == receipt
+    assert selective.post("/match", json={"id": "law"}).json()["receipt"] == receipt
+    metrics = selective.get("/metrics").text
+    assert "longmatch_documents_truncated_total 0.0" in metrics
+    assert selective.get("/version").json()["checkpoint"]["reading_share"] == 0.25
+
+
+def test_a_document_matches_itself(selective: Client) -> None:
+    found = selective.post("/match", json={"text": LONG["law"], "mode": "semantic"}).json()
+    best = found["matches"][0]
+    assert best["id"] == "law"
+    assert best["vector_score"] == pytest.approx(1.0, abs=1e-4)
+    assert best["alignment_score"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_explanations_have_the_places_of_the_blocks_that_were_encoded(selective: Client) -> None:
+    asked = {"text": LONG["law"], "explain": {"matches": 1}}
+    best = selective.post("/match", json=asked).json()["matches"][0]
+    explained = best["explanation"]
+    assert explained["left_coverage"] == 1.0
+    pairs = explained["aligned_blocks"]
+    assert pairs
+    for pair in pairs:
+        assert pair["left"]["text"] == pair["right"]["text"]
+        start, end = pair["left"]["start"], pair["left"]["end"]
+        assert LONG["law"][start:end] == pair["left"]["text"]
+    spans = {(one["left"]["start"], one["left"]["end"]) for one in pairs}
+    assert sum(end - start for start, end in spans) < 0.7 * len(LONG["law"])
+
+
+def test_another_share_is_refused(make_settings: MakeSettings) -> None:
+    close_engine(open_engine(make_settings(reading_share=0.35)))
+    for share in (0.25, 1.0):
+        with pytest.raises(FingerprintMismatchError, match=r"reading share of 0\.35, not of") as e:
+            open_engine(make_settings(reading_share=share))
+        assert "longmatch reencode --reading-share" in str(e.value)
+
+
+def test_a_server_takes_the_share_of_the_data_directory(make_settings: MakeSettings) -> None:
+    close_engine(open_engine(make_settings(reading_share=0.35)))
+    again = open_engine(make_settings())
+    assert again.checkpoint.reading_share == 0.35
+    close_engine(again)
+
+
+def test_a_directory_of_whole_documents_is_not_selected_from(make_settings: MakeSettings) -> None:
+    close_engine(open_engine(make_settings()))
+    with pytest.raises(FingerprintMismatchError, match=r"reading share of 1, not of 0\.5"):
+        open_engine(make_settings(reading_share=0.5))
+
+
+@pytest.mark.parametrize("share", [0, -1, 1.5, "nan", "much", 0.123])
+def test_what_is_no_share_is_refused(make_settings: MakeSettings, share: Any) -> None:
+    with pytest.raises(ValueError, match="reading_share"):
+        make_settings(reading_share=share)
