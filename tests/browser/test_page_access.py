@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, ViewportSize
+from playwright.sync_api import Frame, Page, ViewportSize
 
 from service.web.search_page import page as page_html
 from tests.tools.browser import PageLog, wait_until
@@ -17,7 +17,7 @@ SERIOUS = {"serious", "critical"}
 Scheme = Literal["light", "dark"]
 
 
-def complaints_of_axe(page: Page) -> list[str]:
+def complaints_of_axe(page: Page | Frame) -> list[str]:
     """What axe-core calls serious or critical, with the elements."""
     found = Axe().run(page).response["violations"]
     return [
@@ -43,9 +43,15 @@ def open_matches(page: Page) -> None:
     page.locator(".match summary").click()
 
 
+def comparison_frame(page: Page) -> Frame:
+    return next(one for one in page.frames if one.url.startswith("blob:"))
+
+
 def open_comparison(page: Page) -> None:
     page.locator(".title").first.click()
     page.frame_locator("#comparison iframe").locator("#left mark").first.wait_for()
+    frame = comparison_frame(page)
+    assert complaints_of_axe(frame) == []
 
 
 def open_index(page: Page) -> None:
@@ -192,7 +198,7 @@ def test_the_comparison_has_no_access_to_the_page_around_it(
 ) -> None:
     find(search_page, KEEPER[90:])
     open_comparison(search_page)
-    frame = next(one for one in search_page.frames if one.url.startswith("blob:"))
+    frame = comparison_frame(search_page)
     assert frame.evaluate("window.origin") == "null"
     assert frame.evaluate(
         "(() => { try { return parent.document.title; } catch (error) { return error.name; } })()"

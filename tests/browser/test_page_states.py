@@ -1,9 +1,11 @@
 """The page at / when something is wrong: with the file, the request, the index or the server."""
 
 import json
+import re
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,7 @@ def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(
         ("latin.txt", b"caf\xe9", "latin.txt is not UTF-8"),
         ("empty.md", " \n", "empty.md has no text"),
     ],
+    ids=["pdf", "picture", "no suffix", "corpus", "zero bytes", "encoding", "empty"],
 )
 def test_a_file_of_the_wrong_kind_is_named_with_what_is_read(
     search_page: Page, name: str, content: str | bytes, expected: str
@@ -172,34 +175,99 @@ def test_filters_that_nothing_passes_are_said_to_be_the_reason(search_page: Page
     assert "No document passes the filters" in told(search_page)
 
 
-def test_an_empty_index_is_filled_and_a_server_that_goes_away_is_missed(
-    open_page: Callable[..., Page], tiny_checkpoint: Path, tmp_path: Path
+@contextmanager
+def occupied(server: Server, places: int) -> Iterator[None]:
+    """Take places of active requests with requests whose bodies do not arrive."""
+    head = "POST /match HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with ExitStack() as stack:
+        for _ in range(places):
+            connection = socket.create_connection(("127.0.0.1", server.port))
+            stack.enter_context(connection)
+            connection.sendall(f"{head}Content-Length: 9\r\n\r\n".encode())
+        yield
+
+
+def upload(page: Page, file: Path, lines: Sequence[Mapping[str, str]]) -> None:
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page.set_input_files("#corpus", file)
+
+
+@pytest.fixture(scope="module")
+def small_server(
+    tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server with an empty index that serves two requests at a time; the last test ends it."""
+    folder = tmp_path_factory.mktemp("small-server")
+    with serving(folder, folder / "data", tiny_checkpoint, max_active_requests=2) as server:
+        yield server
+
+
+def test_an_empty_index_is_filled_and_the_job_is_followed(
+    open_page: Callable[..., Page], small_server: Server, tmp_path: Path
 ) -> None:
-    corpus = tmp_path / "corpus.jsonl"
+    page = open_page(small_server)
+    find(page, BEES)
+    assert "The index has no documents yet" in told(page)
+    page.click("#index-button")
+    page.wait_for_selector("#jobs >> text='None yet.'")
     lines = [{"id": "bees", "text": BEES}, {"id": "law", "text": ""}, {"id": "sea", "text": KEEPER}]
-    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    data = tmp_path / "data"
-    with serving(tmp_path, data, tiny_checkpoint) as server:
-        page = open_page(server)
-        find(page, BEES)
-        assert "The index has no documents yet" in told(page)
-        page.click("#index-button")
-        page.wait_for_selector("#jobs >> text='None yet.'")
-        page.set_input_files("#corpus", corpus)
-        page.wait_for_selector("#jobs >> text=/done, 100.%, 2 of 3 documents indexed, 1 refused/")
-        assert "line 2, #/text: is empty" in page.inner_text("#jobs")
-        wait_until(page, "document.querySelector('#index-summary').textContent[0] === '2'")
-        state = page.inner_text("#index-state")
-        for name in ("Documents", "Generation", "Recall@10 of real queries", "exhaustive"):
-            assert name in state
-        page.keyboard.press("Escape")
-        find(page, BEES)
-        assert titles(page)[0] == "bees"
-    page.press("#text", "Control+Enter")
+    upload(page, tmp_path / "corpus.jsonl", lines)
+    page.wait_for_selector("#jobs >> text=/done, 100.%, 2 of 3 documents indexed, 1 refused/")
+    assert "line 2, #/text: is empty" in page.inner_text("#jobs")
+    wait_until(page, "document.querySelector('#index-summary').textContent[0] === '2'")
+    state = page.inner_text("#index-state")
+    for name in ("Documents", "Generation", "Recall@10 of real queries", "exhaustive"):
+        assert name in state
+    page.keyboard.press("Escape")
+    find(page, BEES)
+    assert titles(page)[0] == "bees"
+
+
+def test_an_upload_and_a_job_can_be_cancelled(
+    open_page: Callable[..., Page], small_server: Server, tmp_path: Path
+) -> None:
+    page = open_page(small_server)
+    page.click("#index-button")
+    page.wait_for_selector("#jobs li")
+    book = BEES * 100_000  # more than the buffers of a connection hold
+    with paused(small_server):
+        upload(page, tmp_path / "sent.jsonl", [{"id": "book", "text": book}])
+        page.click("#cancel-upload")
+        page.wait_for_selector("#upload-status >> text='Cancelled.'")
+    many = [{"id": f"{number}", "text": f"{number} {BEES}"} for number in range(5_000)]
+    upload(page, tmp_path / "job.jsonl", many)
+    page.click("#jobs button:visible")
+    page.wait_for_selector("#jobs >> text=/^cancelled, /")
+    assert page.locator("#jobs button:visible").count() == 0
+
+
+def test_an_overloaded_server_says_when_to_try_again(
+    open_page: Callable[..., Page], small_server: Server
+) -> None:
+    page = open_page(small_server)
+    page.wait_for_load_state("networkidle")
+    page.fill("#text", BEES)
+    with occupied(small_server, places=2):
+        page.click("#find")
+        shown = told(page)
+        assert "The service is overloaded" in shown
+        assert re.search(r"The server asks to wait \d+ s\.", shown)
+    page.click("#search-notice button")
+    page.wait_for_selector("#search-status >> text=/match/")
+
+
+def test_a_server_that_goes_away_is_missed(
+    open_page: Callable[..., Page], small_server: Server
+) -> None:
+    page = open_page(small_server)
+    small_server.stop(signal.SIGKILL)
+    page.fill("#text", BEES)
+    page.click("#find")
     assert "The server does not answer." in told(page)
-    wait_until(
-        page, "document.querySelector('#index-summary').classList.contains('away')", seconds=20
-    )
+    away = "document.querySelector('#index-summary').classList.contains('away')"
+    wait_until(page, away)
+    page.click("#index-button")
+    assert "The server does not answer." in told(page, "#index-notice")
 
 
 def test_what_failed_without_a_connection_can_be_tried_again(search_page: Page) -> None:
@@ -215,7 +283,7 @@ def test_what_failed_without_a_connection_can_be_tried_again(search_page: Page) 
 
 def test_an_upload_that_is_no_corpus_is_refused(search_page: Page, tmp_path: Path) -> None:
     search_page.click("#index-button")
-    search_page.set_input_files("#corpus", {"name": "paper.pdf", "mimeType": "", "buffer": b"%PDF"})
+    drop(search_page, ("paper.pdf", "%PDF"), target="#index-panel")
     assert "This is not a corpus" in told(search_page, "#upload-notice")
     broken = {"name": "broken.jsonl.gz", "mimeType": "", "buffer": b"not gzip"}
     search_page.set_input_files("#corpus", broken)  # type: ignore[arg-type]

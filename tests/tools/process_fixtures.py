@@ -48,6 +48,11 @@ class Server:
         except ValueError:
             return status, content
 
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.url.rpartition(":")[2])
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit status."""
         self.process.send_signal(how)
@@ -84,15 +89,13 @@ def serving(
     data: Path,
     checkpoint: Path | None,
     command: Sequence[str] = COMMAND,
-    *,
-    port: int = 0,
     **settings: object,
 ) -> Iterator[Server]:
-    """Run `longmatch serve` on a port, by default a free one; its log is in `folder`."""
-    port = port or free_port()
+    """Run `longmatch serve` on a free port; its log is in `folder`."""
+    port = free_port()
     log = folder / f"server-{port}.log"
     variables = {f"LONGMATCH_{k.upper()}": str(v) for k, v in settings.items()}
-    with log.open("ab") as output:
+    with log.open("wb") as output:
         process = subprocess.Popen(
             [*command, "serve", "--data", str(data), "--port", str(port)],
             env=environment(checkpoint) | variables,

@@ -97,19 +97,20 @@ def told(page: Page, selector: str = "#search-notice") -> str:
     return page.inner_text(selector)
 
 
-DROP = """([files]) => {
+DROP = """([target, files]) => {
   const carried = new DataTransfer();
   for (const [name, text] of files) carried.items.add(new File([text], name));
   const event = (kind) => new DragEvent(kind, { dataTransfer: carried, bubbles: true,
     cancelable: true });
-  document.body.dispatchEvent(event("dragover"));
-  document.body.dispatchEvent(event("drop"));
+  const place = document.querySelector(target);
+  place.dispatchEvent(event("dragover"));
+  place.dispatchEvent(event("drop"));
 }"""
 
 
-def drop(page: Page, *files: tuple[str, str]) -> None:
+def drop(page: Page, *files: tuple[str, str], target: str = "body") -> None:
     """Drop files, given by name and text, on the page."""
-    page.evaluate(DROP, [[list(one) for one in files]])
+    page.evaluate(DROP, [target, [list(one) for one in files]])
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 // One search at a time: what is running, its states, and what came of it.
 
-import { match } from "./api.js";
+import { Unreachable, match } from "./api.js";
 import { openComparison } from "./comparison.js";
 import { byId, counted } from "./dom.js";
 import { currentFilter, filterCount, markErrors } from "./filters.js";
-import { indexIsEmpty } from "./index_panel.js";
+import { indexIsEmpty, refreshIndex } from "./index_panel.js";
 import { showMatches, showReceipt } from "./matches.js";
 import { showError, showMessage } from "./notices.js";
 import { currentQuery } from "./query.js";
@@ -112,4 +112,5 @@ function fail(error) {
   byId("search-status").textContent = "";
   markErrors(error.errors ?? []);
   showError(byId("search-notice"), error, search);
+  if (error instanceof Unreachable) refreshIndex(); // the header says so at once, too
 }
