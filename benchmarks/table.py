@@ -32,6 +32,7 @@ from benchmarks.speed import (
     long_document,
     precision,
     scale,
+    starts,
 )
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -55,6 +56,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "filters": filters.table,
     "families": families.table,
     "scale": scale.table,
+    "starts": starts.table,
     "alignment": alignment.table,
     "long-document": long_document.table,
     "upload": upload.table,

@@ -125,11 +125,7 @@ def measure(
     folder: Path, size: int, checkpoint: Checkpoint, clients: Sequence[int], seconds: float
 ) -> dict[str, Any]:
     """Serve articles from a data directory in the folder, made unless it is there, and search."""
-    path = folder / f"articles-{checkpoint.name}-{size}"
-    if not (path / STORE_FILE).exists():
-        encoder = OnnxEncoder(checkpoint)
-        sizes = {"dimension": encoder.dimension, "block_dimension": checkpoint.block_dimension}
-        store_articles(path, size, encoder.fingerprint, **sizes)
+    path = articles_directory(folder, size, checkpoint)
     variants = [Variant(mode, "id", count) for count in clients for mode in MODES]
     variants += [Variant(mode, "text", clients[0]) for mode in MODES]
     with started(path, checkpoint.directory) as server:
@@ -140,6 +136,16 @@ def measure(
             {str(one): _runner(server, one, queries, seconds) for one in variants}, ROUNDS
         )
     return {str(one): {**asdict(one), **_figures(rounds[str(one)])} for one in variants}
+
+
+def articles_directory(folder: Path, size: int, checkpoint: Checkpoint) -> Path:
+    """Return the data directory of so many articles in a folder; it is made unless it is there."""
+    path = folder / f"articles-{checkpoint.name}-{size}"
+    if not (path / STORE_FILE).exists():
+        encoder = OnnxEncoder(checkpoint)
+        sizes = {"dimension": encoder.dimension, "block_dimension": checkpoint.block_dimension}
+        store_articles(path, size, encoder.fingerprint, **sizes)
+    return path
 
 
 def _ids(size: int) -> list[dict[str, object]]:

@@ -1,0 +1,140 @@
+"""How long until a server answers: after a stop, after a kill, and without its lexical files?
+
+    python -m benchmarks.speed.starts
+    python -m benchmarks.speed.starts --size 1000 --keep FOLDER
+
+Data directories of articles of real length, as `benchmarks.server.search` makes and keeps them.
+"Ready" is the first 200 of `GET /readyz`, "whole" the first answer without degraded parts: until
+then the lexical index is being made from the store.
+"""
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.common import (
+    Spread,
+    commit,
+    interleave,
+    make_record,
+    markdown_table,
+    spread,
+    write_record,
+)
+from benchmarks.server.memory_curve import resident_megabytes
+from benchmarks.server.search import articles_directory
+from benchmarks.server.server import started
+from benchmarks.speed.scale_steps import processor_seconds
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from index.lexical.lexical_index import LEXICAL_DIRECTORY
+
+SIZES = [1_000, 10_000]
+ROUNDS = 3
+STOPS_IN = 120.0
+_PAUSE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Seconds to ready and to whole, processor seconds and resident bytes when ready."""
+
+    ready: float
+    whole: float
+    processor: float
+    resident: float
+
+
+def main(
+    size: Annotated[list[int] | None, typer.Option(min=100, help="Documents; repeatable.")] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder where data directories are kept, and used again by later runs."),
+    ] = None,
+) -> None:
+    """Measure starts of the real server."""
+    source, checkpoint = commit(), load_checkpoint(DEFAULT_CHECKPOINT)
+    sizes = size or SIZES
+    with tempfile.TemporaryDirectory() as folder:
+        results = {str(one): measure(keep or Path(folder), one, checkpoint) for one in sizes}
+    settings = {"sizes": sizes, "rounds": ROUNDS, "checkpoint": checkpoint.name}
+    record = make_record("starts", source, settings, results)
+    typer.echo(table(record))
+    write_record(record)
+
+
+def measure(folder: Path, size: int, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Start a server on articles in turns: after a stop, after a kill, without lexical files."""
+    data = articles_directory(folder, size, checkpoint)
+    lexical = data / LEXICAL_DIRECTORY
+    _start(data, checkpoint, signal.SIGTERM)  # later ones find what it read in the page cache
+
+    def after_a_stop(_: int) -> Start:
+        return _start(data, checkpoint, signal.SIGKILL)
+
+    def after_a_kill(_: int) -> Start:
+        return _start(data, checkpoint, signal.SIGTERM)
+
+    def without_lexical_files(_: int) -> Start:
+        aside = data.with_name(f"{data.name}.lexical")
+        lexical.rename(aside)
+        try:
+            return _start(data, checkpoint, signal.SIGTERM)
+        finally:
+            shutil.rmtree(lexical, ignore_errors=True)
+            aside.rename(lexical)
+
+    kinds: dict[str, Callable[[int], Start]] = {
+        "after a stop": after_a_stop,
+        "after a kill": after_a_kill,
+        "without the lexical files": without_lexical_files,
+    }
+    measured = interleave(kinds, ROUNDS)
+    names = list(Start.__dataclass_fields__)
+    return {
+        kind: {name: asdict(spread([getattr(one, name) for one in some])) for name in names}
+        for kind, some in measured.items()
+    }
+
+
+def _start(data: Path, checkpoint: Checkpoint, end: signal.Signals) -> Start:
+    began = time.perf_counter()
+    with started(data, checkpoint.directory) as server:
+        ready = time.perf_counter() - began
+        processor = processor_seconds(server.process.pid)
+        resident = resident_megabytes(server.process.pid) * 2**20
+        while server.get("/readyz")["degraded"]:
+            time.sleep(_PAUSE)
+        whole = time.perf_counter() - began
+        server.process.send_signal(end)
+        server.process.wait(STOPS_IN)
+        return Start(ready, whole, processor, resident)
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Format the record as Markdown."""
+    return markdown_table(
+        ["documents", "start", "ready s", "whole s", "CPU s until ready", "memory MB"],
+        [
+            [
+                f"{int(size):,}",
+                kind,
+                Spread(**one["ready"]),
+                Spread(**one["whole"]),
+                one["processor"]["median"],
+                one["resident"]["median"] / 1e6,
+            ]
+            for size, kinds in record["results"].items()
+            for kind, one in kinds.items()
+        ],
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
