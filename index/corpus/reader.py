@@ -1,9 +1,10 @@
 """Corpora: a folder of files, a file, JSON Lines or a BEIR folder, one document at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from index.corpus.files import FILE_SUFFIXES, read_file_text
+from index.corpus.file_reader import FileReader
+from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
@@ -35,7 +36,7 @@ def read_corpus(path: Path) -> Iterator[Document | SkippedInput]:
     if path.name.lower().endswith(JSON_LINES_SUFFIXES):
         return _read_json_lines(path)
     _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES))
-    return (_read_or_skip(file, file.name) for file in (path,))
+    return _read_files(path.parent, [path.name])
 
 
 def count_documents(path: Path) -> int:
@@ -58,7 +59,8 @@ def read_document(path: Path) -> Document:
     """Read one file of a known kind as a document under the file's name.
 
     Raises:
-        CorpusError: the file is missing, of an unknown kind, damaged, encrypted or not UTF-8.
+        CorpusError: the file is missing, of an unknown kind, damaged, encrypted or not UTF-8, or
+            takes more time or memory than a file may.
         DocumentError: it holds no text, or its name cannot be an id.
     """
     try:
@@ -67,7 +69,8 @@ def read_document(path: Path) -> Document:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     _require_known_kind(path, FILE_SUFFIXES)
     try:
-        return _read_file(path, path.name)
+        with FileReader() as reader:
+            return _read_file(reader, path, path.name)
     except CorpusError as error:
         raise CorpusError(f"{path}: {error}") from error
 
@@ -99,16 +102,24 @@ def _require_known_kind(path: Path, suffixes: Sequence[str]) -> None:
         raise CorpusError(f"{path}: is not of a known kind ({' '.join(suffixes)})")
 
 
-def _read_file(path: Path, document_id: str) -> Document:
-    content = read_file_text(path)
+def _read_file(reader: FileReader, path: Path, document_id: str) -> Document:
+    content = reader.read(path)
     return Document(id=document_id, text=content.text, title=content.title)
 
 
-def _read_or_skip(path: Path, document_id: str) -> Document | SkippedInput:
-    try:
-        return _read_file(path, document_id)
-    except (CorpusError, DocumentError) as error:
-        return SkippedInput(_printable(document_id), str(error))
+def _read_files(
+    folder: Path, names: Iterable[str | SkippedInput]
+) -> Iterator[Document | SkippedInput]:
+    with FileReader() as reader:
+        for name in names:
+            if isinstance(name, SkippedInput):
+                yield name
+                continue
+            try:
+                item: Document | SkippedInput = _read_file(reader, folder / name, name)
+            except (CorpusError, DocumentError) as error:
+                item = SkippedInput(_printable(name), str(error))
+            yield item
 
 
 def _read_json_lines(path: Path) -> Iterator[Document | SkippedInput]:
@@ -137,10 +148,7 @@ def _read_folder(folder: Path) -> Iterator[Document | SkippedInput]:
     if beir is not None:
         return _read_json_lines(beir)
     _names(folder)  # raises here, not later, where the folder cannot be read
-    return (
-        item if isinstance(item, SkippedInput) else _read_or_skip(folder / item, item)
-        for item in _files(folder)
-    )
+    return _read_files(folder, _files(folder))
 
 
 def _beir_corpus(folder: Path) -> Path | None:

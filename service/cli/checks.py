@@ -30,7 +30,7 @@ from encoder.reranker.checkpoint import (
     load_reranker_checkpoint,
 )
 from index.adapt import MIN_DOCUMENTS
-from index.corpus.files import FILE_SUFFIXES
+from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import count_documents, read_corpus
 from index.directory.content_swap import swap_is_pending
 from index.directory.data_directory import STORE_FILE
