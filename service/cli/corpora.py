@@ -15,8 +15,8 @@ from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import adapt_embedded_corpus
 from index.adapt import adapt_data_directory
 from index.build import build_index
-from index.corpus.reader import read_document
-from index.directory.data_directory import ADAPTER_FILE, STORE_FILE
+from index.corpus.reader import Corpus, FollowedFolder, read_document
+from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
@@ -37,6 +37,7 @@ from service.cli.checks import (
     check_enough_to_adapt,
     check_output_file,
     check_output_folder,
+    check_some_document,
     open_checkpoint,
 )
 from service.cli.options import (
@@ -96,32 +97,47 @@ def index(
     adapt: Annotated[
         bool, typer.Option("--adapt", help="First fit the vectors to this corpus, once.")
     ] = False,
+    follow_links: Annotated[
+        bool,
+        typer.Option("--follow-links", help="Read what symbolic links out of CORPUS lead to."),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Where all input that is skipped is listed; by default {SKIPPED_FILE} "
+            "in the data directory."
+        ),
+    ] = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
-    check_corpus(corpus)
+    source = FollowedFolder(corpus) if follow_links else corpus
+    check_corpus(source)
     check_output_folder(data, "--data")
+    if report:
+        check_output_file(report, "--report")
     plain = open_checkpoint(checkpoint, precision, provider)
+    check_some_document(source)
     try:
         if adapt:
-            _adapt(corpus, data, plain)
+            _adapt(source, data, plain)
         loaded = load(checkpoint, precision, provider, threads, data)
         with opened(data, loaded.encoder) as directory:
-            with show_progress(console) as progress:
-                report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, progress)
+            with show_progress(console, report or data / SKIPPED_FILE) as progress:
+                built = build_index(source, directory, loaded.tokenizer, loaded.encoder, progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
         console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
     console.print(
-        f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
-        f"{report.tokens_left_out} left out), {report.unchanged} unchanged, "
-        f"{report.skipped} skipped",
+        f"{data}: {documents} documents; {built.encoded} encoded ({built.tokens} tokens, "
+        f"{built.tokens_left_out} left out), {built.unchanged} unchanged, "
+        f"{built.skipped} skipped",
     )
-    raise typer.Exit(INPUT_SKIPPED if report.skipped else OK)
+    raise typer.Exit(INPUT_SKIPPED if built.skipped else OK)
 
 
 def match(
@@ -225,7 +241,7 @@ def embed(
     raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
 
 
-def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
+def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:
     with show_progress(console) as progress:
         found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), progress)
     adapter = found.adapter

@@ -246,6 +246,55 @@ def test_match_without_an_index(longmatch: Run, corpus: Path, tmp_path: Path) ->
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("content", [None, "\n \n"])
+def test_an_empty_corpus_is_refused(longmatch: Run, tmp_path: Path, content: str | None) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "picture.png").write_bytes(b"x")
+    if content is not None:
+        corpus = corpus / "x.jsonl"
+        corpus.write_text(content)
+    answer = longmatch("index", corpus)
+    assert answer.status == 2
+    assert f"CORPUS: {corpus}: has no document" in answer.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_all_that_is_skipped_is_in_a_file(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    for number in range(30):
+        (corpus / f"bad{number:02}.txt").write_bytes(b"\xff")
+    expected = [f"bad{number:02}.txt" for number in range(30)]
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "30 skipped" in answer.err
+    assert "skipped 10 more" in answer.err
+    default, chosen = tmp_path / "data" / "skipped.jsonl", tmp_path / "report.jsonl"
+    assert str(default) in answer.err
+    lines = [json.loads(line) for line in default.read_text().splitlines()]
+    assert [line["where"] for line in lines] == expected
+    assert lines[0]["reason"] == "is not UTF-8 at byte 0"
+    answer = longmatch("index", corpus, "--report", chosen)
+    assert len(chosen.read_text().splitlines()) == 30
+    for name in expected:
+        (corpus / name).unlink()
+    assert longmatch("index", corpus).status == 0
+    assert not default.exists()
+    refused = longmatch("index", corpus, "--report", tmp_path / "missing" / "x.jsonl")
+    assert refused.status == 2
+    assert "--report" in refused.err
+
+
+def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> None:
+    (corpus / "passwords.txt").symlink_to("/etc/passwd")
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "passwords.txt: is a link out of the corpus" in answer.err
+    assert "3 documents" in answer.err
+    answer = longmatch("index", corpus, "--follow-links")
+    assert answer.status == 0
+    assert "4 documents; 1 encoded" in answer.err
+
+
 def test_match_of_an_empty_file_is_refused_input(
     longmatch: Run, corpus: Path, tmp_path: Path
 ) -> None:
