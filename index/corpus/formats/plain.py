@@ -15,20 +15,52 @@ _BYTE_ORDER_MARKS = (
 )
 
 
+_SAMPLE_BYTES = 65_536
+_LEAST_SPACES = 0.01  # of the characters of UTF-16 without a byte order mark
+_MOST_CONTROLS = 0.02
+_CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))
+
+
 def decode_text(data: bytes) -> str:
-    """Decode UTF-8, or UTF-16 with a byte order mark.
+    """Decode UTF-8, or UTF-16 with a byte order mark or with spaces that show it.
 
     Raises:
-        CorpusError: names the first byte, counted from 0, that is not part of a character.
+        CorpusError: names the first byte, counted from 0, that is not part of a character; or it
+            has too many control characters for a text.
     """
     mark, encoding = next(
-        (entry for entry in _BYTE_ORDER_MARKS if data.startswith(entry[0])), (b"", "utf-8")
+        (entry for entry in _BYTE_ORDER_MARKS if data.startswith(entry[0])), (b"", "")
     )
+    encoding = encoding or _guess_encoding(data)
     try:
-        return data[len(mark) :].decode(encoding)
+        text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         position = error.start + len(mark)
         raise CorpusError(f"is not {encoding[:6].upper()} at byte {position}") from error
+    if _share_of_controls(text) > _MOST_CONTROLS:
+        raise CorpusError(
+            "is not text but has control characters: it is binary, or in an encoding that is "
+            "neither UTF-8 nor UTF-16"
+        )
+    return text
+
+
+def _guess_encoding(data: bytes) -> str:
+    """Return UTF-16 if data without a byte order mark has spaces of two bytes, else UTF-8."""
+    if len(data) % 2 or b"\0" not in data[:_SAMPLE_BYTES]:
+        return "utf-8"
+    spaces = {
+        encoding: sum(map(data[:_SAMPLE_BYTES].decode(encoding, "replace").count, " \n\r"))
+        for encoding in ("utf-16-le", "utf-16-be")
+    }
+    best = max(spaces, key=lambda encoding: spaces[encoding])
+    return best if spaces[best] >= _LEAST_SPACES * min(len(data), _SAMPLE_BYTES) / 2 else "utf-8"
+
+
+def _share_of_controls(text: str) -> float:
+    sample = text[:_SAMPLE_BYTES]
+    data = sample.encode("utf-8", "replace")
+    return (len(data) - len(data.translate(None, _CONTROLS))) / max(len(sample), 1)
 
 
 def read_plain(path: Path) -> FileText:

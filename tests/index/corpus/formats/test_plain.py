@@ -22,7 +22,7 @@ def read(path: Path, content: bytes) -> FileText:
         ("Größe".encode("utf-8-sig"), "Größe"),
         ("Größe 漢字 😀".encode("utf-16"), "Größe 漢字 😀"),
         (b"\xfe\xff" + "Größe 漢字 😀".encode("utf-16-be"), "Größe 漢字 😀"),
-        (b"a\0b\r\nc", "a\0b\r\nc"),
+        (b"a\0b\r\nc" * 20 + b"d" * 2000, "a\0b\r\nc" * 20 + "d" * 2000),
         (b"", ""),
     ],
 )
@@ -44,6 +44,40 @@ def test_the_byte_that_is_no_text_is_named(data: bytes, message: str) -> None:
     with pytest.raises(CorpusError) as caught:
         decode_text(data)
     assert str(caught.value) == message
+
+
+TEXTS = {
+    "english": "The river carries cold water to the sea.\r\n" * 9,
+    "russian": "Река несёт холодную воду к морю.\n" * 9,
+    "greek": "Το ποτάμι κουβαλά κρύο νερό στη θάλασσα.\n" * 9,
+    "chinese": "河流把冷水带到大海，一行一行地写下来。\n" * 9,
+    "emoji": "A smile 😀 and another 😃.\n" * 9,
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("language", TEXTS)
+def test_utf_16_without_a_byte_order_mark_is_recognised(language: str, encoding: str) -> None:
+    assert decode_text(TEXTS[language].encode(encoding)) == TEXTS[language]
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_utf_8_is_never_taken_for_anything_else(language: str) -> None:
+    assert decode_text(TEXTS[language].encode()) == TEXTS[language]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TEXTS["english"].encode("utf-32-le"),
+        TEXTS["russian"].encode("utf-32-be"),
+        TEXTS["russian"].replace(" ", "").replace("\n", "").encode("utf-16-le"),
+        bytes(range(128)) * 99,
+    ],
+)
+def test_what_is_no_text_is_refused(data: bytes) -> None:
+    with pytest.raises(CorpusError, match="control characters"):
+        decode_text(data)
 
 
 def test_text_is_left_as_it_is(tmp_path: Path) -> None:
