@@ -15,6 +15,7 @@ from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import adapt_embedded_corpus
 from index.adapt import adapt_data_directory
 from index.build import build_index
+from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, FollowedFolder, read_document
 from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
@@ -141,7 +142,9 @@ def index(
 
 
 def match(
-    file: Annotated[Path, typer.Argument(help="The document: text, Markdown, RST, HTML or PDF.")],
+    file: Annotated[
+        Path, typer.Argument(help=f"The document: a file of {' '.join(FILE_SUFFIXES)}.")
+    ],
     data: DataOption = DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
     mode: Annotated[Mode, typer.Option(help="Match by vectors, words, or both.")] = DEFAULT_MODE,

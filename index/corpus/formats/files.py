@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from index.corpus.formats.content import FileText
+from index.corpus.formats.docx import read_docx
+from index.corpus.formats.epub import read_epub
 from index.corpus.formats.html import read_html
 from index.corpus.formats.pdf import read_pdf
 from index.corpus.formats.plain import read_markdown, read_plain, read_rst
@@ -17,6 +19,8 @@ _READERS: Mapping[str, Callable[[Path], FileText]] = {
     ".html": read_html,
     ".htm": read_html,
     ".pdf": read_pdf,
+    ".docx": read_docx,
+    ".epub": read_epub,
 }
 FILE_SUFFIXES = tuple(_READERS)
 

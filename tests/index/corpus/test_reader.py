@@ -175,8 +175,8 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
 def test_what_is_no_corpus_is_refused_at_the_call(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "self").symlink_to(tmp_path / "self")
-    write(tmp_path / "x.docx", "Text.")
-    for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.docx", "nul\0.txt"):
+    write(tmp_path / "x.odt", "Text.")
+    for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.odt", "nul\0.txt"):
         with pytest.raises(CorpusError, match=name.partition("\0")[0]):
             read_corpus(tmp_path / name)
 
@@ -200,10 +200,10 @@ def test_read_document_gives_one_file_under_its_name(tmp_path: Path) -> None:
 
 def test_read_document_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     write(tmp_path / "bad.txt", b"\xff")
-    write(tmp_path / "x.docx", "Text.")
+    write(tmp_path / "x.odt", "Text.")
     write(tmp_path / "x.jsonl", json_lines([{"id": "1", "text": "Text."}]))
     os.mkfifo(tmp_path / "pipe.txt")
-    for name in ("bad.txt", "x.docx", "x.jsonl", "pipe.txt", "missing.txt", "."):
+    for name in ("bad.txt", "x.odt", "x.jsonl", "pipe.txt", "missing.txt", "."):
         with pytest.raises(CorpusError, match=re.escape(str(tmp_path / name))):
             read_document(tmp_path / name)
 

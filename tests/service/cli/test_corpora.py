@@ -14,6 +14,7 @@ from index.directory.data_directory import open_data_directory
 from index.embed import read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from tests.tools.command import Run
+from tests.tools.office_files import archive, docx_parts, epub_parts, paragraph
 
 
 @pytest.fixture
@@ -41,6 +42,19 @@ def test_index_then_match(longmatch: Run, corpus: Path) -> None:
     table = longmatch("match", corpus / "rivers.md")
     assert table.status == 0
     assert "deep/music.txt" in table.out
+
+
+def test_match_reads_what_index_reads(longmatch: Run, corpus: Path) -> None:
+    text = "Lighthouses warn ships of rocks at night. " * 5
+    (corpus / "light.docx").write_bytes(archive(docx_parts(paragraph(text))))
+    (corpus / "book.epub").write_bytes(archive(epub_parts({"a.xhtml": f"<p>{text} Chapter."})))
+    assert "5 documents; 5 encoded" in longmatch("index", corpus).err
+    for name in ("light.docx", "book.epub"):
+        answer = longmatch("match", corpus / name, "--top-k", 2, "--json")
+        assert answer.status == 0
+        found = json.loads(answer.out)["matches"]
+        assert found[0]["id"] == name
+        assert {one["id"] for one in found} == {"light.docx", "book.epub"}
 
 
 def test_match_aligns_unless_told_not_to(longmatch: Run, corpus: Path) -> None:
