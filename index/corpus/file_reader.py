@@ -13,16 +13,26 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
-from index.corpus.file_worker import LENGTH_BYTES, OUT_OF_MEMORY, decode_reply
+from index.corpus.file_worker import (
+    COUNT_ROWS,
+    LENGTH_BYTES,
+    OUT_OF_MEMORY,
+    READ,
+    READ_ROWS,
+    decode_reply,
+)
 from index.corpus.formats.content import FileText
 from index.errors import CorpusError
 
 _TICK_SECONDS = 0.25
 _CHUNK_BYTES = 2**20
+# Allocators reserve addresses far beyond what they use, Arrow's own and glibc's for each thread.
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 # The child imports what this process imports, wherever it runs.
 _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
@@ -83,28 +93,62 @@ class FileReader:
             CorpusError: as `index.corpus.formats.files.read_file_text`; or reading takes more than
                 the limits, or crashes. The message does not name the file.
         """
-        request = {"path": os.fspath(path.absolute())}
         with self._lock:
-            fresh = self._child is None
+            return FileText(**self._ask_twice(READ, path))
+
+    def count_rows(self, path: Path) -> int:
+        """Count the rows of a Parquet file.
+
+        Raises:
+            CorpusError: as `read`.
+        """
+        with self._lock:
+            count: int = self._ask_twice(COUNT_ROWS, path)["count"]
+            return count
+
+    def read_rows(self, path: Path) -> Iterator[dict[str, Any] | str]:
+        """Yield the rows of a Parquet file, as `index.corpus.formats.parquet.read_rows`.
+
+        No other file can be read in the meantime. The limits are those of each row.
+
+        Raises:
+            CorpusError: as `read`.
+        """
+        with self._lock:
+            self._end()  # what other files have left must not count
             try:
-                reply = self._ask(request)
+                reply = self._ask(READ_ROWS, path)
+                while self._child and reply:
+                    if "error" in reply:
+                        raise CorpusError(reply["error"])
+                    yield reply["row"]
+                    reply = self._child.receive()
             except _ChildEndedError as ended:
-                if fresh:
-                    raise CorpusError(str(ended)) from None
-                # It may have ended because of what the files before have left in it.
-                try:
-                    reply = self._ask(request)
-                except _ChildEndedError as again:
-                    raise CorpusError(str(again)) from None
+                raise CorpusError(str(ended)) from None
+            finally:
+                self._end()
+
+    def _ask_twice(self, task: str, path: Path) -> dict[str, Any]:
+        fresh = self._child is None
+        try:
+            reply = self._ask(task, path)
+        except _ChildEndedError as ended:
+            if fresh:
+                raise CorpusError(str(ended)) from None
+            # It may have ended because of what the files before have left in it.
+            try:
+                reply = self._ask(task, path)
+            except _ChildEndedError as again:
+                raise CorpusError(str(again)) from None
         if "error" in reply:
             raise CorpusError(reply["error"])
-        return FileText(**reply)
+        return reply
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, task: str, path: Path) -> dict[str, Any]:
         try:
             if self._child is None:
                 self._child = _Child(self._limits)
-            return self._child.ask(request)
+            return self._child.ask({"task": task, "path": os.fspath(path.absolute())})
         except BaseException:  # Ctrl-C, too: an answer that nobody read would be taken for the next
             self._end()
             raise
@@ -135,6 +179,7 @@ class _Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
+                env=os.environ | _ENVIRONMENT,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)

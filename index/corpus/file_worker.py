@@ -10,14 +10,17 @@ import queue
 import resource
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from index.corpus.formats.files import read_file_text
+from index.corpus.formats.parquet import count_rows, read_rows
 from index.errors import CorpusError
 
 LENGTH_BYTES = 8
 OUT_OF_MEMORY = 3  # exit status
+READ, COUNT_ROWS, READ_ROWS = "read", "count rows", "read rows"  # tasks
 
 
 def encode_reply(reply: dict[str, Any]) -> bytes:
@@ -50,19 +53,43 @@ def main(memory_bytes: int, cpu_seconds: int) -> None:
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
     while True:
         request = json.loads(requests.get())
-        _limit_time(cpu_seconds)
         try:
-            _send(output, _answer(request))
+            _limit_time(cpu_seconds)
+            for reply in _answer(request["task"], Path(request["path"])):
+                _send(output, reply)
+                _limit_time(cpu_seconds)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(task: str, path: Path) -> Iterator[dict[str, Any]]:
     try:
-        content = read_file_text(Path(request["path"]))
+        yield from _TASKS[task](path)
     except CorpusError as error:
-        return {"error": str(error)}
-    return {"title": content.title, "text": content.text}
+        yield {"error": str(error)}
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    content = read_file_text(path)
+    yield {"title": content.title, "text": content.text}
+
+
+def _count_rows(path: Path) -> Iterator[dict[str, Any]]:
+    yield {"count": count_rows(path)}
+
+
+def _read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for row in read_rows(path):
+        yield {"row": row}
+    yield {}
+
+
+# Each yields one reply, or one for each row and an empty one after them.
+_TASKS: Mapping[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
+    READ: _read,
+    COUNT_ROWS: _count_rows,
+    READ_ROWS: _read_rows,
+}
 
 
 def _receive(requests: "queue.SimpleQueue[bytes]") -> None:

@@ -1,9 +1,10 @@
 """Corpora: a folder of files, a file, JSON Lines or a BEIR folder, one document at a time."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from index.corpus.file_reader import FileReader
 from index.corpus.folder import (
@@ -15,9 +16,13 @@ from index.corpus.folder import (
     real_path,
 )
 from index.corpus.formats.files import FILE_SUFFIXES
+from index.corpus.formats.parquet import PARQUET_SUFFIX
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
+from index.corpus.records import document_of
+from index.corpus.sql import SqlQuery, check_query, count_query, read_query
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
+from index.extras import require_extra
 
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 BEIR_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
@@ -33,7 +38,7 @@ class FollowedFolder:
         return str(self.path)
 
 
-Corpus = Path | FollowedFolder
+Corpus = Path | FollowedFolder | SqlQuery
 
 
 def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
@@ -44,10 +49,13 @@ def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
       (`index.corpus.folder`). The id is the path within the folder, with `/`.
     * A JSON Lines file gives one document a line (`index.corpus.json_lines`). A repeated
       id is skipped and reported, so all ids are kept in memory.
+    * A Parquet file or a query to a database gives one document a row, with the same fields.
     * One file of a known kind is a corpus of one document, under the file's name.
 
     Raises:
-        CorpusError: at the call, when there is nothing that can be read as a corpus.
+        CorpusError: at the call, when there is nothing that can be read as a corpus; later, when a
+            database or a Parquet file cannot be read.
+        MissingExtraError: it takes an extra that is not installed.
     """
     return _find(corpus).read()
 
@@ -61,6 +69,10 @@ def count_documents(corpus: Corpus) -> int:
     return _find(corpus).count()
 
 
+# A line or row with its number, counted from 1: a document, a record, or why it is neither.
+_Numbered = tuple[int, Document | dict[str, Any] | str]
+
+
 class _Reader(Protocol):
     """Reads a corpus of one kind."""
 
@@ -70,6 +82,9 @@ class _Reader(Protocol):
 
 
 def _find(corpus: Corpus) -> _Reader:
+    if isinstance(corpus, SqlQuery):
+        check_query(corpus)
+        return _Query(corpus)
     follow_links = isinstance(corpus, FollowedFolder)
     path = corpus.path if isinstance(corpus, FollowedFolder) else corpus
     try:
@@ -82,7 +97,10 @@ def _find(corpus: Corpus) -> _Reader:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     if path.name.lower().endswith(JSON_LINES_SUFFIXES):
         return _JsonLines(path)
-    _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES))
+    if path.name.lower().endswith(PARQUET_SUFFIX):
+        require_extra("parquet", "Parquet", "pyarrow")
+        return _Parquet(path)
+    _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
     return _File(path)
 
 
@@ -99,11 +117,8 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     _require_known_kind(path, FILE_SUFFIXES)
-    try:
-        with FileReader() as reader:
-            return _read_file(reader, path, path.name)
-    except CorpusError as error:
-        raise CorpusError(f"{path}: {error}") from error
+    with FileReader() as reader, _named(path):
+        return _read_file(reader, path, path.name)
 
 
 def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
@@ -131,11 +146,6 @@ def _require_readable_file(path: Path) -> None:
 def _require_known_kind(path: Path, suffixes: Sequence[str]) -> None:
     if not path.name.lower().endswith(tuple(suffixes)):
         raise CorpusError(f"{path}: is not of a known kind ({' '.join(suffixes)})")
-
-
-def _read_file(reader: FileReader, path: Path, document_id: str) -> Document:
-    content = reader.read(path)
-    return Document(id=document_id, text=content.text, title=content.title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +179,45 @@ class _JsonLines:
     path: Path
 
     def read(self) -> Iterator[Document | SkippedInput]:
-        return _read_json_lines(self.path)
+        return _documents(_line_documents(self.path), f"{printable(self.path.name)}:", "on line")
 
     def count(self) -> int:
         return count_lines(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parquet:
+    path: Path
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        return _documents(self._rows(), f"{printable(self.path.name)}: row ", "in row")
+
+    def count(self) -> int:
+        with FileReader() as reader, _named(self.path):
+            return reader.count_rows(self.path)
+
+    def _rows(self) -> Iterator[_Numbered]:
+        number = 0
+        with FileReader() as reader:
+            try:
+                for number, row in enumerate(reader.read_rows(self.path), start=1):
+                    yield number, row
+            except CorpusError as error:
+                if not number:
+                    raise CorpusError(f"{self.path}: {error}") from error
+                yield number + 1, str(error)  # of the rows before, documents have been made
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    corpus: SqlQuery
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        rows = enumerate(read_query(self.corpus), start=1)
+        return _documents(rows, f"{printable(str(self.corpus))}: row ", "in row")
+
+    def count(self) -> int:
+        return count_query(self.corpus)
 
 
 def _read_files(
@@ -190,25 +235,49 @@ def _read_files(
             yield item
 
 
-def _read_json_lines(path: Path) -> Iterator[Document | SkippedInput]:
-    first_lines: dict[str, int] = {}
-    for line in read_lines(path):
-        where = f"{printable(path.name)}:{line.number}"
-        if isinstance(line, BadLine):
-            yield SkippedInput(where, line.reason)
-            continue
-        if not line.text.strip():
+def _read_file(reader: FileReader, path: Path, document_id: str) -> Document:
+    content = reader.read(path)
+    return Document(id=document_id, text=content.text, title=content.title)
+
+
+def _documents(rows: Iterable[_Numbered], where: str, at: str) -> Iterator[Document | SkippedInput]:
+    """Make documents of numbered rows; a number after `where` or `at` says where one is."""
+    first_numbers: dict[str, int] = {}
+    for number, row in rows:
+        if isinstance(row, str):
+            yield SkippedInput(f"{where}{number}", row)
             continue
         try:
-            document = parse_document(line.text)
-        except (CorpusError, DocumentError) as error:
-            yield SkippedInput(where, str(error))
+            document = row if isinstance(row, Document) else document_of(row)
+        except DocumentError as error:
+            yield SkippedInput(f"{where}{number}", str(error))
             continue
-        first = first_lines.setdefault(document.id, line.number)
-        if first != line.number:
-            yield SkippedInput(where, f"the id {document.id!r} already occurs on line {first}")
+        first = first_numbers.setdefault(document.id, number)
+        if first != number:
+            reason = f"the id {document.id!r} already occurs {at} {first}"
+            yield SkippedInput(f"{where}{number}", reason)
             continue
         yield document
+
+
+def _line_documents(path: Path) -> Iterator[_Numbered]:
+    for line in read_lines(path):
+        if isinstance(line, BadLine):
+            yield line.number, line.reason
+        elif line.text.strip():
+            try:
+                yield line.number, parse_document(line.text)
+            except (CorpusError, DocumentError) as error:
+                yield line.number, str(error)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name a file in the errors of a block."""
+    try:
+        yield
+    except CorpusError as error:
+        raise CorpusError(f"{path}: {error}") from error
 
 
 def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:

@@ -17,6 +17,7 @@ from index.adapt import adapt_data_directory
 from index.build import build_index
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, FollowedFolder, read_document
+from index.corpus.sql import SqlQuery
 from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
@@ -32,6 +33,7 @@ from index.search.records import (
 from index.search.search import search, select_documents
 from index.store.schema import read_space
 from service.cli.checks import (
+    OptionError,
     check_corpus,
     check_data_directory,
     check_document,
@@ -51,6 +53,7 @@ from service.cli.options import (
     BlocksOption,
     CheckpointOption,
     CorpusArgument,
+    CorpusOrUrlArgument,
     DataOption,
     PrecisionOption,
     ProviderOption,
@@ -93,11 +96,15 @@ def families(
 
 
 def index(
-    corpus: CorpusArgument,
+    corpus: CorpusOrUrlArgument,
     data: DataOption = DEFAULT_DATA,
     adapt: Annotated[
         bool, typer.Option("--adapt", help="First fit the vectors to this corpus, once.")
     ] = False,
+    query: Annotated[
+        str | None,
+        typer.Option(help="Of a database: the SQL that selects id, text, title and others."),
+    ] = None,
     follow_links: Annotated[
         bool,
         typer.Option("--follow-links", help="Read what symbolic links out of CORPUS lead to."),
@@ -115,7 +122,7 @@ def index(
     threads: ThreadsOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
-    source = FollowedFolder(corpus) if follow_links else corpus
+    source = _corpus_of(corpus, query, follow_links=follow_links)
     check_corpus(source)
     check_output_folder(data, "--data")
     if report:
@@ -242,6 +249,18 @@ def embed(
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
     raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
+
+
+def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
+    if "://" not in name:
+        if query is not None:
+            raise OptionError("--query", f"{name}: is not the address of a database")
+        return FollowedFolder(Path(name)) if follow_links else Path(name)
+    if query is None:
+        raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
+    if follow_links:
+        raise OptionError("--follow-links", "is for a folder, not for a database")
+    return SqlQuery(name, query)
 
 
 def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:

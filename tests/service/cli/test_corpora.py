@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +57,28 @@ def test_match_reads_what_index_reads(longmatch: Run, corpus: Path) -> None:
         found = json.loads(answer.out)["matches"]
         assert found[0]["id"] == name
         assert {one["id"] for one in found} == {"light.docx", "book.epub"}
+
+
+def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("CREATE TABLE papers (id INTEGER, name TEXT, body TEXT, year INTEGER)")
+        for number in range(12):
+            topic = ("Rivers carry stones", "Music has notes", "Trees grow in winter")[number % 3]
+            body = f"{topic}, as {number} says. " * 9 if number != 7 else None
+            values = (number, f"Paper {number}", body, 2000 + number)
+            connection.execute("INSERT INTO papers VALUES (?, ?, ?, ?)", values)
+    query = "SELECT id, name AS title, body AS text, year FROM papers"
+    answer = longmatch("index", f"sqlite:///{tmp_path}/x.db", "--query", query, "--adapt")
+    assert answer.status == 1
+    assert "11 documents; 11 encoded" in answer.err
+    assert "x.db: row 8: text: is missing" in answer.err
+    where = '{"field": "year", "range": {"gte": 2003, "lt": 2004}}'
+    answer = longmatch("match", corpus / "rivers.md", "--filter", where, "--json")
+    assert [one["title"] for one in json.loads(answer.out)["matches"]] == ["Paper 3"]
+    empty = f"{query} WHERE year > 3000"
+    answer = longmatch("index", f"sqlite:///{tmp_path}/x.db", "--query", empty)
+    assert answer.status == 2
+    assert "has no document" in answer.err
 
 
 def test_match_aligns_unless_told_not_to(longmatch: Run, corpus: Path) -> None:
