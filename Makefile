@@ -31,7 +31,7 @@ all-tests:
 	$(PYTEST) --sweep -m serial
 
 packages: $(VENV)/testing
-	tests/tools/system_packages.sh redis-server chromium promtool groff
+	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster
 
 # What a change must pass besides the tests.
 check: $(VENV)/testing
@@ -64,7 +64,8 @@ checkpoint: $(VENV)/testing
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra cpu --extra gpu --extra evaluate --extra train --extra dev --constraint - \
+		--extra cpu --extra gpu --extra evaluate --extra parquet --extra postgresql --extra train \
+		--extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
 
 clean:
@@ -77,5 +78,5 @@ $(VENV)/serving: pyproject.toml constraints.txt
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,train,dev]'
+	$(INSTALL) --editable '.[cpu,evaluate,parquet,postgresql,train,dev]'
 	touch $@

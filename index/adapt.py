@@ -27,7 +27,7 @@ from encoder.errors import EmptyTextError
 from encoder.terms.term_table import Terms, TermTable, count_words, quantise_term_table
 from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, match_token_titles
 from encoder.tokenizer import BlockTokenizer
-from index.corpus.reader import count_documents, read_corpus
+from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.data_directory import ADAPTER_FILE, STORE_FILE, locked, settle
 from index.document import Document
 from index.errors import CorpusError, StoreError
@@ -43,7 +43,7 @@ class CorpusAdapter:
 
 
 def adapt_data_directory(
-    corpus: Path,
+    corpus: Corpus,
     data: Path,
     checkpoint: Checkpoint,
     tokenizer: BlockTokenizer,
@@ -129,7 +129,7 @@ class CountedCorpus:
 
 
 def count_corpus(
-    corpus: Path, checkpoint: Checkpoint, tokenizer: BlockTokenizer, progress: Progress
+    corpus: Corpus, checkpoint: Checkpoint, tokenizer: BlockTokenizer, progress: Progress
 ) -> CountedCorpus:
     """Count the terms of the documents of a corpus, or of a sample of a large one.
 
@@ -160,7 +160,7 @@ def find_titles(titles: Iterable[str], tokenizer: BlockTokenizer) -> TitleMatche
     return match_token_titles(_tokens(title, tokenizer) for title in titles)
 
 
-def _titles(corpus: Path, progress: Progress) -> Iterator[str]:
+def _titles(corpus: Corpus, progress: Progress) -> Iterator[str]:
     for document in read_corpus(corpus):
         if isinstance(document, Document):
             yield document.title

@@ -8,16 +8,16 @@ its content. The store as a whole belongs to one checkpoint fingerprint.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from encoder.blocks import SentenceBlocks
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.alignment.refresh import REFIT_DRIFT
-from index.corpus.reader import count_documents, read_corpus
+from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
+from index.errors import CorpusError
 from index.lexical.lexical_index import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
@@ -27,6 +27,7 @@ from index.store.records import EncodedDocument
 # A kill can cost one batch: some seconds of two cores.
 BATCH_CHARACTERS = 400_000
 BATCH_DOCUMENTS = 512
+NO_DOCUMENT = "has no document"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class BuildReport:
 
 
 def build_index(
-    corpus: Path,
+    corpus: Corpus,
     data: DataDirectory,
     tokenizer: BlockTokenizer,
     encoder: OnnxEncoder,
@@ -60,13 +61,14 @@ def build_index(
     Documents of the data directory that are not in the corpus stay.
 
     Raises:
-        CorpusError: the corpus cannot be read at all.
+        CorpusError: the corpus cannot be read at all, or has no document.
         StoreError: the store cannot be written; what was committed before stays.
         SnapshotError: all is stored, but the index could not be published.
     """
     progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
     for batch in group(report_skipped(read_corpus(corpus), progress)):
+        counts["items"] += len(batch)
         counts["skipped"] += sum(isinstance(item, SkippedInput) for item in batch)
         accepted = [item for item in batch if isinstance(item, Document)]
         new = update_unchanged(accepted, data.store)
@@ -78,6 +80,8 @@ def build_index(
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
+    if not counts["items"]:
+        raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
     # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
     if data.store.changes_since_title_refresh() > MAX_DRIFT * len(data.store):
         data.store.refresh_titles(progress)

@@ -3,11 +3,13 @@
 from importlib.util import find_spec
 from typing import Literal
 
-Extra = Literal["evaluate", "train"]
+Extra = Literal["evaluate", "parquet", "postgresql", "train"]
 
 # The modules that each extra of pyproject.toml installs, by the name they are imported under.
 EXTRAS: dict[Extra, tuple[str, ...]] = {
     "evaluate": ("bm25s", "ir_measures", "matplotlib", "scipy", "sklearn"),
+    "parquet": ("pyarrow",),
+    "postgresql": ("psycopg",),
     "train": (
         *("huggingface_hub", "ir_measures", "matplotlib", "onnx", "onnxscript"),
         *("safetensors", "scipy", "sklearn", "torch"),

@@ -1,64 +1,115 @@
 """Corpora: a folder of files, a file, JSON Lines or a BEIR folder, one document at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from index.corpus.files import FILE_SUFFIXES, read_file_text
+from index.corpus.file_reader import FileReader
+from index.corpus.folder import (
+    LINK_OUT,
+    files_below,
+    leads_out,
+    names_in,
+    printable,
+    real_path,
+)
+from index.corpus.formats.files import FILE_SUFFIXES
+from index.corpus.formats.parquet import PARQUET_SUFFIX
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
+from index.corpus.records import document_of
+from index.corpus.sql import SqlQuery, check_query, count_query, read_query
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
+from index.extras import require_extra
 
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 BEIR_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
-def read_corpus(path: Path) -> Iterator[Document | SkippedInput]:
+@dataclass(frozen=True, slots=True)
+class FollowedFolder:
+    """A folder whose symbolic links are followed, wherever they lead."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+Corpus = Path | FollowedFolder | SqlQuery
+
+
+def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
     """Read the documents of a corpus in a fixed order, holding one of them at a time.
 
     * A folder with `corpus.jsonl` or `corpus.jsonl.gz` (BEIR) is that file.
-    * Any other folder gives one document for each file of a known kind in it, at any depth. The id
-      is the path within the folder, with `/`. Hidden files and folders, files of other kinds and
-      links to folders that are read anyway are ignored.
+    * Any other folder gives one document for each file of a known kind in it, at any depth
+      (`index.corpus.folder`). The id is the path within the folder, with `/`.
     * A JSON Lines file gives one document a line (`index.corpus.json_lines`). A repeated
       id is skipped and reported, so all ids are kept in memory.
+    * A Parquet file or a query to a database gives one document a row, with the same fields.
     * One file of a known kind is a corpus of one document, under the file's name.
 
     Raises:
-        CorpusError: at the call, when nothing at `path` can be read as a corpus.
+        CorpusError: at the call, when there is nothing that can be read as a corpus; later, when a
+            database or a Parquet file cannot be read.
+        MissingExtraError: it takes an extra that is not installed.
     """
+    return _find(corpus).read()
+
+
+def count_documents(corpus: Corpus) -> int:
+    """Count what `read_corpus` yields, including empty lines, without reading documents.
+
+    Raises:
+        CorpusError: there is nothing that can be read as a corpus.
+    """
+    return _find(corpus).count()
+
+
+# A line or row with its number, counted from 1: a document, a record, or why it is neither.
+_Numbered = tuple[int, Document | dict[str, Any] | str]
+
+
+class _Reader(Protocol):
+    """Reads a corpus of one kind."""
+
+    def read(self) -> Iterator[Document | SkippedInput]: ...
+
+    def count(self) -> int: ...
+
+
+def _find(corpus: Corpus) -> _Reader:
+    if isinstance(corpus, SqlQuery):
+        check_query(corpus)
+        return _Query(corpus)
+    follow_links = isinstance(corpus, FollowedFolder)
+    path = corpus.path if isinstance(corpus, FollowedFolder) else corpus
     try:
         if path.is_dir():
-            return _read_folder(path)
+            names_in(path)  # raises here, not later, where the folder cannot be read
+            beir = _beir_corpus(path, follow_links=follow_links)
+            return _JsonLines(beir) if beir else _Folder(path, follow_links)
         _require_readable_file(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     if path.name.lower().endswith(JSON_LINES_SUFFIXES):
-        return _read_json_lines(path)
-    _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES))
-    return (_read_or_skip(file, file.name) for file in (path,))
-
-
-def count_documents(path: Path) -> int:
-    """Count what `read_corpus` yields, including empty lines, without reading documents.
-
-    Raises:
-        CorpusError: nothing at `path` can be read as a corpus.
-    """
-    try:
-        if path.is_dir():
-            beir = _beir_corpus(path)
-            return sum(1 for _ in _files(path)) if beir is None else count_lines(beir)
-        _require_readable_file(path)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
-    return count_lines(path) if path.name.lower().endswith(JSON_LINES_SUFFIXES) else 1
+        return _JsonLines(path)
+    if path.name.lower().endswith(PARQUET_SUFFIX):
+        require_extra("parquet", "Parquet", "pyarrow")
+        return _Parquet(path)
+    _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
+    return _File(path)
 
 
 def read_document(path: Path) -> Document:
     """Read one file of a known kind as a document under the file's name.
 
     Raises:
-        CorpusError: the file is missing, of an unknown kind, damaged, encrypted or not UTF-8.
+        CorpusError: the file is missing, of an unknown kind, damaged, encrypted or not UTF-8, or
+            takes more time or memory than a file may.
         DocumentError: it holds no text, or its name cannot be an id.
     """
     try:
@@ -66,10 +117,8 @@ def read_document(path: Path) -> Document:
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     _require_known_kind(path, FILE_SUFFIXES)
-    try:
-        return _read_file(path, path.name)
-    except CorpusError as error:
-        raise CorpusError(f"{path}: {error}") from error
+    with FileReader() as reader, _named(path):
+        return _read_file(reader, path, path.name)
 
 
 def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
@@ -99,88 +148,141 @@ def _require_known_kind(path: Path, suffixes: Sequence[str]) -> None:
         raise CorpusError(f"{path}: is not of a known kind ({' '.join(suffixes)})")
 
 
-def _read_file(path: Path, document_id: str) -> Document:
-    content = read_file_text(path)
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        return _read_files(self.path.parent, [self.path.name])
+
+    def count(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    path: Path
+    follow_links: bool
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        return _read_files(self.path, self._names())
+
+    def count(self) -> int:
+        return sum(1 for _ in self._names())
+
+    def _names(self) -> Iterator[str | SkippedInput]:
+        return files_below(self.path, FILE_SUFFIXES, follow_links=self.follow_links)
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonLines:
+    path: Path
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        return _documents(_line_documents(self.path), f"{printable(self.path.name)}:", "on line")
+
+    def count(self) -> int:
+        return count_lines(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parquet:
+    path: Path
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        return _documents(self._rows(), f"{printable(self.path.name)}: row ", "in row")
+
+    def count(self) -> int:
+        with FileReader() as reader, _named(self.path):
+            return reader.count_rows(self.path)
+
+    def _rows(self) -> Iterator[_Numbered]:
+        number = 0
+        with FileReader() as reader:
+            try:
+                for number, row in enumerate(reader.read_rows(self.path), start=1):
+                    yield number, row
+            except CorpusError as error:
+                if not number:
+                    raise CorpusError(f"{self.path}: {error}") from error
+                yield number + 1, str(error)  # of the rows before, documents have been made
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    corpus: SqlQuery
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        rows = enumerate(read_query(self.corpus), start=1)
+        return _documents(rows, f"{printable(str(self.corpus))}: row ", "in row")
+
+    def count(self) -> int:
+        return count_query(self.corpus)
+
+
+def _read_files(
+    folder: Path, names: Iterable[str | SkippedInput]
+) -> Iterator[Document | SkippedInput]:
+    with FileReader() as reader:
+        for name in names:
+            if isinstance(name, SkippedInput):
+                yield name
+                continue
+            try:
+                item: Document | SkippedInput = _read_file(reader, folder / name, name)
+            except (CorpusError, DocumentError) as error:
+                item = SkippedInput(printable(name), str(error))
+            yield item
+
+
+def _read_file(reader: FileReader, path: Path, document_id: str) -> Document:
+    content = reader.read(path)
     return Document(id=document_id, text=content.text, title=content.title)
 
 
-def _read_or_skip(path: Path, document_id: str) -> Document | SkippedInput:
-    try:
-        return _read_file(path, document_id)
-    except (CorpusError, DocumentError) as error:
-        return SkippedInput(_printable(document_id), str(error))
-
-
-def _read_json_lines(path: Path) -> Iterator[Document | SkippedInput]:
-    first_lines: dict[str, int] = {}
-    for line in read_lines(path):
-        where = f"{_printable(path.name)}:{line.number}"
-        if isinstance(line, BadLine):
-            yield SkippedInput(where, line.reason)
-            continue
-        if not line.text.strip():
+def _documents(rows: Iterable[_Numbered], where: str, at: str) -> Iterator[Document | SkippedInput]:
+    """Make documents of numbered rows; a number after `where` or `at` says where one is."""
+    first_numbers: dict[str, int] = {}
+    for number, row in rows:
+        if isinstance(row, str):
+            yield SkippedInput(f"{where}{number}", row)
             continue
         try:
-            document = parse_document(line.text)
-        except (CorpusError, DocumentError) as error:
-            yield SkippedInput(where, str(error))
+            document = row if isinstance(row, Document) else document_of(row)
+        except DocumentError as error:
+            yield SkippedInput(f"{where}{number}", str(error))
             continue
-        first = first_lines.setdefault(document.id, line.number)
-        if first != line.number:
-            yield SkippedInput(where, f"the id {document.id!r} already occurs on line {first}")
+        first = first_numbers.setdefault(document.id, number)
+        if first != number:
+            reason = f"the id {document.id!r} already occurs {at} {first}"
+            yield SkippedInput(f"{where}{number}", reason)
             continue
         yield document
 
 
-def _read_folder(folder: Path) -> Iterator[Document | SkippedInput]:
-    beir = _beir_corpus(folder)
-    if beir is not None:
-        return _read_json_lines(beir)
-    _names(folder)  # raises here, not later, where the folder cannot be read
-    return (
-        item if isinstance(item, SkippedInput) else _read_or_skip(folder / item, item)
-        for item in _files(folder)
-    )
+def _line_documents(path: Path) -> Iterator[_Numbered]:
+    for line in read_lines(path):
+        if isinstance(line, BadLine):
+            yield line.number, line.reason
+        elif line.text.strip():
+            try:
+                yield line.number, parse_document(line.text)
+            except (CorpusError, DocumentError) as error:
+                yield line.number, str(error)
 
 
-def _beir_corpus(folder: Path) -> Path | None:
-    return next((folder / name for name in BEIR_CORPUS_NAMES if (folder / name).is_file()), None)
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name a file in the errors of a block."""
+    try:
+        yield
+    except CorpusError as error:
+        raise CorpusError(f"{path}: {error}") from error
 
 
-def _files(root: Path) -> Iterator[str | SkippedInput]:
-    """Yield the names, relative to `root`, of the files of a known kind at any depth."""
-    real_root = root.resolve()
-    seen = {real_root}
-    # A stack, not recursion: a folder can be nested deeper than Python calls can.
-    stack = [_children(root)]
-    while stack:
-        path = next(stack[-1], None)
-        if path is None:
-            stack.pop()
-            continue
-        name = path.relative_to(root).as_posix()
-        try:
-            if path.is_dir():
-                real = path.resolve()
-                read_elsewhere = path.is_symlink() and real.is_relative_to(real_root)
-                if not read_elsewhere and real not in seen:
-                    seen.add(real)
-                    stack.append(_children(path))
-            elif path.suffix.lower() in FILE_SUFFIXES:
-                yield name
-        except OSError as error:
-            yield SkippedInput(_printable(name), f"cannot be read: {error.strerror}")
-
-
-def _children(folder: Path) -> Iterator[Path]:
-    # Names, not paths, are kept for a large folder: a tenth of the memory.
-    names = _names(folder)
-    return (folder / name for name in names)
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def _printable(name: str) -> str:
-    return "".join(character if character.isprintable() else "\ufffd" for character in name)
+def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:
+    paths = (folder / name for name in BEIR_CORPUS_NAMES)
+    found = next((path for path in paths if path.is_file()), None)
+    if found and not follow_links and leads_out(found, real_path(folder)):
+        raise CorpusError(f"{found}: {LINK_OUT}")
+    return found

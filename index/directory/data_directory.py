@@ -4,6 +4,7 @@ store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
+skipped.jsonl   what the last `longmatch index` could not read, for the user
 lock            held by the process that writes
 
 .store-digest           the digest of a closed store, see index/directory/file_digest.py
@@ -45,6 +46,7 @@ LOCK_FILE = "lock"
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
+SKIPPED_FILE = "skipped.jsonl"
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
     STORE_FILE,

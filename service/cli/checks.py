@@ -30,8 +30,9 @@ from encoder.reranker.checkpoint import (
     load_reranker_checkpoint,
 )
 from index.adapt import MIN_DOCUMENTS
-from index.corpus.files import FILE_SUFFIXES
-from index.corpus.reader import count_documents, read_corpus
+from index.build import NO_DOCUMENT
+from index.corpus.formats.files import FILE_SUFFIXES
+from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.content_swap import swap_is_pending
 from index.directory.data_directory import STORE_FILE
 from index.errors import CorpusError
@@ -69,9 +70,18 @@ def read_option(option: str, read: Callable[[Path], T], path: Path) -> T:
         raise OptionError(option, error) from error
 
 
-def check_corpus(path: Path, option: str = "CORPUS") -> None:
-    """Check that a path is a corpus, without reading its documents."""
-    read_option(option, read_corpus, path)
+def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
+    """Check that there is a corpus, without reading its documents."""
+    try:
+        read_corpus(corpus)
+    except CorpusError as error:
+        raise OptionError(option, error) from error
+
+
+def check_some_document(corpus: Corpus, option: str = "CORPUS") -> None:
+    """Check that a corpus has something in it, reading up to its first document."""
+    if next(read_corpus(corpus), None) is None:
+        raise OptionError(option, f"{corpus}: {NO_DOCUMENT}")
 
 
 def check_file(path: Path, option: str) -> None:

@@ -15,8 +15,10 @@ from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import adapt_embedded_corpus
 from index.adapt import adapt_data_directory
 from index.build import build_index
-from index.corpus.reader import read_document
-from index.directory.data_directory import ADAPTER_FILE, STORE_FILE
+from index.corpus.formats.files import FILE_SUFFIXES
+from index.corpus.reader import Corpus, FollowedFolder, read_document
+from index.corpus.sql import SqlQuery
+from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
@@ -31,12 +33,14 @@ from index.search.records import (
 from index.search.search import search, select_documents
 from index.store.schema import read_space
 from service.cli.checks import (
+    OptionError,
     check_corpus,
     check_data_directory,
     check_document,
     check_enough_to_adapt,
     check_output_file,
     check_output_folder,
+    check_some_document,
     open_checkpoint,
 )
 from service.cli.options import (
@@ -49,6 +53,7 @@ from service.cli.options import (
     BlocksOption,
     CheckpointOption,
     CorpusArgument,
+    CorpusOrUrlArgument,
     DataOption,
     PrecisionOption,
     ProviderOption,
@@ -92,42 +97,63 @@ def families(
 
 
 def index(
-    corpus: CorpusArgument,
+    corpus: CorpusOrUrlArgument,
     data: DataOption = DEFAULT_DATA,
     adapt: Annotated[
         bool, typer.Option("--adapt", help="First fit the vectors to this corpus, once.")
     ] = False,
     reading_share: ReadingShareOption = None,
+    query: Annotated[
+        str | None,
+        typer.Option(help="Of a database: the SQL that selects id, text, title and others."),
+    ] = None,
+    follow_links: Annotated[
+        bool,
+        typer.Option("--follow-links", help="Read what symbolic links out of CORPUS lead to."),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Where all input that is skipped is listed; by default {SKIPPED_FILE} "
+            "in the data directory."
+        ),
+    ] = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
-    check_corpus(corpus)
+    source = _corpus_of(corpus, query, follow_links=follow_links)
+    check_corpus(source)
     check_output_folder(data, "--data")
+    if report:
+        check_output_file(report, "--report")
     plain = open_checkpoint(checkpoint, precision, provider)
+    check_some_document(source)
     try:
         if adapt:
-            _adapt(corpus, data, plain)
+            _adapt(source, data, plain)
         loaded = load(checkpoint, precision, provider, threads, data, reading_share)
         with opened(data, loaded.encoder) as directory:
-            with show_progress(console) as progress:
-                report = build_index(corpus, directory, loaded.tokenizer, loaded.encoder, progress)
+            with show_progress(console, report or data / SKIPPED_FILE) as progress:
+                built = build_index(source, directory, loaded.tokenizer, loaded.encoder, progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
         console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
     console.print(
-        f"{data}: {documents} documents; {report.encoded} encoded ({report.tokens} tokens, "
-        f"{report.tokens_left_out} left out), {report.unchanged} unchanged, "
-        f"{report.skipped} skipped",
+        f"{data}: {documents} documents; {built.encoded} encoded ({built.tokens} tokens, "
+        f"{built.tokens_left_out} left out), {built.unchanged} unchanged, "
+        f"{built.skipped} skipped",
     )
-    raise typer.Exit(INPUT_SKIPPED if report.skipped else OK)
+    raise typer.Exit(INPUT_SKIPPED if built.skipped else OK)
 
 
 def match(
-    file: Annotated[Path, typer.Argument(help="The document: text, Markdown, RST, HTML or PDF.")],
+    file: Annotated[
+        Path, typer.Argument(help=f"The document: a file of {' '.join(FILE_SUFFIXES)}.")
+    ],
     data: DataOption = DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
     mode: Annotated[Mode, typer.Option(help="Match by vectors, words, or both.")] = DEFAULT_MODE,
@@ -229,7 +255,19 @@ def embed(
     raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
 
 
-def _adapt(corpus: Path, data: Path, checkpoint: Checkpoint) -> None:
+def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
+    if "://" not in name:
+        if query is not None:
+            raise OptionError("--query", f"{name}: is not the address of a database")
+        return FollowedFolder(Path(name)) if follow_links else Path(name)
+    if query is None:
+        raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
+    if follow_links:
+        raise OptionError("--follow-links", "is for a folder, not for a database")
+    return SqlQuery(name, query)
+
+
+def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:
     with show_progress(console) as progress:
         found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), progress)
     adapter = found.adapter

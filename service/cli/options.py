@@ -34,7 +34,16 @@ RESUMABLE = "stopped: run the same command again to resume"
 console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 CorpusArgument = Annotated[
-    Path, typer.Argument(help="A folder of files, JSON Lines, a BEIR folder, or one file.")
+    Path,
+    typer.Argument(help="A folder of files, JSON Lines, Parquet, a BEIR folder, or one file."),
+]
+CorpusOrUrlArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CORPUS",
+        help="A folder of files, JSON Lines, Parquet, a BEIR folder, one file, or a database: "
+        "sqlite:///file.db, postgresql://user@host/database.",
+    ),
 ]
 DataOption = Annotated[
     Path,

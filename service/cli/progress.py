@@ -1,9 +1,12 @@
 """The progress of a command: a bar on a terminal, a line from time to time in a log."""
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -34,12 +37,18 @@ class RunProgress(Protocol):
 
 
 @contextmanager
-def show_progress(console: Console) -> Iterator[Progress]:
-    """Show the progress of a job on a console."""
-    skipped = SkippedInputs(console)
-    with _open_meter(console) as meter:
-        yield JobProgress(meter, skipped)
-    skipped.close()
+def show_progress(console: Console, report: Path | None = None) -> Iterator[Progress]:
+    """Show the progress of a job on a console.
+
+    Args:
+        console: where it is shown.
+        report: a file that gets all input that is skipped, as JSON Lines of `where` and `reason`;
+            one of an earlier job is removed.
+    """
+    with SkippedInputs(console, report) as skipped:
+        with _open_meter(console) as meter:
+            yield JobProgress(meter, skipped)
+        skipped.close()
 
 
 @contextmanager
@@ -148,23 +157,40 @@ class StepProgress:
 
 
 class SkippedInputs:
-    """Prints the first pieces of input that were skipped, and counts the others."""
+    """Prints the first pieces of input that were skipped, and writes all to a file."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, report: Path | None) -> None:
         self._console = console
+        self._report = report
         self._count = 0
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        if self._report:
+            self._report.unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            self._file.close()
 
     def add(self, skipped: SkippedInput) -> None:
-        """Print a piece of input, unless many were printed."""
+        """Print a piece of input, unless many were printed, and write it."""
         self._count += 1
         if self._count <= SKIPPED_SHOWN:
             reason = printable(f"{skipped.where}: {skipped.reason}")
             self._console.print(Text.assemble(("skipped ", "yellow"), reason))
+        if self._report:
+            if self._file is None:
+                self._file = self._report.open("w", encoding="utf-8", buffering=1)
+            self._file.write(json.dumps(asdict(skipped), ensure_ascii=False) + "\n")
 
     def close(self) -> None:
-        """Print how many were only counted."""
+        """Print how many were only counted, and where all are."""
         if self._count > SKIPPED_SHOWN:
             self._console.print(f"skipped {self._count - SKIPPED_SHOWN} more")
+        if self._count and self._report:
+            self._console.print(f"all that was skipped: {printable(str(self._report))}")
 
 
 def printable(text: str) -> str:

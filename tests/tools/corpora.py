@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from index.corpus.reader import read_corpus
+from index.corpus.reader import Corpus, read_corpus
 from index.document import Document, SkippedInput
 
 TOPIC_WORDS = (
@@ -45,18 +45,18 @@ def json_lines(records: Iterable[object]) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-def documents(corpus: Path) -> list[Document]:
+def documents(corpus: Corpus) -> list[Document]:
     """Return the documents that are read of a corpus."""
     return [item for item in read_corpus(corpus) if isinstance(item, Document)]
 
 
-def refusals(corpus: Path) -> dict[str, str]:
+def refusals(corpus: Corpus) -> dict[str, str]:
     """Return the reason of each skipped input of a corpus, by where it is."""
     items = list(read_corpus(corpus))
     return {item.where: item.reason for item in items if isinstance(item, SkippedInput)}
 
 
-def ids(corpus: Path) -> list[str]:
+def ids(corpus: Corpus) -> list[str]:
     """Return the ids of a corpus of which nothing is skipped."""
     assert refusals(corpus) == {}
     return [document.id for document in documents(corpus)]

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bs4.element import Tag
-
 from evaluation.judgements import Qrels, read_qrels
-from index.corpus.files import element_text, parse_markup, shorten
+from index.corpus.formats.html import element_text, parse_markup
+from index.corpus.formats.titles import shorten
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
@@ -24,7 +23,8 @@ from training.datasets.lines import files_below, require_files, require_folder
 
 DOCUMENTS, TOPICS, QRELS = "documents", "topics*", "qrels*"
 _NUMBER = re.compile(r"<DOCNO>\s*(.*?)\s*</DOCNO>", re.I | re.S)
-_TITLES = ("headline", "title", "ttl", "hl", "ti", "head")
+_TITLES = ("headline", "title", "ttl", "hl", "ti")
+_HEAD_TAG = re.compile(r"(</?)head(?=\s*>)", re.I)  # a headline, too; to HTML the head of a page
 _HEADS = ("docno", "docid", "docoldno", "dochdr")
 _TOPIC = re.compile(r"<top>(.*?)</top>", re.I | re.S)
 _FIELD = re.compile(r"<(num|title|desc|narr)>", re.I)
@@ -178,10 +178,10 @@ def _read_document(where: str, markup: str) -> Document | None:
     number = _NUMBER.search(markup)
     if not number or not number[1]:
         raise CorpusError(f"{where}: has no <DOCNO>")
-    soup = parse_markup(markup)
-    for head in soup.find_all(_HEADS):
-        head.decompose()
-    titles = (soup.find(name) for name in _TITLES)
-    title = next((shorten(one.get_text()) for one in titles if isinstance(one, Tag)), "")
-    text = element_text(soup)
+    page = parse_markup(_HEAD_TAG.sub(r"\1headline", markup))
+    for head in list(page.iter(*_HEADS)):
+        head.drop_tree()
+    titles = (page.find(f".//{name}") for name in _TITLES)
+    title = next((shorten(one.text_content()) for one in titles if one is not None), "")
+    text = element_text(page)
     return make_document(where, number[1], text, title) if text else None

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bs4 import BeautifulSoup
-
+from index.corpus.formats.html import parse_markup
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
@@ -154,9 +153,9 @@ def _read_article(where: str, record: Mapping[str, Any]) -> Article | None:
     title, text = text_field(fields, "title", where), text_field(fields, "text", where)
     given = fields.get("links")
     if given is None:
-        soup = BeautifulSoup(text, "html.parser")  # the text of WikiExtractor with --links
-        given = [str(anchor["href"]) for anchor in soup.find_all("a", href=True)]
-        text = soup.get_text()
+        page = parse_markup(text)  # of WikiExtractor with --links
+        given = [anchor.get("href") for anchor in page.iterfind(".//a[@href]")]
+        text = page.text_content()
     elif not isinstance(given, list) or not all(isinstance(link, str) for link in given):
         raise CorpusError(f"{where}: links: is not a list of titles")
     if not text.strip():

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from bs4 import BeautifulSoup
-from bs4.element import NavigableString, Tag
+from lxml.html import HtmlElement
 
-from index.corpus.files import decode_html, element_text, parse_markup, shorten
+from index.corpus.formats.html import decode_html, element_text, parse_markup
+from index.corpus.formats.titles import shorten
 from index.document import SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
@@ -23,7 +23,10 @@ _SUFFIXES = (".html", ".htm")
 _NO_PAGE = re.compile(
     r"(^|/)((gen|mod|py-mod)index[^/]*\.html?|search\.html?|_(modules|static)/.*)$"
 )
-_CONTENT = ("[role=main]", "main", "article", "div.body", "body")
+_CONTENT = (
+    *("//*[@role='main']", "//main", "//article"),
+    *("//div[contains(concat(' ', normalize-space(@class), ' '), ' body ')]", "//body"),
+)
 _NAVIGATION = frozenset({"nav", "aside", "footer"})
 _NAVIGATION_CLASSES = frozenset(
     {"headerlink", "viewcode-link", "toctree-wrapper", "contents", "sphinxsidebar", "related"}
@@ -73,17 +76,17 @@ def _page_id(package: Package, path: str) -> str:
 
 
 def _read_page(package: Package, file: PackagedFile, ids: Mapping[str, str]) -> LinkedDocument:
-    soup = parse_markup(decode_html(file.data))
-    content = next(filter(None, map(soup.select_one, _CONTENT)), soup)
-    for unwanted in content.find_all(_is_navigation):
-        unwanted.extract()
+    page = parse_markup(decode_html(file.data))
+    content = next((found[0] for found in map(page.xpath, _CONTENT) if found), page)
+    for unwanted in [one for one in content.iterdescendants("*") if _is_navigation(one)]:
+        unwanted.drop_tree()
     targets = list(_mark_links(content, file.path, ids))
     text, mentions = _take_marks(element_text(content), targets)
-    heading = content.find("h1")
-    title = heading or soup.title
+    heading = content.find(".//h1")
+    title = page.find(".//title") if heading is None else heading
     return LinkedDocument(
         id=ids[file.path],
-        title=shorten(_MARKS.sub("", title.get_text()) if title else ""),
+        title=shorten(_MARKS.sub("", title.text_content()) if title is not None else ""),
         text=text,
         links=frozenset(targets),
         mentions=without_overlaps(mentions),
@@ -92,23 +95,24 @@ def _read_page(package: Package, file: PackagedFile, ids: Mapping[str, str]) -> 
     )
 
 
-def _is_navigation(tag: Tag) -> bool:
-    # A selector takes twice the time of reading a page, since it tries each of its parts.
-    attributes = tag.attrs
+def _is_navigation(element: HtmlElement) -> bool:
     return (
-        tag.name in _NAVIGATION
-        or attributes.get("role") == "navigation"
-        or not _NAVIGATION_CLASSES.isdisjoint(attributes.get("class", ()))
+        element.tag in _NAVIGATION
+        or element.get("role") == "navigation"
+        or not _NAVIGATION_CLASSES.isdisjoint(element.get("class", "").split())
     )
 
 
-def _mark_links(content: Tag | BeautifulSoup, path: str, ids: Mapping[str, str]) -> Iterator[str]:
+def _mark_links(content: HtmlElement, path: str, ids: Mapping[str, str]) -> Iterator[str]:
     """Mark the text of links to other pages, and yield their targets in the same order."""
-    for link in content.find_all("a", href=True):
-        target = ids.get(_linked_path(path, str(link["href"])), "")
+    for link in content.iterfind(".//a[@href]"):
+        target = ids.get(_linked_path(path, link.get("href")), "")
         if target and target != ids[path]:
-            link.insert(0, NavigableString(_START))
-            link.append(NavigableString(_END))
+            link.text = _START + (link.text or "")
+            if len(link):
+                link[-1].tail = (link[-1].tail or "") + _END
+            else:
+                link.text += _END
             yield target
 
 

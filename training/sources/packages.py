@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from index.corpus.files import MAX_FILE_BYTES
+from index.corpus.formats.content import MAX_FILE_BYTES
 from index.document import SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from index.corpus.reader import read_corpus, read_document
+from index.corpus.folder import LINK_OUT
+from index.corpus.reader import FollowedFolder, count_documents, read_corpus, read_document
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
 from tests.tools.corpora import documents, ids, json_lines, refusals, write
@@ -74,7 +75,7 @@ def test_linked_folders_in_a_circle_outside_end(tmp_path: Path) -> None:
     write(tmp_path / "two" / "y.txt", "Text.")
     (tmp_path / "one" / "two").symlink_to(tmp_path / "two")
     (tmp_path / "two" / "one").symlink_to(tmp_path / "one")
-    assert ids(tmp_path / "one") == ["two/y.txt", "x.txt"]
+    assert ids(FollowedFolder(tmp_path / "one")) == ["two/y.txt", "x.txt"]
 
 
 def test_a_folder_linked_twice_is_read_once(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_folder_linked_twice_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "one").symlink_to(tmp_path / "outside")
     (tmp_path / "corpus" / "two").symlink_to(tmp_path / "outside")
-    assert ids(tmp_path / "corpus") == ["one/x.txt"]
+    assert ids(FollowedFolder(tmp_path / "corpus")) == ["one/x.txt"]
 
 
 def test_a_link_to_a_folder_of_the_corpus_changes_no_id(tmp_path: Path) -> None:
@@ -91,11 +92,41 @@ def test_a_link_to_a_folder_of_the_corpus_changes_no_id(tmp_path: Path) -> None:
     assert ids(tmp_path) == ["z/x.txt"]
 
 
-def test_a_linked_file_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "outside.txt", "Text.")
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "x.txt").symlink_to(tmp_path / "outside.txt")
+def test_links_out_of_the_corpus_are_refused_unless_they_are_followed(tmp_path: Path) -> None:
+    write(tmp_path / "secret.txt", "Secret.")
+    write(tmp_path / "outside" / "y.txt", "Secret.")
+    write(tmp_path / "corpus" / "deep" / "x.txt", "Text.")
+    corpus = tmp_path / "corpus"
+    (corpus / "passwords.txt").symlink_to("/etc/passwd")
+    (corpus / "deep" / "secret.txt").symlink_to("../../secret.txt")
+    (corpus / "deep" / "twice.txt").symlink_to("secret.txt")
+    (corpus / "folder").symlink_to(tmp_path / "outside")
+    (corpus / "within.txt").symlink_to("deep/x.txt")
+    (corpus / "picture.png").symlink_to("/etc/passwd")
+    assert [document.id for document in documents(corpus)] == ["deep/x.txt", "within.txt"]
+    assert refusals(corpus) == dict.fromkeys(
+        ["deep/secret.txt", "deep/twice.txt", "folder", "passwords.txt"], LINK_OUT
+    )
+    assert count_documents(corpus) == 6
+    assert ids(FollowedFolder(corpus)) == [
+        *("deep/secret.txt", "deep/twice.txt", "deep/x.txt", "folder/y.txt"),
+        *("passwords.txt", "within.txt"),
+    ]
+
+
+def test_a_corpus_that_is_itself_a_link_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "real" / "x.txt", "Text.")
+    (tmp_path / "corpus").symlink_to(tmp_path / "real")
     assert ids(tmp_path / "corpus") == ["x.txt"]
+
+
+def test_a_beir_corpus_file_that_is_a_link_out_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "real.jsonl", json_lines([{"id": "1", "text": "Text."}]))
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "corpus.jsonl").symlink_to(tmp_path / "real.jsonl")
+    with pytest.raises(CorpusError, match="--follow-links"):
+        read_corpus(tmp_path / "corpus")
+    assert ids(FollowedFolder(tmp_path / "corpus")) == ["1"]
 
 
 def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -144,8 +175,8 @@ def test_one_bad_file_is_one_refusal(tmp_path: Path) -> None:
 def test_what_is_no_corpus_is_refused_at_the_call(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "self").symlink_to(tmp_path / "self")
-    write(tmp_path / "x.docx", "Text.")
-    for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.docx", "nul\0.txt"):
+    write(tmp_path / "x.odt", "Text.")
+    for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.odt", "nul\0.txt"):
         with pytest.raises(CorpusError, match=name.partition("\0")[0]):
             read_corpus(tmp_path / name)
 
@@ -169,10 +200,10 @@ def test_read_document_gives_one_file_under_its_name(tmp_path: Path) -> None:
 
 def test_read_document_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     write(tmp_path / "bad.txt", b"\xff")
-    write(tmp_path / "x.docx", "Text.")
+    write(tmp_path / "x.odt", "Text.")
     write(tmp_path / "x.jsonl", json_lines([{"id": "1", "text": "Text."}]))
     os.mkfifo(tmp_path / "pipe.txt")
-    for name in ("bad.txt", "x.docx", "x.jsonl", "pipe.txt", "missing.txt", "."):
+    for name in ("bad.txt", "x.odt", "x.jsonl", "pipe.txt", "missing.txt", "."):
         with pytest.raises(CorpusError, match=re.escape(str(tmp_path / name))):
             read_document(tmp_path / name)
 

@@ -39,6 +39,13 @@ FIT = "fit-calibration served --pairs pairs.jsonl --corpus vectors.npz"
 
 # Each command line, and how its error begins; what is in braces is a path of `folder`.
 REFUSED = [
+    ("index sqlite:///missing.db --query select", "CORPUS: sqlite:///missing.db: there is no such"),
+    ("index sqlite://text.txt --query select", "CORPUS: sqlite://text.txt: is not sqlite:///FILE"),
+    ("index mysql://u:p@host/d --query select", "CORPUS: mysql://u@host/d: is not an address of"),
+    ("index sqlite:///text.txt", "--query: is missing"),
+    ("index sqlite:///text.txt --query select --follow-links", "--follow-links: is for a folder"),
+    ("index text.txt --query select", "--query: text.txt: is not the address of a database"),
+    ("index text.txt --report missing/x", "--report: "),
     ("index missing", "CORPUS: missing"),
     ("index pairs.toml", "CORPUS: pairs.toml"),
     ("index corpus.jsonl --data text.txt/data", "--data: "),
@@ -239,6 +246,8 @@ REFUSED = [
 
 # Each command line, and a module without which it cannot end.
 EXTRAS_NEEDED = [
+    ("index table.parquet", "pyarrow", "Parquet"),
+    ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
     (EVALUATE, "scipy", "evaluate"),
     (EVALUATE, "ir_measures", "evaluate QRELS"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
@@ -282,6 +291,7 @@ def folder(
     (root / "beir" / "qrels.tsv").write_text("a b\n")
     (root / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
     (root / "text.txt").write_text("A river.")
+    (root / "table.parquet").write_bytes(b"not looked at")
     (root / "pairs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in PAIRS))
     (root / "few.jsonl").write_text(json.dumps(PAIRS[0]) + "\n")
     one = np.ones(2, dtype=np.int64)

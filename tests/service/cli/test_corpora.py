@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from index.directory.data_directory import open_data_directory
 from index.embed import read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from tests.tools.command import Run
+from tests.tools.office_files import archive, docx_parts, epub_parts, paragraph
 
 
 @pytest.fixture
@@ -41,6 +44,41 @@ def test_index_then_match(longmatch: Run, corpus: Path) -> None:
     table = longmatch("match", corpus / "rivers.md")
     assert table.status == 0
     assert "deep/music.txt" in table.out
+
+
+def test_match_reads_what_index_reads(longmatch: Run, corpus: Path) -> None:
+    text = "Lighthouses warn ships of rocks at night. " * 5
+    (corpus / "light.docx").write_bytes(archive(docx_parts(paragraph(text))))
+    (corpus / "book.epub").write_bytes(archive(epub_parts({"a.xhtml": f"<p>{text} Chapter."})))
+    assert "5 documents; 5 encoded" in longmatch("index", corpus).err
+    for name in ("light.docx", "book.epub"):
+        answer = longmatch("match", corpus / name, "--top-k", 2, "--json")
+        assert answer.status == 0
+        found = json.loads(answer.out)["matches"]
+        assert found[0]["id"] == name
+        assert {one["id"] for one in found} == {"light.docx", "book.epub"}
+
+
+def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("CREATE TABLE papers (id INTEGER, name TEXT, body TEXT, year INTEGER)")
+        for number in range(12):
+            topic = ("Rivers carry stones", "Music has notes", "Trees grow in winter")[number % 3]
+            body = f"{topic}, as {number} says. " * 9 if number != 7 else None
+            values = (number, f"Paper {number}", body, 2000 + number)
+            connection.execute("INSERT INTO papers VALUES (?, ?, ?, ?)", values)
+    query = "SELECT id, name AS title, body AS text, year FROM papers"
+    answer = longmatch("index", f"sqlite:///{tmp_path}/x.db", "--query", query, "--adapt")
+    assert answer.status == 1
+    assert "11 documents; 11 encoded" in answer.err
+    assert "x.db: row 8: text: is missing" in answer.err
+    where = '{"field": "year", "range": {"gte": 2003, "lt": 2004}}'
+    answer = longmatch("match", corpus / "rivers.md", "--filter", where, "--json")
+    assert [one["title"] for one in json.loads(answer.out)["matches"]] == ["Paper 3"]
+    empty = f"{query} WHERE year > 3000"
+    answer = longmatch("index", f"sqlite:///{tmp_path}/x.db", "--query", empty)
+    assert answer.status == 2
+    assert "has no document" in answer.err
 
 
 def test_match_aligns_unless_told_not_to(longmatch: Run, corpus: Path) -> None:
@@ -244,6 +282,55 @@ def test_match_without_an_index(longmatch: Run, corpus: Path, tmp_path: Path) ->
     assert answer.status == 2
     assert str(tmp_path / "data") in answer.err
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("content", [None, "\n \n"])
+def test_an_empty_corpus_is_refused(longmatch: Run, tmp_path: Path, content: str | None) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "picture.png").write_bytes(b"x")
+    if content is not None:
+        corpus = corpus / "x.jsonl"
+        corpus.write_text(content)
+    answer = longmatch("index", corpus)
+    assert answer.status == 2
+    assert f"CORPUS: {corpus}: has no document" in answer.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_all_that_is_skipped_is_in_a_file(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    for number in range(30):
+        (corpus / f"bad{number:02}.txt").write_bytes(b"\xff")
+    expected = [f"bad{number:02}.txt" for number in range(30)]
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "30 skipped" in answer.err
+    assert "skipped 10 more" in answer.err
+    default, chosen = tmp_path / "data" / "skipped.jsonl", tmp_path / "report.jsonl"
+    assert str(default) in answer.err
+    lines = [json.loads(line) for line in default.read_text().splitlines()]
+    assert [line["where"] for line in lines] == expected
+    assert lines[0]["reason"] == "is not UTF-8 at byte 0"
+    answer = longmatch("index", corpus, "--report", chosen)
+    assert len(chosen.read_text().splitlines()) == 30
+    for name in expected:
+        (corpus / name).unlink()
+    assert longmatch("index", corpus).status == 0
+    assert not default.exists()
+    refused = longmatch("index", corpus, "--report", tmp_path / "missing" / "x.jsonl")
+    assert refused.status == 2
+    assert "--report" in refused.err
+
+
+def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> None:
+    (corpus / "passwords.txt").symlink_to("/etc/passwd")
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "passwords.txt: is a link out of the corpus" in answer.err
+    assert "3 documents" in answer.err
+    answer = longmatch("index", corpus, "--follow-links")
+    assert answer.status == 0
+    assert "4 documents; 1 encoded" in answer.err
 
 
 def test_match_of_an_empty_file_is_refused_input(

@@ -1,0 +1,174 @@
+"""HTML, read in one pass without a tree: time and memory are linear in the size of the page."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+from lxml.html import HtmlElement, HTMLParser
+
+from index.corpus.formats.content import FileText, read_bytes
+from index.corpus.formats.plain import decode_text
+from index.corpus.formats.titles import first_line
+from index.errors import CorpusError
+
+_LEFT_OUT = frozenset({"script", "style", "template", "title"})
+_PARAGRAPHS = frozenset(
+    {"address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "dialog"}
+    | {"div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3"}
+    | {"h4", "h5", "h6", "head", "header", "hgroup", "hr", "html", "legend", "main", "nav", "ol"}
+    | {"p", "pre", "section", "summary", "table", "ul"}
+)
+_OPENED = dict.fromkeys(_PARAGRAPHS, "\n\n") | dict.fromkeys(("br", "li", "tr", "option"), "\n")
+_OPENED |= dict.fromkeys(("td", "th"), " ")
+_WHITE_SPACE = re.compile(r"\s+")
+_BLANK_LINES = re.compile(r"\n{3,}")
+_ENOUGH = 4_096  # pieces of a text that are joined, since each costs more than its characters
+
+# Without `huge_tree`, text of over 10 MB in one element and names of over 50 kB are refused.
+_OPTIONS: dict[str, Any] = {"encoding": "utf-8", "huge_tree": True}
+
+_DECLARED_BYTES = 65_536
+_XML_ENCODING = re.compile(rb"""\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)""")
+_META_CHARSET = re.compile(rb"""<meta\s[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.I)
+
+
+class PageText:
+    """Collects the text and the title of a page from its elements, as a parser finds them.
+
+    Scripts, styles, templates and comments are left out. Block elements are separated by an empty
+    line, list items and table rows by a line break.
+    """
+
+    def __init__(self) -> None:
+        self.title: str | None = None
+        self._title: list[str] = []
+        self._text = _Pieces()
+        self._left_out: list[str] = []  # open elements, from the outermost that is left out
+        self._preformatted = 0
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """An element begins."""
+        if self._left_out or tag in _LEFT_OUT:
+            self._left_out.append(tag)
+            return
+        self._preformatted += tag == "pre"
+        if tag in _OPENED:
+            self._text.add(_OPENED[tag])
+
+    def end(self, tag: str) -> None:
+        """An element ends."""
+        if self._left_out:
+            self._left_out.pop()
+            if tag == "title" and self.title is None:
+                self.title = "".join(self._title)
+            return
+        self._preformatted -= tag == "pre"
+        if tag in _PARAGRAPHS:
+            self._text.add("\n\n")
+
+    def data(self, text: str) -> None:
+        """A piece of text within the innermost element."""
+        if not self._left_out:
+            self._text.add(text if self._preformatted else _WHITE_SPACE.sub(" ", text))
+        elif self.title is None and self._left_out[-1] == "title":
+            self._title.append(text)
+
+    def comment(self, text: str) -> None:
+        """A comment, which is left out."""
+
+    def close(self) -> str:
+        """Return the text."""
+        lines = (" ".join(line.split()) for line in self._text.join().split("\n"))
+        return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+
+
+class _Pieces:
+    """A text made of very many small pieces."""
+
+    def __init__(self) -> None:
+        self._joined: list[str] = []
+        self._pieces: list[str] = []
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        if len(self._pieces) >= _ENOUGH:
+            self._joined.append("".join(self._pieces))
+            self._pieces.clear()
+
+    def join(self) -> str:
+        return "".join([*self._joined, *self._pieces])
+
+
+def parse_html(markup: str) -> tuple[str, str]:
+    """Return the title and the text of a page, as `PageText` collects them."""
+    page = PageText()
+    parser = etree.HTMLParser(target=page, **_OPTIONS)
+    parser.feed(_parsable(markup))
+    text = parser.close()
+    return page.title or "", text
+
+
+def parse_markup(markup: str) -> HtmlElement:
+    """Return the elements of a page as a tree, which takes much more memory than its text.
+
+    Raises:
+        CorpusError: elements are nested more deeply than the tree can be.
+    """
+    parser = HTMLParser(**_OPTIONS)
+    root: HtmlElement = etree.fromstring(_parsable(markup), parser)
+    if any(entry.level == etree.ErrorLevels.FATAL for entry in parser.error_log):
+        raise CorpusError("has elements that are nested too deeply")
+    return root
+
+
+def element_text(element: HtmlElement) -> str:
+    """Return the text of an element and those in it, as `parse_html` that of a page."""
+    page = PageText()
+    for event, node in etree.iterwalk(element, events=("start", "end", "comment", "pi")):
+        if event == "start":
+            page.start(node.tag, node.attrib)
+            page.data(node.text or "")
+            continue
+        if event == "end":
+            page.end(node.tag)
+        if node is not element:
+            page.data(node.tail or "")
+    return page.close()
+
+
+def _parsable(markup: str) -> bytes:
+    # The tag, which a page may repeat, makes a page without any element one, too.
+    return b"<html>" + markup.encode("utf-8", "replace")
+
+
+def declared_encoding(data: bytes) -> str:
+    """Return the encoding that a page declares (XML declaration or meta tag), or ""."""
+    head = data[:_DECLARED_BYTES]
+    found = _XML_ENCODING.match(head) or _META_CHARSET.search(head)
+    return found[1].decode("ascii", "replace").lower() if found else ""
+
+
+def decode_html(data: bytes) -> str:
+    """Decode as any text, or else in the encoding that the page declares.
+
+    Raises:
+        CorpusError: it is in neither.
+    """
+    try:
+        return decode_text(data)
+    except CorpusError:
+        encoding = declared_encoding(data)
+        if not encoding or encoding.startswith("utf"):
+            raise
+        try:
+            return data.decode(encoding)
+        except (LookupError, UnicodeError) as error:
+            raise CorpusError(f"is neither UTF-8 nor {encoding}, which it declares") from error
+
+
+def read_html(path: Path) -> FileText:
+    """Read a page."""
+    title, text = parse_html(decode_html(read_bytes(path)))
+    return FileText(title if title.strip() else first_line(text), text)

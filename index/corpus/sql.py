@@ -1,0 +1,153 @@
+"""The rows of a query to a database, SQLite or PostgreSQL: a document a row.
+
+Nothing is written: SQLite is opened read-only, and PostgreSQL reads in a read-only transaction.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from index.corpus.tables import check_columns, record_of
+from index.errors import CorpusError, DocumentError
+from index.extras import require_extra
+
+_SQLITE = "sqlite"
+_POSTGRESQL = ("postgresql", "postgres")
+_PASSWORD = re.compile(r"(?<=://)([^/@:?]*):[^/@]*@|(?<=[?&]password=)[^&]*")
+_ROWS = 64  # that are fetched at a time; texts are long
+_CONNECT_SECONDS = 10
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlQuery:
+    """A query to a database.
+
+    Attributes:
+        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, or one of PostgreSQL
+            (`postgresql://user@host/database`).
+        query: SQL that selects `id` and `text`, and may select `title`, `metadata` and others.
+    """
+
+    url: str
+    query: str
+
+    def __str__(self) -> str:
+        """Return the address without its password."""
+        return _PASSWORD.sub(
+            lambda found: f"{found[1]}@" if found[1] is not None else "…", self.url
+        )
+
+
+def check_query(corpus: SqlQuery) -> None:
+    """Check that a database is of a known kind and, of a file, that it is there.
+
+    Raises:
+        CorpusError: it is not.
+        MissingExtraError: the extra for PostgreSQL is not installed.
+    """
+    scheme = urlsplit(corpus.url).scheme
+    if scheme == _SQLITE:
+        _sqlite_path(corpus)
+    elif scheme in _POSTGRESQL:
+        require_extra("postgresql", "PostgreSQL", "psycopg")
+    else:
+        known = ", ".join(f"{name}://" for name in (_SQLITE, _POSTGRESQL[0]))
+        raise CorpusError(f"{corpus}: is not an address of a known kind ({known})")
+
+
+def read_query(corpus: SqlQuery) -> Iterator[dict[str, Any] | str]:
+    """Yield each row as a record of JSON values, or the reason why it cannot be one.
+
+    Raises:
+        CorpusError: the database cannot be read, the query is wrong or lacks a column, or reading
+            fails halfway; names the database.
+    """
+    with _rows(corpus, corpus.query) as (names, rows):
+        try:
+            check_columns(names)
+        except CorpusError as error:
+            raise CorpusError(f"{corpus}: the query {error}") from error
+        for row in rows:
+            try:
+                yield record_of(dict(zip(names, row, strict=True)))
+            except DocumentError as error:
+                yield str(error)
+
+
+def count_query(corpus: SqlQuery) -> int:
+    """Return the number of rows, which runs the query once more.
+
+    Raises:
+        CorpusError: as `read_query`.
+    """
+    query = corpus.query.strip().rstrip(";")
+    # The line breaks end a comment at the end of the query, which is the user's own.
+    counting = f"SELECT count(*) FROM (\n{query}\n) AS counted"  # noqa: S608
+    with _rows(corpus, counting) as (_, rows):
+        count: int = next(rows)[0]
+        return count
+
+
+@contextmanager
+def _rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
+    """Run a query; gives the names of its columns, and its rows as they are fetched."""
+    scheme = urlsplit(corpus.url).scheme
+    with (_sqlite_rows if scheme == _SQLITE else _postgresql_rows)(corpus, query) as found:
+        yield found
+
+
+@contextmanager
+def _sqlite_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
+    uri = f"{_sqlite_path(corpus).absolute().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.text_factory = _text_or_bytes
+            cursor = connection.execute(query)
+            if cursor.description is None:
+                raise CorpusError(f"{corpus}: the query selects nothing")
+            yield [column[0] for column in cursor.description], cursor
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise CorpusError(f"{corpus}: {error}") from error
+
+
+@contextmanager
+def _postgresql_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    try:
+        given = conninfo_to_dict(corpus.url)
+        timeout = given.get("connect_timeout", _CONNECT_SECONDS)
+        with psycopg.connect(make_conninfo(corpus.url, connect_timeout=timeout)) as connection:
+            connection.read_only = True
+            # A cursor of the server: the rows stay there until they are fetched.
+            with connection.cursor(name="longmatch") as cursor:
+                cursor.itersize = _ROWS
+                cursor.execute(query.encode())
+                yield [column.name for column in cursor.description or ()], iter(cursor)
+    except psycopg.Error as error:
+        raise CorpusError(f"{corpus}: {' '.join(str(error).split())}") from error
+
+
+def _sqlite_path(corpus: SqlQuery) -> Path:
+    address = urlsplit(corpus.url)
+    path = Path(unquote(address.path.removeprefix("/")))
+    if address.netloc or not path.name:
+        raise CorpusError(f"{corpus}: is not sqlite:///FILE, with three slashes before the file")
+    if not path.is_file():
+        raise CorpusError(f"{corpus}: there is no such file")
+    return path
+
+
+def _text_or_bytes(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data  # refused with its row and column

@@ -1,0 +1,121 @@
+"""DOCX."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from index.corpus.formats.content import FileText
+from index.corpus.formats.files import read_file_text
+from index.corpus.formats.xml_parts import MAX_PARTS_BYTES
+from index.errors import CorpusError
+from tests.tools.office_files import archive, docx_parts, paragraph
+
+BODY = (
+    paragraph("The report", "Title")
+    + "<w:p><w:r><w:t>Bold</w:t></w:r><w:r><w:t>ly &amp; </w:t></w:r>"
+    "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
+    "<w:ins><w:r><w:t>added</w:t><w:tab/><w:t>after</w:t><w:br/><w:t>below</w:t></w:r></w:ins>"
+    "<w:r><w:instrText>PAGE</w:instrText></w:r></w:p>"
+    "<w:tbl><w:tr><w:tc>" + paragraph("a") + "</w:tc><w:tc>" + paragraph("b") + "</w:tc></w:tr>"
+    "<w:tr><w:tc>" + paragraph("c") + "</w:tc><w:tc/></w:tr></w:tbl>"
+    "<w:p><AlternateContent><Choice><w:r><w:t>box</w:t></w:r></Choice>"
+    "<Fallback><w:r><w:t>box</w:t></w:r></Fallback></AlternateContent></w:p>"
+)
+
+
+def read(path: Path, body: str, **more: str) -> FileText:
+    path.write_bytes(archive(docx_parts(body, **more)))
+    return read_file_text(path)
+
+
+def test_a_document_as_a_reader_sees_it(tmp_path: Path) -> None:
+    content = read(tmp_path / "x.docx", BODY, notes=paragraph("A note."))
+    assert content == FileText(
+        "The report",
+        "The report\n\nBoldly & added\tafter\nbelow\n\na \tb\nc\n\nbox\n\nA note.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "properties", "title"),
+    [
+        (paragraph("First.") + paragraph("Heading", "Heading1"), "", "Heading"),
+        (paragraph("First.") + paragraph("Heading", "Heading1"), "Of the file", "Of the file"),
+        (paragraph("First.") + paragraph("Heading", "Heading2"), "", "First."),
+        (paragraph(" ", "Title") + paragraph("Heading", "Heading1"), " ", "Heading"),
+    ],
+)
+def test_the_title(tmp_path: Path, body: str, properties: str, title: str) -> None:
+    assert read(tmp_path / "x.DOCX", body, title=properties).title == title
+
+
+ENTITIES = """<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">
+<!ENTITY file SYSTEM "file:///etc/passwd">]>
+<w:document xmlns:w="w"><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:document>"""
+
+
+@pytest.mark.parametrize("entity", ["&b;", "&file;", "none"])
+def test_entities_are_refused(tmp_path: Path, entity: str) -> None:
+    parts = docx_parts("") | {"word/document.xml": ENTITIES.format(entity)}
+    (tmp_path / "x.docx").write_bytes(archive(parts))
+    with pytest.raises(CorpusError, match=r"word/document\.xml: has a document type declaration"):
+        read_file_text(tmp_path / "x.docx")
+
+
+def test_a_bomb_is_refused_before_it_is_decompressed(tmp_path: Path) -> None:
+    parts = docx_parts("") | {"word/document.xml": b" " * (MAX_PARTS_BYTES + 1)}
+    data = archive(parts)
+    assert len(data) < 300_000
+    (tmp_path / "x.docx").write_bytes(data)
+    with pytest.raises(CorpusError, match=f"is larger than {MAX_PARTS_BYTES} bytes when"):
+        read_file_text(tmp_path / "x.docx")
+
+
+def test_a_bomb_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
+    size = 50_000_000
+    data = archive(docx_parts("") | {"word/document.xml": b"<a>" + b" " * size})
+    lie = data.replace(struct.pack("<L", size + 3), struct.pack("<L", 1000))
+    assert lie != data
+    (tmp_path / "x.docx").write_bytes(lie)
+    with pytest.raises(CorpusError, match="is encrypted or not a readable DOCX: Bad CRC-32"):
+        read_file_text(tmp_path / "x.docx")
+
+
+WHOLE = archive(docx_parts(paragraph("Text.")))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a readable DOCX"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "encrypted or not a readable DOCX"),
+        (WHOLE[: len(WHOLE) // 2], "not a readable DOCX"),
+        (WHOLE[:100] + b"\xff" * 40 + WHOLE[140:], "not a readable DOCX"),
+        (archive({"x": ""}), "has no _rels/.rels"),
+        (archive({"_rels/.rels": "<Relationships/>"}), "names no document"),
+        (archive(docx_parts("<w:p>")), "word/document.xml: is not XML: .*mismatch"),
+        (archive(docx_parts("")), "has no text"),
+        (archive(docx_parts("") | {"word/document.xml": ""}), "word/document.xml: is not XML"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "x.docx").write_bytes(content)
+    with pytest.raises(CorpusError, match=message):
+        read_file_text(tmp_path / "x.docx")
+
+
+def test_an_encrypted_part_is_refused(tmp_path: Path) -> None:
+    data = bytearray(WHOLE)
+    begin = data.index(b"PK\x01\x02")
+    while begin >= 0:  # the flag of encryption in each entry of the directory
+        data[begin + 8] |= 1
+        begin = data.find(b"PK\x01\x02", begin + 1)
+    (tmp_path / "x.docx").write_bytes(data)
+    with pytest.raises(CorpusError, match="password required"):
+        read_file_text(tmp_path / "x.docx")
+
+
+def test_nesting_and_long_text_are_read(tmp_path: Path) -> None:
+    deep = "<x>" * 20_000 + paragraph("word " * 3_000_000) + "</x>" * 20_000
+    assert len(read(tmp_path / "x.docx", deep).text) == 15_000_000 - 1
