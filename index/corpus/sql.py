@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from index.corpus.tables import check_columns, record_of
 from index.errors import CorpusError, DocumentError
@@ -40,9 +40,12 @@ class SqlQuery:
 
     def __str__(self) -> str:
         """Return the address without its password."""
-        return _PASSWORD.sub(
-            lambda found: f"{found[1]}@" if found[1] is not None else "…", self.url
-        )
+        return _without_password(self.url)
+
+    @property
+    def scheme(self) -> str:
+        """What is before `://`, in small letters."""
+        return self.url.partition("://")[0].lower()
 
 
 def check_query(corpus: SqlQuery) -> None:
@@ -52,10 +55,9 @@ def check_query(corpus: SqlQuery) -> None:
         CorpusError: it is not.
         MissingExtraError: the extra for PostgreSQL is not installed.
     """
-    scheme = urlsplit(corpus.url).scheme
-    if scheme == _SQLITE:
+    if corpus.scheme == _SQLITE:
         _sqlite_path(corpus)
-    elif scheme in _POSTGRESQL:
+    elif corpus.scheme in _POSTGRESQL:
         require_extra("postgresql", "PostgreSQL", "psycopg")
     else:
         known = ", ".join(f"{name}://" for name in (_SQLITE, _POSTGRESQL[0]))
@@ -98,8 +100,7 @@ def count_query(corpus: SqlQuery) -> int:
 @contextmanager
 def _rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
     """Run a query; gives the names of its columns, and its rows as they are fetched."""
-    scheme = urlsplit(corpus.url).scheme
-    with (_sqlite_rows if scheme == _SQLITE else _postgresql_rows)(corpus, query) as found:
+    with (_sqlite_rows if corpus.scheme == _SQLITE else _postgresql_rows)(corpus, query) as found:
         yield found
 
 
@@ -133,13 +134,19 @@ def _postgresql_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[st
                 cursor.execute(query.encode())
                 yield [column.name for column in cursor.description or ()], iter(cursor)
     except psycopg.Error as error:
-        raise CorpusError(f"{corpus}: {' '.join(str(error).split())}") from error
+        # It may quote the address; what it was raised from would, too.
+        reason = _without_password(" ".join(str(error).split()))
+        raise CorpusError(f"{corpus}: {reason}") from None
+
+
+def _without_password(text: str) -> str:
+    return _PASSWORD.sub(lambda found: "…" if found[1] is None else f"{found[1]}@", text)
 
 
 def _sqlite_path(corpus: SqlQuery) -> Path:
-    address = urlsplit(corpus.url)
-    path = Path(unquote(address.path.removeprefix("/")))
-    if address.netloc or not path.name:
+    _, slashes, name = corpus.url.partition(":///")
+    path = Path(unquote(name))
+    if not slashes or not path.name:
         raise CorpusError(f"{corpus}: is not sqlite:///FILE, with three slashes before the file")
     if not path.is_file():
         raise CorpusError(f"{corpus}: there is no such file")

@@ -92,6 +92,7 @@ def test_a_file_that_takes_too_long_is_refused(tmp_path: Path) -> None:
         assert reader.read(write(tmp_path / "x.txt", "Text.")).text == "Text."
 
 
+@pytest.mark.serial  # an answer must come within three seconds
 def test_a_child_that_hangs_is_ended(tmp_path: Path) -> None:
     path = write(tmp_path / "x.txt", "Text.")
     with FileReader(replace(LIMITS, wait_seconds=3)) as reader:

@@ -196,3 +196,12 @@ def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:
         list(read_corpus(corpus))
     assert str(caught.value).startswith("postgresql://me@127.0.0.1:1/papers?password=…: ")
     assert "secret" not in str(caught.value)
+
+
+def test_an_address_that_is_not_understood_is_named_without_the_password() -> None:
+    with pytest.raises(CorpusError, match="IPv6") as caught:
+        list(read_corpus(SqlQuery("postgresql://me:secret@[bad/papers", ALL)))
+    assert "secret" not in str(caught.value)
+    for url in ("sqlite://[bad", "sqlite:x.db", "sqlite:///"):
+        with pytest.raises(CorpusError, match=r"three slashes|known kind"):
+            read_corpus(SqlQuery(url, ALL))
