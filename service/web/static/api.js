@@ -1,9 +1,12 @@
 // The public API as this page uses it. Addresses are relative: a proxy may add a prefix.
 
+import { authorization, requireKey } from "./key.js";
+
 /** A refusal or failure that the service answered: application/problem+json. */
 export class Problem extends Error {
   constructor(status, content) {
     super(content.detail ?? content.title ?? `HTTP status ${status}`);
+    if (status === 401) requireKey();
     this.status = status;
     this.title = content.title ?? `HTTP status ${status}`;
     this.errors = content.errors ?? [];
@@ -27,7 +30,10 @@ export class Refusal extends Error {
 async function request(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, { ...options, cache: "no-store", credentials: "same-origin" });
+    const headers = { ...options.headers, ...authorization() };
+    response = await fetch(path, {
+      ...options, headers, cache: "no-store", credentials: "same-origin",
+    });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Unreachable("The server does not answer.");
@@ -100,6 +106,9 @@ export function upload(file, { gzip, signal, progress }) {
     sending.responseType = "text";
     sending.setRequestHeader("Content-Type", "application/x-ndjson");
     if (gzip) sending.setRequestHeader("Content-Encoding", "gzip");
+    for (const [name, value] of Object.entries(authorization())) {
+      sending.setRequestHeader(name, value);
+    }
     sending.upload.addEventListener("progress", (event) => progress(event.loaded / event.total));
     sending.addEventListener("load", () => {
       let content = {};

@@ -4,6 +4,7 @@ import { startComparison } from "./comparison.js";
 import { byId } from "./dom.js";
 import { startFilters } from "./filters.js";
 import { startIndexPanel } from "./index_panel.js";
+import { startKey } from "./key.js";
 import { startMatches } from "./matches.js";
 import { showExamples, startQuery, useStored } from "./query.js";
 import { cancel, search } from "./search.js";
@@ -38,6 +39,12 @@ function matchStored(one) {
   search();
 }
 
+const refreshExamples = () => showExamples().catch(() => {}); // the search itself says what is wrong
+
+startKey(() => {
+  refreshExamples();
+  if (byId("search-notice").childElementCount) search(); // it was refused for want of a key
+});
 startForm();
 startHelp();
 startFilters();
@@ -45,4 +52,4 @@ startQuery(search);
 startMatches(matchStored);
 startComparison();
 startUploads();
-startIndexPanel(() => showExamples().catch(() => {})); // the search itself says what is wrong
+startIndexPanel(refreshExamples);
