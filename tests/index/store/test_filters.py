@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from index.document import MAX_METADATA_LEVELS
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Or, Range, matches
 from index.store.metadata import MAX_FIELD_CHARACTERS, MAX_NESTING, metadata_values
@@ -204,7 +205,7 @@ def test_what_lies_too_deep_is_not_found_and_does_no_harm(
     for _ in range(MAX_NESTING + 2):
         deep = {"a": deep}
     lists: Any = 1
-    for _ in range(500):
+    for _ in range(MAX_METADATA_LEVELS - 1):
         lists = [lists]
     store.put([entry("d", deep=deep, lists=lists, **{"n" * MAX_FIELD_CHARACTERS: 1})])
     values = metadata_values(store.find(["d"])["d"].document.metadata)

@@ -93,4 +93,4 @@ def test_other_methods_are_not_allowed(filled: Any) -> None:
     response = filled.request("PUT", "/documents/bees", json={})
     assert response.status_code == 405
     assert response.json()["type"] == "/problems/method-not-allowed"
-    assert set(response.headers["allow"].split(", ")) == {"DELETE", "GET"}
+    assert set(response.headers["allow"].split(", ")) == {"DELETE", "GET", "HEAD"}
