@@ -230,6 +230,6 @@ async def _wait_for_end(reader: asyncio.StreamReader, seconds: float) -> None:
 
 def _head(length: int) -> bytes:
     return (
-        "POST /match HTTP/1.1\r\nHost: longmatch\r\nContent-Type: application/json\r\n"
+        "POST /match HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {length}\r\nConnection: close\r\n\r\n"
     ).encode()

@@ -59,7 +59,7 @@ def documents(*names: str) -> dict[str, Any]:
 
 def head_of_match(length: int) -> bytes:
     return (
-        "POST /match HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        "POST /match HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Connection: close\r\nContent-Length: {length}\r\n\r\n"
     ).encode()
 
