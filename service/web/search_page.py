@@ -39,8 +39,4 @@ def page_headers() -> dict[str, str]:
         "form-action 'none'",
         "frame-ancestors 'none'",
     )
-    return {
-        **HEADERS,
-        "Content-Security-Policy": "; ".join(policy),
-        "Cross-Origin-Opener-Policy": "same-origin",
-    }
+    return {**HEADERS, "Content-Security-Policy": "; ".join(policy)}

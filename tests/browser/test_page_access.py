@@ -95,6 +95,8 @@ def test_axe_would_find_what_is_hard_to_read_or_has_no_name(search_page: Page) -
 def test_on_a_phone_nothing_is_wider_than_the_screen(search_page: Page) -> None:
     search_page.set_viewport_size(PHONE)
     find(search_page, KEEPER[90:])
+    top = search_page.evaluate("document.querySelector('#matches').getBoundingClientRect().top")
+    assert 0 <= top < PHONE["height"] / 2  # the matches are in view, though below the form
     search_page.click("#add-filter")
     assert search_page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
     query, matches = (

@@ -61,6 +61,8 @@ function showLoading() {
   clear();
   byId("matches").setAttribute("aria-busy", "true");
   byId("cancel").hidden = false;
+  const place = byId("matches");
+  if (place.getBoundingClientRect().top > innerHeight) place.scrollIntoView(); // on a phone
   const status = byId("search-status");
   status.textContent = "Reading the document …";
   const started = performance.now();
