@@ -18,7 +18,7 @@ from benchmarks.quality import (
     retrieval,
 )
 from benchmarks.reliability import run as reliability
-from benchmarks.server import load, overload, search, upload
+from benchmarks.server import load, overload, search, starts, upload
 from benchmarks.speed import (
     alignment,
     backup,
@@ -30,7 +30,6 @@ from benchmarks.speed import (
     long_document,
     precision,
     scale,
-    starts,
 )
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
