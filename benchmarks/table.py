@@ -20,7 +20,7 @@ from benchmarks.quality import (
 )
 from benchmarks.reading import table as reading_table
 from benchmarks.reliability import run as reliability
-from benchmarks.server import load, overload, search, upload
+from benchmarks.server import load, overload, search, starts, upload
 from benchmarks.speed import (
     alignment,
     backup,
@@ -32,7 +32,6 @@ from benchmarks.speed import (
     long_document,
     precision,
     scale,
-    starts,
 )
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {

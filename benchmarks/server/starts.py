@@ -1,7 +1,7 @@
 """How long until a server answers: after a stop, after a kill, and without its lexical files?
 
-    python -m benchmarks.speed.starts
-    python -m benchmarks.speed.starts --size 1000 --keep FOLDER
+    python -m benchmarks.server.starts
+    python -m benchmarks.server.starts --size 1000 --keep FOLDER
 
 Data directories of articles of real length, as `benchmarks.server.search` makes and keeps them.
 "Ready" is the first 200 of `GET /readyz`, "whole" the first answer without degraded parts: until
