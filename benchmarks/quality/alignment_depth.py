@@ -107,7 +107,7 @@ def _store(
     ):
         kept = encoded.archive.vectors(row)[: encoder.checkpoint.max_blocks].astype(np.float32)
         own = BlockVectors(np.zeros((len(kept), 2), dtype=np.int64), kept)
-        entries.append(EncodedDocument(texts[name], vector, Receipt(1, 1, len(kept), 0), own))
+        entries.append(EncodedDocument(texts[name], vector, Receipt(1, 1, len(kept), 0, 1), own))
     for start in range(0, len(entries), PUT_TOGETHER):
         data.index.apply(data.store.put(entries[start : start + PUT_TOGETHER]))
 

@@ -55,9 +55,10 @@ def serve(
 
     check_output_folder(data, "--data")
     check_address(host, port)
-    with_reading(open_checkpoint(checkpoint, precision, provider), data, reading_share)
+    opened_checkpoint = open_checkpoint(checkpoint, precision, provider)
     if reranker:
         check_reranker(reranker)
+    with_reading(opened_checkpoint, data, reading_share)
     given = {
         "data": data,
         "checkpoint": checkpoint,

@@ -38,7 +38,7 @@ def opened(path: Path, **options: bool) -> DataDirectory:
 def put(data: DataDirectory, texts: dict[str, str]) -> None:
     vector = np.array([1, 0], dtype=np.float32)
     entries = [
-        EncodedDocument(Document(name, text), vector, Receipt(1, 1, 1, 0))
+        EncodedDocument(Document(name, text), vector, Receipt(1, 1, 1, 0, 1))
         for name, text in texts.items()
     ]
     data.index.apply(data.store.put(entries))

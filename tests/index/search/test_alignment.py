@@ -130,7 +130,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
         rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
         own = BlockVectors(np.zeros((3, 2), dtype=np.int64), rows)
         document = Document(f"d{number}", "heron marsh" + " bolt" * (number % 7))
-        entries.append(EncodedDocument(document, direction(number / 4), Receipt(1, 1, 1, 0), own))
+        entries.append(
+            EncodedDocument(document, direction(number / 4), Receipt(1, 1, 1, 0, 1), own)
+        )
     opened.index.apply(opened.store.put(entries))
     yield opened
     opened.close()

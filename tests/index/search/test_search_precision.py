@@ -52,7 +52,7 @@ def data(
             EncodedDocument(
                 Document(f"d{row}", f"{words[row % 4]} word{row}"),
                 VECTORS[row],
-                Receipt(1, 1, 1, 0),
+                Receipt(1, 1, 1, 0, 1),
             )
             for row in range(COUNT)
         ]

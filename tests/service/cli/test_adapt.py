@@ -153,7 +153,7 @@ def engine(longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path) 
 def test_a_server_over_it(engine: Engine) -> None:
     async def talk() -> tuple[httpx.Response, ...]:
         transport = httpx.ASGITransport(create_app(engine.settings, engine))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             version = await client.get("/version")
             document = {"id": "new", "text": "There is basalt and granite in it."}
             stored = await client.post("/index", json={"documents": [document]})

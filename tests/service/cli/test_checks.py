@@ -112,6 +112,8 @@ REFUSED = [
     (f"{EVALUATE} --plots corpus.jsonl", "--plots: "),
     (f"{EVALUATE} --precision fp8", "--precision: "),
     ("evaluate corpus.jsonl qrels.tsv --checkpoint missing", "--checkpoint: "),
+    ("keys create Ana --scope all", "--scope: 'all' is none of read, write, admin"),
+    ("keys revoke 01234567 --data data", "KEY_ID: "),
     ("calibrate --data missing", "--data: missing"),
     ("calibrate --data data --false-positive-rate 0.5", "--false-positive-rate: "),
     ("calibrate --data data --checkpoint missing", "--checkpoint: missing"),
