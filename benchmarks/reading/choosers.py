@@ -13,7 +13,9 @@ import numpy as np
 from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Int64
 from encoder.reranker.sentence_ranking import page_rank
-from encoder.selection.block_selection import select
+from encoder.selection.block_selection import cover
+
+RELEVANCE = 0.5  # of maximal marginal relevance, against the similarity with chosen blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +67,37 @@ def centroid(words: BlockWords, number: int) -> Int64:
 
 
 def marginal_relevance(words: BlockWords, number: int) -> Int64:
-    """Choose by maximal marginal relevance, as Longmatch selects blocks."""
-    return select(words.features, min(number, len(words)))
+    """Choose by maximal marginal relevance (Carbonell and Goldstein, 1998).
+
+    The next block resembles the document most, less its likeness to the chosen one nearest to it.
+    """
+    relevance = RELEVANCE * _relevance(words)
+    chosen = [0]
+    nearest = words.features @ words.features[0]
+    while len(chosen) < min(number, len(words)):
+        scores = relevance - (1.0 - RELEVANCE) * nearest
+        scores[chosen] = -np.inf
+        chosen.append(int(scores.argmax()))
+        np.maximum(nearest, words.features @ words.features[chosen[-1]], out=nearest)
+    return np.sort(np.array(chosen, dtype=np.int64))
 
 
 def facility_location(words: BlockWords, number: int) -> Int64:
-    """Choose blocks so that every block has one that resembles it among the chosen.
-
-    Greedy maximisation of the sum, over all blocks, of the cosine with the nearest chosen one
-    (Lin and Bilmes, "A class of submodular functions for document summarization", ACL 2011).
-    """
-    return _cover(words, number, np.ones(len(words), dtype=np.float32))
+    """Choose blocks so that every block has one that resembles it, as Longmatch selects them."""
+    return cover(words.features, min(number, len(words)))
 
 
 def weighted_facility_location(words: BlockWords, number: int) -> Int64:
     """As `facility_location`, where blocks of rare words weigh more."""
-    return _cover(words, number, words.rarity)
+    similarities = np.maximum(words.features @ words.features.T, 0.0)
+    chosen = [0]
+    nearest = similarities[0].copy()
+    while len(chosen) < min(number, len(words)):
+        gains = words.rarity @ np.maximum(similarities - nearest[:, None], 0.0)
+        gains[chosen] = -1.0
+        chosen.append(int(gains.argmax()))
+        np.maximum(nearest, similarities[chosen[-1]], out=nearest)
+    return np.sort(np.array(chosen, dtype=np.int64))
 
 
 CHOOSERS: Mapping[str, Chooser] = {
@@ -93,18 +110,6 @@ CHOOSERS: Mapping[str, Chooser] = {
     "facility location": facility_location,
     "weighted facility location": weighted_facility_location,
 }
-
-
-def _cover(words: BlockWords, number: int, weights: Float32) -> Int64:
-    similarities = np.maximum(words.features @ words.features.T, 0.0)
-    chosen = [0]
-    nearest = similarities[0].copy()
-    while len(chosen) < min(number, len(words)):
-        gains = weights @ np.maximum(similarities - nearest[:, None], 0.0)
-        gains[chosen] = -1.0
-        chosen.append(int(gains.argmax()))
-        np.maximum(nearest, similarities[chosen[-1]], out=nearest)
-    return np.sort(np.array(chosen, dtype=np.int64))
 
 
 def _relevance(words: BlockWords) -> Float32:

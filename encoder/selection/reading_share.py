@@ -1,7 +1,7 @@
 """The share of the sentence blocks that the Transformer encodes: of a checkpoint and of vectors.
 
 Vectors of different shares cannot be compared, so the fingerprint of a vector space names the share
-and the method: "9f2c...-mmr-0.25". Without it, all blocks were encoded.
+and the method: "9f2c...-coverage-0.25". Without it, all blocks were encoded.
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from dataclasses import replace
 from encoder.checkpoint import Checkpoint
 from encoder.errors import CheckpointError
 
-METHOD = "mmr"  # maximal marginal relevance; another way to select needs another name
+METHOD = "coverage"  # another way to select blocks needs another name
 WHOLE = 1.0
 _DECIMALS = 2
 

@@ -122,6 +122,4 @@ def open_peer(
                 dict(tuned["versions"]),
             )
         finally:
-            if process.stdin is not None:
-                process.stdin.close()
-            process.wait(timeout=30)
+            process.kill()  # threads of Infinity outlive the end of its input

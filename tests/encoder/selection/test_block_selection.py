@@ -11,11 +11,12 @@ from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.selection.block_selection import (
     LEAST_BLOCKS,
+    WINDOW,
     BlockSelector,
     blocks_to_encode,
+    cover,
     open_document_tokenizer,
     open_selector,
-    select,
 )
 from encoder.selection.reading_share import with_reading_share
 from encoder.terms.feature_hashing import HashedTerms
@@ -52,7 +53,7 @@ def of_topics(*topics: int) -> list[Sequence[int]]:
 def test_every_topic_has_a_selected_block(hashed: HashedTerms) -> None:
     topics = [0] * 20 + [1] * 3 + [2] * 12 + [3] * 2
     features = hashed.features_of_blocks(of_topics(*topics))
-    selected = select(features, 4)
+    selected = cover(features, 4)
     assert {topics[position] for position in selected.tolist()} == {0, 1, 2, 3}
     assert selected[0] == 0
 
@@ -60,7 +61,7 @@ def test_every_topic_has_a_selected_block(hashed: HashedTerms) -> None:
 def test_blocks_that_repeat_what_is_selected_come_last(hashed: HashedTerms) -> None:
     copies = [list(range(10))] * 11
     blocks = [*copies, *of_topics(4, 5, 6)]
-    assert set(select(hashed.features_of_blocks(blocks), 4).tolist()) == {0, 11, 12, 13}
+    assert set(cover(hashed.features_of_blocks(blocks), 4).tolist()) == {0, 11, 12, 13}
 
 
 def test_the_first_block_and_the_order_of_reading_are_kept(hashed: HashedTerms) -> None:
@@ -75,6 +76,12 @@ def test_short_documents_are_encoded_whole(hashed: HashedTerms) -> None:
     selector = BlockSelector(hashed, 0.01)
     assert selector(of_topics(*range(LEAST_BLOCKS))) == tuple(range(LEAST_BLOCKS))
     assert len(selector(of_topics(*range(LEAST_BLOCKS + 1)))) == LEAST_BLOCKS
+
+
+def test_each_window_of_a_book_has_its_share(hashed: HashedTerms) -> None:
+    blocks = of_topics(*(number % 90 for number in range(3 * WINDOW)))
+    counts = np.bincount(np.array(BlockSelector(hashed, 0.25)(blocks)) // WINDOW)
+    assert counts.tolist() == [WINDOW // 4] * 3
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_shares_come_back(share: float) -> None:
     assert split_fingerprint(mark_fingerprint("abc", share)) == ("abc", share)
 
 
-@pytest.mark.parametrize("marked", ["abc-other-0.35", "abc-mmr-x", "abc-mmr-7", "abc-"])
+@pytest.mark.parametrize("marked", ["abc-other-0.35", "abc-coverage-x", "abc-coverage-7", "abc-"])
 def test_another_method_is_another_fingerprint(marked: str) -> None:
     assert split_fingerprint(marked) == (marked, 1.0)
 
