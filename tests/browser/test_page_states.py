@@ -178,7 +178,7 @@ def test_filters_that_nothing_passes_are_said_to_be_the_reason(search_page: Page
 @contextmanager
 def occupied(server: Server, places: int) -> Iterator[None]:
     """Take places of active requests with requests whose bodies do not arrive."""
-    head = "POST /match HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = "POST /match HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with ExitStack() as stack:
         for _ in range(places):
             connection = socket.create_connection(("127.0.0.1", server.port))
