@@ -51,7 +51,7 @@ def serve(
 
     check_output_folder(data, "--data")
     check_address(host, port)
-    with_reading(open_checkpoint(checkpoint, precision, provider), data, reading_share)
+    with_reading(open_checkpoint(checkpoint, precision, provider), None, reading_share)
     if reranker:
         check_reranker(reranker)
     given = {
