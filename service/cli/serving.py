@@ -55,10 +55,9 @@ def serve(
 
     check_output_folder(data, "--data")
     check_address(host, port)
-    opened_checkpoint = open_checkpoint(checkpoint, precision, provider)
+    with_reading(open_checkpoint(checkpoint, precision, provider), None, reading_share)
     if reranker:
         check_reranker(reranker)
-    with_reading(opened_checkpoint, data, reading_share)
     given = {
         "data": data,
         "checkpoint": checkpoint,

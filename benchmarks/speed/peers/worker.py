@@ -16,10 +16,11 @@ from typing import Any
 
 Embed = Callable[[list[str]], Any]  # texts -> a list of vectors
 BATCH_SIZES = (1, 8, 32)
+CHUNK_TOKENS = 256
 
 
 def open_fastembed(model: str, threads: int) -> dict[int, Embed]:
-    """Open an ONNX model by fastembed, for each batch size; it truncates at 256 tokens."""
+    """Open an ONNX model by fastembed, for each batch size, to read chunks whole."""
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
@@ -33,6 +34,7 @@ def open_fastembed(model: str, threads: int) -> dict[int, Embed]:
         model_file="onnx/model.onnx",
     )
     opened = TextEmbedding(name, specific_model_path=model, threads=threads)
+    opened.model.tokenizer.enable_truncation(max_length=CHUNK_TOKENS)  # the model's files say 128
     return {
         size: lambda texts, size=size: [list(map(float, v)) for v in opened.embed(texts, size)]
         for size in BATCH_SIZES
