@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from encoder.adapter import Adapter, vector_space
 from encoder.checkpoint import load_checkpoint
@@ -54,6 +55,7 @@ def wait_for(path: Path, job: subprocess.Popen[bytes]) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(
     longmatch_process: Longmatch,
     start_longmatch: Start,

@@ -8,6 +8,7 @@ from benchmarks.server import search
 from encoder.checkpoint import load_checkpoint
 
 
+@pytest.mark.slow
 def test_a_small_run_is_measured_and_can_be_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

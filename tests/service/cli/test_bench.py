@@ -201,6 +201,7 @@ def check_table(printed: str) -> None:
     assert "longmatch create-checkpoint" in printed
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_row_make_its_model_again(
     longmatch: Run, whole: Comparison, tmp_path: Path
 ) -> None:

@@ -147,9 +147,9 @@ def test_killed_and_resumed_gives_the_same_curve(
     ("objectives", "figure"),
     [
         (LINKS, "nDCG@10"),
-        (PAIRS, "nDCG@10"),
+        pytest.param(PAIRS, "nDCG@10", marks=pytest.mark.slow),
         (WORDS_TOO + TERMS + LINKS, "nDCG@10"),
-        (ALIGNMENT, "nDCG@10"),
+        pytest.param(ALIGNMENT, "nDCG@10", marks=pytest.mark.slow),
     ],
     ids=["links", "pairs", "words", "alignment"],
 )
@@ -207,6 +207,7 @@ def test_own_pairs_alone(
     assert report["steps"] == 2
 
 
+@pytest.mark.slow
 def test_pairs_whose_parts_share_documents(
     longmatch: Run, corpus: Path, recipe: Callable[[str], Path], tmp_path: Path
 ) -> None:
