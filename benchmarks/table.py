@@ -42,6 +42,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "calibration": calibration.table,
     "encoder": encoder.table,
     "encoder-quality": encoder.table,
+    "encoder-shares": encoder.table,
     "load": load.table,
     "load-patient": load.table,
     "overload": overload.table,

@@ -143,7 +143,8 @@ def main(
         "peers": peer_versions,
         "reference": reference,
     }
-    record = make_record("encoder-quality" if qrels else "encoder", source, settings, results)
+    name = "encoder-quality" if qrels else "encoder-shares" if reading_share else "encoder"
+    record = make_record(name, source, settings, results)
     typer.echo(table(record))
     write_record(record)
 
