@@ -46,11 +46,16 @@ def prometheus() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def dashboard() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(
-        (ROOT / "deploy/grafana/dashboards/longmatch.json").read_text()
-    )
-    return loaded
+def dashboards() -> list[dict[str, Any]]:
+    files = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
+    return [json.loads(file.read_text()) for file in files]
+
+
+@pytest.fixture(scope="session")
+def panels(dashboards: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of all dashboards, without their rows."""
+    found = [panel for dashboard in dashboards for panel in dashboard["panels"]]
+    return [panel for panel in found if panel["type"] != "row"]
 
 
 @pytest.fixture(scope="session")
