@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,10 +14,25 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from service.errors import RejectionReason
+
 Stage = Literal[
     "tokenize", "queue", "encode", "filter", "search", "lexical", "align", "fetch", "rerank",
     "explain", "store",
 ]  # fmt: skip
+
+LineOutcome = Literal["indexed", "failed"]
+RetrainingOutcome = Literal["swapped", "refused", "failed"]
+SampleOutcome = Literal["measured", "dropped", "disturbed"]
+
+# Counters whose label values are known before anything happens. A series that begins with its first
+# event, at 1, has no increase: an alert would miss that event, and a panel be empty until then.
+_COUNTED: Final = {
+    "admission_rejected": get_args(RejectionReason),
+    "job_documents": get_args(LineOutcome),
+    "index_retrainings": get_args(RetrainingOutcome),
+    "recall_samples": get_args(SampleOutcome),
+}
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
 DURATION_BUCKETS = (
@@ -83,7 +98,7 @@ def create_metrics() -> Metrics:
     gauge = partial(Gauge, namespace="longmatch", registry=registry)
     histogram = partial(Histogram, namespace="longmatch", registry=registry)
     duration = partial(histogram, buckets=DURATION_BUCKETS)
-    return Metrics(
+    metrics = Metrics(
         registry=registry,
         requests=counter("requests_total", "Requests answered.", ["route", "method", "code"]),
         request_duration=duration(
@@ -171,3 +186,7 @@ def create_metrics() -> Metrics:
             "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
         ),
     )
+    for name, values in _COUNTED.items():
+        for value in values:
+            getattr(metrics, name).labels(value)
+    return metrics

@@ -74,7 +74,8 @@ ORDER: Mapping[str, Sequence[str]] = {
         "comparison",
     ),
     "service": (
-        "errors metrics settings web",
+        "errors",
+        "metrics settings web",
         "background jobs keys limits threads",
         "workers",
         "engine",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import get_args
 
 from index.errors import StoreError
 from index.sqlite.connections import SQLiteConnections
@@ -54,8 +55,8 @@ class Jobs:
         self._connections = connections
         self._settings = settings
         self._uploads = settings.data / UPLOADS_DIRECTORY
-        for outcome in ("indexed", "failed"):  # so that both are exported as 0
-            metrics.job_documents.labels(outcome)
+        for state in get_args(EndState):  # so that each is exported as 0
+            metrics.jobs_ended.labels(state)
         self._receiving = 0
         self._lock = threading.Lock()
         self._stopping = threading.Event()

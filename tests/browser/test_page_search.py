@@ -182,7 +182,7 @@ def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
     frame.locator("#right").click()
     search_page.keyboard.press("Escape")
     wait_until(search_page, "!document.querySelector('#comparison').open")
-    assert search_page.locator("#comparison iframe").count() == 0
+    search_page.locator("#comparison iframe").wait_for(state="detached")  # "close" comes later
     wait_until(search_page, "document.activeElement.className === 'title'")
     assert page_log.complaints == []
 

@@ -69,6 +69,18 @@ def test_every_metric_has_the_name_the_kind_and_the_labels_that_dashboards_use()
     assert found == EXPECTED
 
 
+def test_what_has_not_happened_yet_is_counted_as_0() -> None:
+    value = create_metrics().registry.get_sample_value
+    for name, label, values in (
+        ("index_retrainings", "outcome", ("swapped", "refused", "failed")),
+        ("recall_samples", "outcome", ("measured", "dropped", "disturbed")),
+        ("job_documents", "outcome", ("indexed", "failed")),
+        ("admission_rejected", "reason", ("queue_tokens", "active_requests", "jobs")),
+    ):
+        for one in values:
+            assert value(f"longmatch_{name}_total", {label: one}) == 0, (name, one)
+
+
 def test_document_lengths_are_counted_in_powers_of_two() -> None:
     metrics = create_metrics()
     metrics.document_tokens.observe(2048)

@@ -147,3 +147,9 @@ def test_tables_that_cannot_be_written_for_a_while_are_waited_for(
     runner.wait(1)
     assert runner.ran == [job_id]
     assert "jobs are paused: StoreError" in caplog.text
+
+
+def test_an_end_that_no_job_had_is_counted_as_0(make_jobs: Callable[[], Jobs]) -> None:
+    value = make_jobs().metrics.registry.get_sample_value
+    for state in ("done", "cancelled", "failed"):
+        assert value("longmatch_jobs_ended_total", {"state": state}) == 0
