@@ -81,7 +81,7 @@ class BodyRuleMiddleware:
             UnsupportedMediaTypeError: its route does not take this type.
             BodyTooLargeError: its Content-Length is over the limit.
         """
-        kind = kind_of(_route_of(scope))
+        kind = kind_of(_find_route(scope))
         if kind is BodyKind.NONE:
             return RequestBody(kind)
         headers, limit = Headers(scope=scope), self._limits[kind]
@@ -107,15 +107,33 @@ def kind_of(route: BaseRoute) -> BodyKind:
     return BodyKind.JSON if has_body else BodyKind.NONE
 
 
-def _route_of(scope: Scope) -> BaseRoute:
-    other_method = False
+def _find_route(scope: Scope) -> BaseRoute:
+    """Return the route of a request, and note its template, also where it is refused."""
+    of_another_method: BaseRoute | None = None
     for route in scope["app"].state.routes:
         match, _ = route.matches(scope)
         if match is Match.FULL:
+            _note_template(scope, route)
             return route  # type: ignore[no-any-return]
-        other_method = other_method or match is Match.PARTIAL
-    status = HTTPStatus.METHOD_NOT_ALLOWED if other_method else HTTPStatus.NOT_FOUND
-    raise HTTPException(status)
+        if match is Match.PARTIAL:
+            of_another_method = of_another_method or route
+    if of_another_method is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    _note_template(scope, of_another_method)
+    raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
+
+
+def _note_template(scope: Scope, route: BaseRoute) -> None:
+    scope["state"]["template"] = getattr(route, "path", None)
+
+
+def route_template(scope: Scope) -> str | None:
+    """Return the path of the route of a request ("/documents/{id}"), or None if it has none.
+
+    It is known even where the request was rejected before its route was called.
+    """
+    template: str | None = scope["state"].get("template")
+    return template
 
 
 def _is_json(kind: str) -> bool:

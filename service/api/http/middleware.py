@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.http.bodies import BodyKind, request_body
+from service.api.http.bodies import BodyKind, request_body, route_template
 from service.api.http.errors import problem_response
 from service.engine import Engine
 from service.errors import BodyTooLargeError, ShuttingDownError
@@ -180,7 +180,7 @@ def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
     if engine is None:
         return
     # The template, never the path: paths come from clients and their number is unbounded.
-    route = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
+    route = route_template(scope) or UNMATCHED_ROUTE
     method = method if method in _METHODS else "other"
     engine.metrics.requests.labels(route, method, str(code)).inc()
     engine.metrics.request_duration.labels(route).observe(seconds)

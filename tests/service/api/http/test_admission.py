@@ -64,6 +64,18 @@ def test_a_full_service_refuses_before_the_body_is_read(
         assert int(response.headers["retry-after"]) >= 1
 
 
+def test_what_is_refused_is_counted_under_its_route(client: Any, engine: Engine) -> None:
+    with engine.scheduler.reserve(4000):
+        problem(client.post("/match", json=BOOK), 503, "overloaded")
+    client.request("PUT", "/match", json=BOOK)
+    client.get("/no/such/route")
+    for route, method, code in (
+        ("/match", "POST", "503"), ("/match", "PUT", "405"), ("unmatched", "GET", "404")
+    ):  # fmt: skip
+        name = "longmatch_requests_total"
+        assert counted(engine, name, route=route, method=method, code=code) == 1
+
+
 def test_single_and_batch_have_one_limit(client: Any, engine: Engine) -> None:
     with engine.scheduler.reserve(4000):
         for body in (BOOK, {"queries": [BOOK]}, {"queries": [PAGE] * 30}):

@@ -81,8 +81,7 @@ def test_a_client_that_leaves_while_it_sends_is_let_go(client: Any, engine: Engi
     status, _, _ = exchange(client.app, None, [], messages)
     assert status is None
     assert (
-        counted(engine, "longmatch_requests_total", route="unmatched", method="POST", code="499")
-        == 1
+        counted(engine, "longmatch_requests_total", route="/match", method="POST", code="499") == 1
     )
 
 
