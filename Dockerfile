@@ -1,9 +1,9 @@
 # The serving image: no torch, no compiler, no root.
 #
-#   docker build -t longmatch .
+#   docker build -t longmatch .             (for a GPU: --build-arg DEVICE=gpu)
 #   docker run -p 127.0.0.1:8000:8000 -v longmatch-data:/data longmatch
 
-FROM python:3.12-slim-trixie AS build
+FROM python:3.12.13-slim-trixie@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36 AS build
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore
@@ -11,13 +11,13 @@ RUN python -m venv /opt/longmatch
 ENV PATH=/opt/longmatch/bin:$PATH
 WORKDIR /src
 
-# Dependencies come first: a change of the code does not invalidate this layer.
-COPY pyproject.toml constraints.txt ./
-RUN python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-print(*p["dependencies"], *p["optional-dependencies"]["cpu"], sep="\n")' > requirements.txt \
-    && pip install -c constraints.txt -r requirements.txt
+# Dependencies come first: a change of the code does not invalidate this layer. Each is pinned to its
+# hashes (`make constraints`).
+ARG DEVICE=cpu
+COPY deploy/requirements/${DEVICE}.txt requirements.txt
+RUN pip install --require-hashes --requirement requirements.txt
 
-COPY README.md LICENSE NOTICE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY encoder encoder
 COPY index index
 COPY evaluation evaluation
@@ -26,7 +26,7 @@ COPY service service
 RUN pip install --no-deps . && pip check
 
 
-FROM python:3.12-slim-trixie
+FROM python:3.12.13-slim-trixie@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36
 LABEL org.opencontainers.image.title="longmatch" \
       org.opencontainers.image.description="Finds the documents that match a long document"
 

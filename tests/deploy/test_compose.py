@@ -9,8 +9,8 @@ import yaml
 
 from service.settings import Settings
 
-# A tag that names a release: 7.4.11-alpine, v3.14.0; not latest, not 7.
-RELEASE_TAG = re.compile(r"v?\d+\.\d+\.\d+(-[a-z0-9.]+)?")
+# A tag that names a release (7.4.11-alpine, v3.14.0; not latest, not 7), and what it was then.
+RELEASE_TAG = re.compile(r"v?\d+\.\d+\.\d+(-[a-z0-9.]+)?@sha256:[0-9a-f]{64}")
 
 
 def mounts(service: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -49,24 +49,49 @@ def test_every_port_is_published_on_loopback_unless_the_operator_says_so(
     compose: dict[str, Any],
 ) -> None:
     for name, service in compose["services"].items():
-        for port in service["ports"]:
+        for port in service.get("ports", []):
             allowed = ("127.0.0.1:", "${PUBLISH_ADDRESS:-127.0.0.1}:")
             assert port.startswith(allowed[: 2 if name == "longmatch" else 1]), name
 
 
-def test_every_service_is_bounded_and_gains_no_rights(compose: dict[str, Any]) -> None:
+def test_every_service_is_bounded_and_has_no_rights(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         assert service["mem_limit"], name
-        assert "no-new-privileges:true" in service["security_opt"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["read_only"] is True, name
         assert service["restart"] == "unless-stopped", name
 
 
-def test_longmatch_cannot_write_its_own_image(compose: dict[str, Any]) -> None:
+def test_longmatch_writes_its_data_and_nothing_else(compose: dict[str, Any]) -> None:
     longmatch = compose["services"]["longmatch"]
-    assert longmatch["read_only"] is True
-    assert longmatch["cap_drop"] == ["ALL"]
     assert longmatch["tmpfs"] == ["/tmp"]
     assert longmatch["volumes"] == ["longmatch-data:/data"]
+
+
+def test_redis_asks_for_a_password_and_only_longmatch_reaches_it(compose: dict[str, Any]) -> None:
+    redis = compose["services"]["redis"]
+    password = "${REDIS_PASSWORD:-longmatch}"
+    assert redis["command"][redis["command"].index("--requirepass") + 1] == password
+    assert redis["environment"] == {"REDISCLI_AUTH": password}
+    url = compose["services"]["longmatch"]["environment"]["LONGMATCH_REDIS_URL"]
+    assert url == f"redis://:{password}@redis:6379/0"
+    assert "ports" not in redis
+    assert redis["networks"] == ["redis"]
+    assert compose["networks"]["redis"] == {"internal": True}
+    others = set(compose["services"]) - {"longmatch", "redis"}
+    assert all(compose["services"][name]["networks"] == ["monitoring"] for name in others)
+
+
+def test_the_gpu_file_changes_the_device_and_nothing_else(
+    root: Path, compose: dict[str, Any], instructions: list[tuple[str, str]]
+) -> None:
+    [(name, service)] = yaml.safe_load((root / "deploy/gpu.yml").read_text())["services"].items()
+    assert name in compose["services"]
+    assert set(service) == {"build", "deploy"}
+    [(argument, value)] = service["build"]["args"].items()
+    assert argument in {given.partition("=")[0] for kind, given in instructions if kind == "ARG"}
+    assert (root / f"deploy/requirements/{value}.txt").is_file()
 
 
 def test_there_is_time_to_drain(compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
