@@ -68,6 +68,7 @@ def create_app(
         KeyFileError: the file of API keys cannot be read.
     """
     app = DescribedFastAPI(
+        settings,
         title="Longmatch",
         version=installed_version(),
         description=DESCRIPTION,

@@ -81,6 +81,7 @@ REQUEST_BODY: dict[str, Any] = {
         NDJSON: {
             "schema": {
                 "type": "string",
+                "minLength": 1,
                 "description": "A document on each line: `id` and `text`, optionally `title` and "
                 "`metadata`; other fields become metadata. `Content-Encoding: gzip` is accepted.",
             },

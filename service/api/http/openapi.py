@@ -7,13 +7,16 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
+from service.api.http.openapi_limits import describe_limits
 from service.api.http.problems import (
     ADMISSION_PROBLEMS,
     HOST_NOT_ALLOWED,
     KEY_REQUIRED,
+    MALFORMED_REQUEST,
     SCOPE_MISSING,
     ProblemType,
 )
+from service.settings import Settings
 
 # The Swagger UI that is served supports no later version, so the schemas keep to 3.0.
 OPENAPI_VERSION = "3.0.3"
@@ -100,7 +103,12 @@ def json_example(value: object, description: str) -> dict[str, Any]:
 
 
 class DescribedFastAPI(FastAPI):
-    """An application whose OpenAPI document describes problems and the headers of admission."""
+    """An application whose OpenAPI document describes problems, limits and headers of admission."""
+
+    def __init__(self, settings: Settings, **given: Any) -> None:
+        """Create it; `given` are the arguments of FastAPI."""
+        super().__init__(**given)
+        self._settings = settings
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
@@ -116,15 +124,30 @@ class DescribedFastAPI(FastAPI):
             document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
             document["components"]["securitySchemes"] = {_KEY: _KEY_SCHEME}
             _describe_refusals(document)
+            describe_limits(document, self._settings)
+            _add_links(document["paths"])
             self.openapi_schema = document
         return self.openapi_schema
+
+
+def _add_links(paths: dict[str, Any]) -> None:
+    """Say where that is which POST /index made: clients and tests of the contract follow it."""
+    made_at = (("200", "/documents/{id}", "documents/0/id"), ("202", "/jobs/{id}", "id"))
+    for code, made, below in made_at:
+        links = paths["/index"]["post"]["responses"][code].setdefault("links", {})
+        for path in (one for one in paths if one.startswith(made)):
+            for method, operation in paths[path].items():
+                links[f"{method} {path}"] = {
+                    "operationId": operation["operationId"],
+                    "parameters": {"id": f"$response.body#/{below}"},
+                }
 
 
 def _describe_refusals(document: dict[str, Any]) -> None:
     """Add what is refused before the route: to all, and where there is admission, with headers."""
     for path, methods in document["paths"].items():
         for operation in methods.values():
-            _add_problems(operation, HOST_NOT_ALLOWED)
+            _add_problems(operation, MALFORMED_REQUEST, HOST_NOT_ALLOWED)
             if path not in _KEYLESS:
                 _add_problems(operation, KEY_REQUIRED, SCOPE_MISSING)
                 operation["security"] = [{_KEY: []}, {}]

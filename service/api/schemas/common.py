@@ -20,7 +20,11 @@ from service.metrics import Stage
 class DocumentBody(Body):
     """A document to store."""
 
-    id: DocumentId = Field(description="Your own id; a document with the same id is replaced.")
+    id: DocumentId = Field(
+        description="Your own id, without control characters; a document with the same id is "
+        "replaced.",
+        json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f]+$"},
+    )
     text: Characters = Field(
         description="The whole text; at most `max_text_characters` (see /version)."
     )

@@ -23,7 +23,14 @@ from service.api.schemas.common import (
     receipt_body,
     to_query,
 )
-from service.api.schemas.fields import Body, Characters, DocumentId, nullable, optional
+from service.api.schemas.fields import (
+    Body,
+    Characters,
+    DocumentId,
+    exclusive,
+    nullable,
+    optional,
+)
 from service.encode import EncodedText
 from service.matching.compare import Compared, Explanation
 from service.matching.queries import Query
@@ -200,6 +207,8 @@ DEFAULT_PASSAGES = 100
 
 class SideBody(Body):
     """One of two texts: exactly one of `text` and `id`."""
+
+    model_config = exclusive("text", "id")
 
     text: Characters | None = optional("The text itself.")
     id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")

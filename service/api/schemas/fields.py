@@ -72,8 +72,19 @@ def or_a_number(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"type": "integer", "minimum": 1}, given]
 
 
+def exclusive(*fields: str, title_of: str = "") -> ConfigDict:
+    """Describe a body that has exactly one of some fields; a title only with the one it is of."""
+    described: dict[str, Any] = {"oneOf": [{"required": [field]} for field in fields]}
+    if title_of:
+        others = [{"required": [field, "title"]} for field in fields if field != title_of]
+        described["not"] = {"anyOf": others}
+    return ConfigDict(json_schema_extra=described)
+
+
 _WHOLE = BeforeValidator(whole_characters)
-Characters = Annotated[str, _WHOLE]
+WholeText = Annotated[str, _WHOLE]
+# The tokenizer decides whether a text is empty, and needs a character that is not a space.
+Characters = Annotated[str, _WHOLE, Field(json_schema_extra={"pattern": r"\S"})]
 DocumentId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS), _WHOLE]
 Title = Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS), _WHOLE]
 Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]

@@ -23,7 +23,7 @@ from index.store.metadata import (
     pointer,
 )
 from service.api.schemas.common import exactly_one
-from service.api.schemas.fields import Body, Characters, optional, whole_characters
+from service.api.schemas.fields import Body, WholeText, optional, whole_characters
 
 MAX_DEPTH = 8
 MAX_CONDITIONS = 64
@@ -75,7 +75,7 @@ def _over(message: str, limit: int) -> PydanticCustomError:
     return PydanticCustomError("filter_limit", message, {"max_length": limit})
 
 
-FieldPointer = Annotated[Characters, Field(min_length=1), AfterValidator(_field_pointer)]
+FieldPointer = Annotated[WholeText, Field(min_length=1), AfterValidator(_field_pointer)]
 ScalarField = Annotated[
     Any,
     PlainValidator(_checked_scalar),
@@ -86,8 +86,47 @@ BoundField = Annotated[
 ]
 
 
+_BOUNDS = ("gte", "gt", "lte", "lt")
+_ON_A_FIELD = ("equal", "in", "range", "exists")
+_OF_OTHERS = ("and", "or", "not")
+
+
+def _describe_range(schema: dict[str, Any]) -> None:
+    """Say that bounds are of one type, at least one, and not two on the same side."""
+    bounds = schema.pop("properties")
+    del schema["additionalProperties"], schema["type"]
+    schema["anyOf"] = [
+        {
+            "type": "object",
+            "properties": {name: bounds[name] | {"anyOf": [given]} for name in _BOUNDS},
+            "minProperties": 1,
+            "additionalProperties": False,
+        }
+        for given in (_TEXT, {"type": "number"})
+    ]
+    schema["not"] = {"anyOf": [{"required": ["gte", "gt"]}, {"required": ["lte", "lt"]}]}
+
+
+def _describe_filter(schema: dict[str, Any]) -> None:
+    """Say that a filter is one condition on a field, or one combination without a field."""
+    fields = schema.pop("properties")
+    del schema["additionalProperties"], schema["type"]
+    forms = [*(("field", name) for name in _ON_A_FIELD), *((name,) for name in _OF_OTHERS)]
+    schema["oneOf"] = [
+        {
+            "type": "object",
+            "properties": {name: fields[name] for name in form},
+            "required": list(form),
+            "additionalProperties": False,
+        }
+        for form in forms
+    ]
+
+
 class RangeBody(Body):
     """The bounds of a range, both numbers or both strings; strings compare by code point."""
+
+    model_config = ConfigDict(json_schema_extra=_describe_range)
 
     gte: BoundField | None = optional("At least this.")
     gt: BoundField | None = optional("More than this.")
@@ -121,7 +160,9 @@ class FilterBody(Body):
     `range`. A list satisfies a condition if one of its elements does.
     """
 
-    model_config = ConfigDict(alias_generator=lambda name: name.rstrip("_"))
+    model_config = ConfigDict(
+        alias_generator=lambda name: name.rstrip("_"), json_schema_extra=_describe_filter
+    )
 
     field: FieldPointer | None = optional(
         "Name of a field of the metadata, or the JSON Pointer of a nested one: `/author/name`."

@@ -34,6 +34,7 @@ from service.api.schemas.fields import (
     DocumentId,
     Share,
     Title,
+    exclusive,
     nullable,
     optional,
     or_a_number,
@@ -49,6 +50,8 @@ from service.settings import Settings
 
 class QueryBody(Body):
     """One of several queries."""
+
+    model_config = exclusive("text", "id", title_of="text")
 
     text: Characters | None = optional("Text of a document.")
     title: Title | None = optional(
@@ -146,6 +149,8 @@ def _switch_on(schema: dict[str, Any]) -> None:
 
 class MatchRequest(Body):
     """What to match: exactly one of `text`, `id` and `queries`."""
+
+    model_config = exclusive("text", "id", "queries", title_of="text")
 
     text: Characters | None = optional("Text of a document.")
     title: Title | None = optional(

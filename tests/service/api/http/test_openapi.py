@@ -95,7 +95,7 @@ def test_every_error_is_a_problem_with_an_example(document: dict[str, Any]) -> N
             for name, example in content["examples"].items():
                 assert PROBLEM_TYPES[name].status == example["value"]["status"] == int(code)
                 seen.add(name)
-    assert seen == set(PROBLEM_TYPES) - {"method-not-allowed", "malformed-request"}
+    assert seen == set(PROBLEM_TYPES) - {"method-not-allowed"}
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -212,3 +212,27 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
         if "$ref" in node:
             name = node["$ref"].removeprefix("#/components/schemas/")
             assert name in document["components"]["schemas"]
+
+
+def test_limits_of_the_settings_are_limits_of_the_schemas() -> None:
+    settings = Settings(max_top_k=17, max_queries_per_request=3, max_text_characters=99)
+    document = create_app(settings).openapi()
+    fields = document["components"]["schemas"]["MatchRequest"]["properties"]
+    assert fields["top_k"]["maximum"] == 17
+    assert fields["queries"]["maxItems"] == 3
+    assert fields["text"]["maxLength"] == 99
+    similar = document["paths"]["/documents/{id}/similar"]["get"]["parameters"]
+    assert [one["schema"]["maximum"] for one in similar if one["name"] == "top_k"] == [17]
+
+
+def test_a_link_leads_from_what_was_made_to_where_it_is(document: dict[str, Any]) -> None:
+    known = {operation["operationId"]: path for path, _, operation in operations(document)}
+    responses = document["paths"]["/index"]["post"]["responses"]
+    leads = {
+        code: {known[link["operationId"]] for link in responses[code]["links"].values()}
+        for code in ("200", "202")
+    }
+    assert leads == {
+        "200": {"/documents/{id}", "/documents/{id}/similar", "/documents/{id}/family"},
+        "202": {"/jobs/{id}", "/jobs/{id}/cancel"},
+    }

@@ -1,0 +1,73 @@
+"""Schemathesis asks the real server everything that the OpenAPI document allows, and more."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from encoder.calibration import Calibration, write_calibration
+from encoder.checkpoint import load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from index.search.corpus_calibration import CorpusCalibration, write_corpus_calibration
+from index.search.fusion import DEFAULT_RULE
+from tests.tools.calibrations import MAPS, TABLE
+from tests.tools.tiers import Tier
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = ROOT / "tests/tools/schemathesis.toml"
+HOOKS = "tests.tools.schemathesis_hooks"
+SOME_PHASES = "examples,fuzzing,stateful"
+EVERY_PHASE = f"{SOME_PHASES},coverage"  # which takes a minute by itself
+MODES = ("semantic", "lexical", "hybrid")
+
+
+def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
+    """Return a copy of a checkpoint and a data directory, with calibrations of every mode.
+
+    Without them bounds on probabilities are refused, which no schema can say.
+    """
+    copy, data = folder / "checkpoint", folder / "data"
+    shutil.copytree(checkpoint, copy)
+    data.mkdir()
+    loaded = load_checkpoint(copy)
+    fingerprint = OnnxEncoder(loaded).fingerprint
+    write_calibration(loaded, Calibration(fingerprint, dict.fromkeys(MODES, MAPS)))
+    of_corpus = CorpusCalibration(fingerprint, dict.fromkeys(MODES, TABLE), DEFAULT_RULE)
+    write_corpus_calibration(data, of_corpus)
+    return copy, data
+
+
+def test_requests_of_every_kind_are_answered_as_the_document_says(
+    serve: Callable[..., Any],
+    tiny_checkpoint: Path,
+    tiny_reranker: Path,
+    tmp_path: Path,
+    tier: Tier,
+) -> None:
+    """With all checks; the cases of each rule of the document in a sweep."""
+    checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
+    with serve(data, checkpoint, reranker=tiny_reranker, max_explained_matches=100_000) as server:
+        ended = subprocess.run(
+            [
+                Path(sys.executable).with_name("schemathesis"),
+                f"--config-file={SETTINGS}",
+                "run",
+                f"{server.url}/openapi.json",
+                f"--phases={EVERY_PHASE if tier.sweep else SOME_PHASES}",
+                f"--max-examples={1000 if tier.sweep else 10}",
+                f"--seed={tier.seed}",
+                "--continue-on-failure",
+                "--no-color",
+            ],
+            cwd=tmp_path,
+            env=os.environ | {"SCHEMATHESIS_HOOKS": HOOKS, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        log = server.log.read_text()
+    assert ended.returncode == 0, ended.stdout[-6_000:] + ended.stderr[-2_000:]
+    assert "Tested: 0" not in ended.stdout
+    assert "Traceback" not in log
