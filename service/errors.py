@@ -12,6 +12,7 @@
   * BodyTooLargeError        the body has too many bytes
   * RequestTooLargeError     the documents of one request have more tokens than the queue holds
   * DocumentNotFoundError    no document has the id
+  * CollectionNotFoundError  no collection has the name
   * MalformedUploadError     the body cannot be decompressed
   * JobNotFoundError         no job has the id
   * JobEndedError            the job to cancel has ended already
@@ -142,6 +143,13 @@ class DocumentNotFoundError(ServiceError):
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
         self.pointer = pointer
+
+
+class CollectionNotFoundError(ServiceError):
+    """No collection has the name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no collection {name!r}")
 
 
 class MalformedUploadError(ServiceError):

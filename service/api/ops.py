@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from index.search.records import Mode
-from service.api.deps import EngineDep, OpenEngineDep
+from service.api.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     INTERNAL_ERROR,
@@ -118,7 +118,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     The status is `degraded` while a part is down that requests can do without, or while no more
     requests are accepted. If no active request has ended for 30 seconds then, it is not ready.
     """
-    index, degraded = engine.data.index, degraded_parts(engine)
+    index, degraded = engine.default.data.index, degraded_parts(engine)
     return ReadyResponse(
         status="degraded" if degraded else "ready",
         documents=len(index),
@@ -153,9 +153,9 @@ async def get_metrics(engine: OpenEngineDep) -> Response:
         **problem_responses(INTERNAL_ERROR, NOT_READY),
     },
 )
-async def get_version(engine: OpenEngineDep) -> VersionResponse:
+async def get_version(collection: OpenCollectionDep) -> VersionResponse:
     """Return the version, the checkpoint and the limits of a request."""
-    return version_response(engine)
+    return version_response(collection)
 
 
 @router.get(

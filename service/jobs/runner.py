@@ -45,7 +45,7 @@ class Jobs:
     """
 
     def __init__(
-        self, connections: SQLiteConnections, settings: Settings, metrics: Metrics
+        self, connections: SQLiteConnections, data: Path, settings: Settings, metrics: Metrics
     ) -> None:
         self.store = JobStore(connections)
         self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
@@ -53,7 +53,7 @@ class Jobs:
         self.metrics = metrics
         self._connections = connections
         self._settings = settings
-        self._uploads = settings.data / UPLOADS_DIRECTORY
+        self._uploads = data / UPLOADS_DIRECTORY
         for outcome in ("indexed", "failed"):  # so that both are exported as 0
             metrics.job_documents.labels(outcome)
         self._receiving = 0
@@ -194,15 +194,15 @@ class Jobs:
         return True
 
 
-def open_jobs(settings: Settings, metrics: Metrics) -> Jobs:
-    """Open the jobs of the data directory, which is open already; none runs before `start`.
+def open_jobs(data: Path, settings: Settings, metrics: Metrics) -> Jobs:
+    """Open the jobs of a data directory, which is open already; none runs before `start`.
 
     Raises:
         StoreError: their tables cannot be read.
     """
-    connections = open_tables(settings.data / JOBS_FILE)
+    connections = open_tables(data / JOBS_FILE)
     try:
-        return Jobs(connections, settings, metrics)
+        return Jobs(connections, data, settings, metrics)
     except BaseException:
         connections.close()
         raise

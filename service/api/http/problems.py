@@ -53,6 +53,10 @@ JOB_NOT_FOUND = ProblemType(
     "job-not-found", 404, "No job has this id",
     "The job never existed, or it ended long ago and was deleted.",
 )  # fmt: skip
+COLLECTION_NOT_FOUND = ProblemType(
+    "collection-not-found", 404, "No collection has this name",
+    "There is no collection of this name, or the API key is bound to another one.",
+)  # fmt: skip
 METHOD_NOT_ALLOWED = ProblemType(
     "method-not-allowed", 405, "The method is not allowed here",
     "The path exists, but not for this method. The Allow header names the allowed ones.",
@@ -146,7 +150,7 @@ PROBLEM_TYPES = {
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
-        ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+        COLLECTION_NOT_FOUND, ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
         KEY_REQUIRED, SCOPE_MISSING,
     )
@@ -191,6 +195,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,
     service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
+    service_errors.CollectionNotFoundError: COLLECTION_NOT_FOUND,
     service_errors.MalformedUploadError: MALFORMED_BODY,
     service_errors.JobNotFoundError: JOB_NOT_FOUND,
     service_errors.JobEndedError: JOB_ENDED,

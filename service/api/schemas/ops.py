@@ -4,12 +4,12 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from encoder.adapter import Adapter
+from encoder.adapter import OpenAdapter
 from encoder.calibration import FittedMap
 from index.search.calibrator import ScoreCalibrator, served_kinds
 from index.search.score_distribution import NullDistribution
 from service.api.schemas.fields import nullable
-from service.engine import Engine, installed_version
+from service.engine import Collection, installed_version
 
 
 class LiveResponse(BaseModel):
@@ -126,21 +126,23 @@ class ProblemTypeResponse(BaseModel):
     description: str
 
 
-def version_response(engine: Engine) -> VersionResponse:
-    """Return the version, the checkpoint and the limits of an engine."""
+def version_response(collection: Collection) -> VersionResponse:
+    """Return the version, the checkpoint and the limits that a collection is served with."""
+    engine = collection.engine
     return VersionResponse(
         version=installed_version(),
-        checkpoint=CheckpointBody.model_validate(engine.checkpoint, from_attributes=True),
-        adapter=_adapter(engine.encoder.adapter, engine.encoder.dimension),
+        checkpoint=CheckpointBody.model_validate(collection.checkpoint, from_attributes=True),
+        adapter=_adapter(collection.adapter, collection.space.dimension),
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.name,
-        calibration=_calibration(engine.calibrator),
+        calibration=_calibration(collection.calibrator),
         limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
     )
 
 
-def _adapter(adapter: Adapter | None, dimension: int) -> AdapterBody:
+def _adapter(opened: OpenAdapter | None, dimension: int) -> AdapterBody:
+    adapter = None if opened is None else opened.adapter
     return AdapterBody(
         digest=None if adapter is None else adapter.digest[:12],
         documents=None if adapter is None else adapter.documents,

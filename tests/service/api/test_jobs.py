@@ -215,7 +215,7 @@ def test_a_job_is_cancelled_once_and_what_is_in_hand_is_still_counted(
     job = client.get(location).json()
     assert job["state"] == "cancelled"
     assert job["indexed"] in (0, 64)
-    assert len(client.app.state.engine.data.index) == job["indexed"] + 1
+    assert len(client.app.state.engine.default.data.index) == job["indexed"] + 1
 
 
 def test_a_job_that_is_done_cannot_be_cancelled(client: Any) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +13,12 @@ from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
+from tests.tools.service_fixtures import with_parts
 
 
 def with_scheduler(engine: Engine, encoder: Any) -> Engine:
     scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
-    return replace(engine, scheduler=scheduler)
+    return with_parts(engine, scheduler=scheduler)
 
 
 def metric(client: Any, line: str) -> float:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +17,7 @@ from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
 from service.settings import Settings
+from tests.tools.service_fixtures import with_parts
 
 BODIES = {"/match": MatchRequest, "/compare": CompareRequest, "/index": IndexRequest}
 
@@ -166,7 +166,7 @@ def measured(client: Any) -> Any:
     judge = ScoreCalibrator(
         None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs), DEFAULT_RULE), "1"
     )
-    return type(client)(create_app(engine.settings, replace(engine, calibrator=judge)))
+    return type(client)(create_app(engine.settings, with_parts(engine, calibrator=judge)))
 
 
 def shape(value: Any, example: Any = None) -> Any:
