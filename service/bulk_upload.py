@@ -114,8 +114,8 @@ def run_job(collection: Collection, job: Job) -> None:
         while batch := read_batch(upload, position, line, limits):
             step = runner.run(_index_batch(collection, batch))
             continues = collection.jobs.store.advance(job, step)
-            collection.engine.metrics.job_documents.labels("indexed").inc(step.indexed)
-            collection.engine.metrics.job_documents.labels("failed").inc(len(step.errors))
+            collection.metrics.job_documents.labels("indexed").inc(step.indexed)
+            collection.metrics.job_documents.labels("failed").inc(len(step.errors))
             if not continues or collection.jobs.stopping:
                 return
             position, line = step.position, step.line

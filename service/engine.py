@@ -26,7 +26,7 @@ from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
 from service.limits.redis_client import RedisClient
-from service.metrics import Metrics
+from service.metrics import CollectionMetrics, Metrics
 from service.settings import Settings
 from service.workers.encode_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
@@ -98,6 +98,7 @@ class Collection:
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.
+        metrics: where what belongs to it is counted; the rest is counted for all together.
         recall_monitor: the thread that measures recall and adapts nprobe.
         maintenance: the thread that keeps the index accurate and compact.
     """
@@ -112,6 +113,7 @@ class Collection:
     calibrator: ScoreCalibrator
     jobs: Jobs
     writer: ThreadPoolExecutor
+    metrics: CollectionMetrics
     recall_monitor: RecallMonitor
     maintenance: Maintenance
 

@@ -189,7 +189,7 @@ def _apply(collection: Collection, change: Change) -> None:
             _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)
             if attempt == _ATTEMPTS:
                 raise
-    record_index_metrics(collection.data.index, collection.engine.metrics)
+    record_index_metrics(collection.data.index, collection.metrics)
 
 
 def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:

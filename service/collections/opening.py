@@ -49,7 +49,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             in_background=True,
         )
         opened.callback(data.close)
-        jobs = open_jobs(path, settings, engine.metrics)
+        metrics = engine.metrics.of(name)
+        jobs = open_jobs(path, settings, metrics)
         opened.callback(jobs.close)
         collection = Collection(
             name=name,
@@ -62,10 +63,11 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             calibrator=open_calibrator(checkpoint, path, fitted),
             jobs=jobs,
             writer=ThreadPoolExecutor(1, "writer"),
-            recall_monitor=RecallMonitor(data.index, engine.metrics, settings),
-            maintenance=Maintenance(data, engine.metrics, settings),
+            metrics=metrics,
+            recall_monitor=RecallMonitor(data.index, metrics, settings),
+            maintenance=Maintenance(data, metrics, settings),
         )
-        record_index_metrics(data.index, engine.metrics)
+        record_index_metrics(data.index, metrics)
         collection.recall_monitor.start()
         collection.maintenance.start()
         jobs.start(partial(run_job, collection))

@@ -19,7 +19,7 @@ from service.jobs.idempotency import IdempotencyStore, KeyedResponse
 from service.jobs.job import EndState, Job, Upload
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile, remove_others
-from service.metrics import Metrics
+from service.metrics import CollectionMetrics
 from service.settings import Settings
 
 JOBS_FILE = "jobs.sqlite3"
@@ -45,7 +45,11 @@ class Jobs:
     """
 
     def __init__(
-        self, connections: SQLiteConnections, data: Path, settings: Settings, metrics: Metrics
+        self,
+        connections: SQLiteConnections,
+        data: Path,
+        settings: Settings,
+        metrics: CollectionMetrics,
     ) -> None:
         self.store = JobStore(connections)
         self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
@@ -194,7 +198,7 @@ class Jobs:
         return True
 
 
-def open_jobs(data: Path, settings: Settings, metrics: Metrics) -> Jobs:
+def open_jobs(data: Path, settings: Settings, metrics: CollectionMetrics) -> Jobs:
     """Open the jobs of a data directory, which is open already; none runs before `start`.
 
     Raises:

@@ -73,7 +73,9 @@ def test_what_was_stored_is_there_after_a_restart(make_settings: MakeSettings) -
             MatchOptions(search=SearchOptions(top_k=1)),
         )
     )
-    documents = second.metrics.registry.get_sample_value("longmatch_index_documents")
+    documents = second.metrics.registry.get_sample_value(
+        "longmatch_index_documents", {"collection": "default"}
+    )
     close_engine(second)
     assert [one.id for one in found.matches] == ["a"]
     assert documents == 2

@@ -244,7 +244,11 @@ def test_jobs_are_listed_newest_first_in_pages(client: Any) -> None:
 def test_jobs_and_lines_are_counted(client: Any) -> None:
     upload(client, lines_of({"id": "a", "text": "Ants."}, {}))
     value = client.app.state.engine.metrics.registry.get_sample_value
-    assert value("longmatch_job_documents_total", {"outcome": "indexed"}) == 1
-    assert value("longmatch_job_documents_total", {"outcome": "failed"}) == 1
-    assert value("longmatch_jobs_ended_total", {"state": "done"}) == 1
-    assert value("longmatch_jobs_unfinished") == 0
+    assert (
+        value("longmatch_job_documents_total", {"collection": "default", "outcome": "indexed"}) == 1
+    )
+    assert (
+        value("longmatch_job_documents_total", {"collection": "default", "outcome": "failed"}) == 1
+    )
+    assert value("longmatch_jobs_ended_total", {"collection": "default", "state": "done"}) == 1
+    assert value("longmatch_jobs_unfinished", {"collection": "default"}) == 0

@@ -146,10 +146,10 @@ def test_what_was_done_is_measured(filled: Any) -> None:
         line = f'longmatch_stage_duration_seconds_count{{stage="{stage}"}}'
         assert metric(filled, line) == times
     assert metric(filled, "longmatch_document_tokens_count") == 5
-    assert metric(filled, "longmatch_index_documents") == 4
+    assert metric(filled, 'longmatch_index_documents{collection="default"}') == 4
     assert metric(filled, 'longmatch_request_duration_seconds_count{route="/match"}') == 1
     filled.delete("/documents/bees")
-    assert metric(filled, "longmatch_index_documents") == 3
+    assert metric(filled, 'longmatch_index_documents{collection="default"}') == 3
 
 
 def test_metrics_are_in_the_text_format(client: Any) -> None:

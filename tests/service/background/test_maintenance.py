@@ -46,7 +46,9 @@ def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
     made: list[Maintenance] = []
 
     def make(**changed: float) -> Maintenance:
-        made.append(Maintenance(data, metrics, Settings(**{"target_recall": 0.3, **changed})))
+        made.append(
+            Maintenance(data, metrics.of("default"), Settings(**{"target_recall": 0.3, **changed}))
+        )
         return made[-1]
 
     yield make
@@ -64,7 +66,9 @@ def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    return metrics.registry.get_sample_value(f"longmatch_{name}", labels)
+    return metrics.registry.get_sample_value(
+        f"longmatch_{name}", {"collection": "default", **labels}
+    )
 
 
 def test_a_collection_that_grew_gets_lists(
@@ -192,7 +196,7 @@ def test_a_training_is_given_up_when_the_service_stops(
     maintenance.stop()
     maintenance._keep_lists()  # the round that was running when it was stopped
     assert data.index.nlist == 1
-    assert metrics.registry.get_sample_value("longmatch_index_retrainings_total") is None
+    assert value(metrics, "index_retrainings_total", outcome="swapped") is None
     maintenance.work()
     assert data.index.nlist == 1
 

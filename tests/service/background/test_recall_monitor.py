@@ -55,11 +55,16 @@ def metrics() -> Metrics:
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
-    return metrics.registry.get_sample_value(f"longmatch_{name}", labels) or 0.0
+    return (
+        metrics.registry.get_sample_value(f"longmatch_{name}", {"collection": "default", **labels})
+        or 0.0
+    )
 
 
 def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallMonitor:
-    return RecallMonitor(live, metrics, Settings(**{"recall_sample_share": 1.0, **changed}))
+    return RecallMonitor(
+        live, metrics.of("default"), Settings(**{"recall_sample_share": 1.0, **changed})
+    )
 
 
 def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
