@@ -16,6 +16,7 @@ from encoder.adapter import OpenAdapter, VectorSpace
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
@@ -32,7 +33,7 @@ from service.workers.encode_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
-DEFAULT = "default"  # the collection of the data directory itself
+DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready
 
 
@@ -130,11 +131,13 @@ class Collections:
     """The collections of a service by name. Safe to use from many threads.
 
     Attributes:
-        changing: held while one is created or removed, and while all are closed.
+        changing: held while one is created or removed.
+        closed: whether none may be created or removed any more.
     """
 
     def __init__(self) -> None:
         self.changing = threading.Lock()
+        self.closed = False
         self._members: dict[str, Collection | UnopenedCollection] = {}
         self._uses: Counter[Collection] = Counter()
         self._changed = threading.Condition()

@@ -7,8 +7,9 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.selection.block_selection import open_document_tokenizer
 from index.search.fusion import read_fusion
-from service.collections.opening import close_collection, open_collection, stop_collection
-from service.engine import DEFAULT, Engine, installed_version
+from service.collections.changes import close_collections, open_collections, stop_collections
+from service.collections.opening import close_collection
+from service.engine import Engine, installed_version
 from service.errors import SettingsError
 from service.limits.admission import Admission
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
@@ -60,7 +61,8 @@ def open_engine(settings: Settings) -> Engine:
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             metrics=metrics,
         )
-        engine.collections.put(open_collection(engine, DEFAULT, settings.data))
+        opened.callback(close_collections, engine)
+        open_collections(engine)
         metrics.build_info.labels(
             installed_version(), checkpoint.name, encoder.precision, encoder.provider
         ).set(1)
@@ -70,9 +72,7 @@ def open_engine(settings: Settings) -> Engine:
 
 def close_engine(engine: Engine) -> None:
     """Stop the workers, let writes finish and close the data; waiting callers get an error."""
-    collections = engine.collections.opened()
-    for one in collections:
-        stop_collection(one)
+    collections = stop_collections(engine)  # a running training gives up while the rest closes
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()

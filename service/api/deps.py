@@ -39,9 +39,14 @@ async def get_engine(engine: OpenEngineDep) -> Engine:
 EngineDep = Annotated[Engine, Depends(get_engine)]
 
 
-async def get_open_collection(engine: OpenEngineDep) -> Collection:
-    """Return the collection of a request, for what can be answered while it is not well."""
-    return engine.default
+async def get_open_collection(request: Request, engine: OpenEngineDep) -> Collection:
+    """Return the collection of a request, for what can be answered while it is not well.
+
+    Raises:
+        CollectionNotFoundError: there is none of its name.
+        NotReadyError: it could not be opened.
+    """
+    return engine.collections.find(request.state.collection)
 
 
 OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]

@@ -25,7 +25,7 @@ from service.api.schemas.ops import (
     VersionResponse,
     version_response,
 )
-from service.engine import degraded_parts, is_ready
+from service.engine import DEFAULT, degraded_parts, is_ready
 
 router = APIRouter(tags=["operations"])
 
@@ -115,14 +115,16 @@ async def get_livez() -> LiveResponse:
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
     """Answer 200 if everything is open and every encoder thread runs, under any load.
 
-    The status is `degraded` while a part is down that requests can do without, or while no more
-    requests are accepted. If no active request has ended for 30 seconds then, it is not ready.
+    The status is `degraded` while a part is down that requests can do without, while no more
+    requests are accepted, or while a collection cannot be used and others can. If no active request
+    has ended for 30 seconds then, it is not ready.
     """
-    index, degraded = engine.default.data.index, degraded_parts(engine)
+    degraded = degraded_parts(engine)
+    first = next((one for one in engine.collections.opened() if one.name == DEFAULT), None)
     return ReadyResponse(
         status="degraded" if degraded else "ready",
-        documents=len(index),
-        generation=index.generation,
+        documents=0 if first is None else len(first.data.index),
+        generation=0 if first is None else first.data.index.generation,
         degraded=degraded,
     )
 

@@ -1,14 +1,18 @@
 """What the OpenAPI document says beyond what FastAPI derives from the routes."""
 
+from copy import deepcopy
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from index.directory.collections import NAME_PATTERN
 from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
+from service.api.http.paths import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
 from service.api.http.problems import (
     ADMISSION_PROBLEMS,
+    COLLECTION_NOT_FOUND,
     HOST_NOT_ALLOWED,
     KEY_REQUIRED,
     SCOPE_MISSING,
@@ -60,6 +64,15 @@ _KEY_SCHEME = {
 }
 _KEYLESS = frozenset({"/livez", "/readyz"})
 
+COLLECTION_PREFIX = f"/{COLLECTIONS}/{{collection}}"
+_COLLECTION_PARAMETER = {
+    "name": "collection",
+    "in": "path",
+    "required": True,
+    "description": "The name of the collection.",
+    "schema": {"type": "string", "pattern": NAME_PATTERN},
+    "examples": {"papers": {"value": "papers"}},
+}
 _ADMISSION_PARAMETERS = (
     {
         "name": TIMEOUT_HEADER,
@@ -113,11 +126,27 @@ class DescribedFastAPI(FastAPI):
                 description=self.description,
                 routes=self.routes,
             )
+            document["paths"] |= _of_collections(document["paths"])
             document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
             document["components"]["securitySchemes"] = {_KEY: _KEY_SCHEME}
             _describe_refusals(document)
             self.openapi_schema = document
         return self.openapi_schema
+
+
+def _of_collections(paths: dict[str, Any]) -> dict[str, Any]:
+    """Return the paths of one collection as they are below its prefix."""
+    below = {
+        f"{COLLECTION_PREFIX}{path}": deepcopy(methods)
+        for path, methods in paths.items()
+        if first_segment(path) in COLLECTION_PARTS
+    }
+    for methods in below.values():
+        for operation in methods.values():
+            operation["operationId"] += "_of_collection"
+            operation["tags"] = ["collections"]
+            operation["parameters"] = [_COLLECTION_PARAMETER, *operation.get("parameters", [])]
+    return below
 
 
 def _describe_refusals(document: dict[str, Any]) -> None:
@@ -128,6 +157,9 @@ def _describe_refusals(document: dict[str, Any]) -> None:
             if path not in _KEYLESS:
                 _add_problems(operation, KEY_REQUIRED, SCOPE_MISSING)
                 operation["security"] = [{_KEY: []}, {}]
+            _, path_in_collection = split_path(path)
+            if first_segment(path_in_collection) in (*COLLECTION_PARTS, "version"):
+                _add_problems(operation, COLLECTION_NOT_FOUND)
             if not is_open(path):
                 _add_problems(operation, *ADMISSION_PROBLEMS)
                 known = operation.get("parameters", [])

@@ -21,11 +21,12 @@ class LiveResponse(BaseModel):
 class ReadyResponse(LiveResponse):
     """The service is ready."""
 
-    documents: int = Field(description="Documents in the index.")
-    generation: int = Field(description="Generation of the index.")
+    documents: int = Field(description="Documents in the index of the default collection.")
+    generation: int = Field(description="Generation of that index.")
     degraded: list[str] = Field(
-        description="What is not well: `redis`, while it is down; `lexical`, while the lexical "
-        "index is being made after a start; `active_requests`, while no more requests are accepted."
+        description="What is not well: `redis`, while it is down; `lexical`, while a lexical "
+        "index is being made after a start; `active_requests`, while no more requests are "
+        "accepted; `collection NAME`, while this collection cannot be used."
     )
 
 
@@ -132,16 +133,17 @@ def version_response(collection: Collection) -> VersionResponse:
     return VersionResponse(
         version=installed_version(),
         checkpoint=CheckpointBody.model_validate(collection.checkpoint, from_attributes=True),
-        adapter=_adapter(collection.adapter, collection.space.dimension),
+        adapter=adapter_body(collection.adapter, collection.space.dimension),
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.name,
-        calibration=_calibration(collection.calibrator),
+        calibration=calibration_body(collection.calibrator),
         limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
     )
 
 
-def _adapter(opened: OpenAdapter | None, dimension: int) -> AdapterBody:
+def adapter_body(opened: OpenAdapter | None, dimension: int) -> AdapterBody:
+    """Return the body of an adapter."""
     adapter = None if opened is None else opened.adapter
     return AdapterBody(
         digest=None if adapter is None else adapter.digest[:12],
@@ -150,7 +152,8 @@ def _adapter(opened: OpenAdapter | None, dimension: int) -> AdapterBody:
     )
 
 
-def _calibration(calibrator: ScoreCalibrator) -> CalibrationBody:
+def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
+    """Return the body of a calibration."""
     return CalibrationBody(
         version=calibrator.version,
         kinds={

@@ -80,8 +80,8 @@ def test_the_default_mode_has_a_probability_and_keeps_its_bounds(calibrated: Any
     engine = calibrated.app.state.engine
     maps = Calibration(engine.checkpoint.fingerprint, {"hybrid": KindCalibration(MAP, MAP, ())})
     client = type(calibrated)(calibrated.app)
-    client.app.state.engine = replace(
-        engine, calibrator=with_parts(engine.default.calibrator, checkpoint=maps)
+    client.app.state.engine = with_parts(
+        engine, calibrator=replace(engine.default.calibrator, checkpoint=maps)
     )
     try:
         every = client.post("/match", json={"id": "d1"}).json()["matches"]

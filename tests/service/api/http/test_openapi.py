@@ -47,7 +47,7 @@ def nodes(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> None:
-    assert {(method, path) for path, method, _ in operations(document)} == {
+    of_one_collection = {
         ("post", "/match"),
         ("post", "/compare"),
         ("post", "/index"),
@@ -59,12 +59,37 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("get", "/documents/{id}/similar"),
         ("get", "/documents/{id}/family"),
         ("delete", "/documents/{id}"),
+    }
+    of_all = {
+        ("get", "/collections"),
+        ("get", "/collections/{collection}"),
+        ("put", "/collections/{collection}"),
+        ("delete", "/collections/{collection}"),
         ("get", "/livez"),
         ("get", "/readyz"),
         ("get", "/metrics"),
         ("get", "/version"),
         ("get", "/problems/{name}"),
     }
+    below = {(method, f"/collections/{{collection}}{path}") for method, path in of_one_collection}
+    named = {(method, path) for path, method, _ in operations(document)}
+    assert named == of_one_collection | of_all | below
+
+
+def test_a_path_of_a_collection_is_described_as_that_of_the_default_one(
+    document: dict[str, Any],
+) -> None:
+    ids = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(set(ids)) == len(ids)
+    for path, method, operation in operations(document):
+        below = document["paths"].get(f"/collections/{{collection}}{path}", {}).get(method)
+        if below is not None:
+            named, *parameters = below["parameters"]
+            assert (named["name"], named["in"]) == ("collection", "path")
+            assert parameters == operation.get("parameters", [])
+            assert below["responses"] == operation["responses"]
+            assert below.get("requestBody") == operation.get("requestBody")
+            assert below["security"] == operation["security"]
 
 
 def test_every_operation_has_examples_of_question_and_answer(document: dict[str, Any]) -> None:
@@ -118,6 +143,8 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
         ("get", "/version"),
+        ("get", "/collections"),
+        ("get", "/collections/{collection}"),
     ],
 )
 def test_the_example_answers_have_the_fields_of_a_real_one(
@@ -138,6 +165,8 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
         "/jobs": lambda: filled.get(upload(filled)[:5]),
         "/jobs/{id}": lambda: filled.get(upload(filled)),
         "/version": lambda: measured(filled).get("/version"),
+        "/collections": lambda: filled.get("/collections"),
+        "/collections/{collection}": lambda: measured(filled).get("/collections/default"),
     }[path]().json()
     assert shape(example) == shape(real, example)
 
