@@ -126,7 +126,7 @@ FACES: Mapping[str, str] = {
     "index.alignment": "alignment_index refresh tables",
     "index.corpus": "demo json_lines reader sql",
     "index.corpus.formats": "content files html parquet titles",
-    "index.directory": "backup collections content_swap data_directory file_digest",
+    "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
     "index.doctor": "examine findings repair",
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
