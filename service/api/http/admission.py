@@ -37,10 +37,10 @@ MAX_TIMEOUT_MS = 24 * 3600 * 1000
 _TIMEOUT = re.compile(r"[1-9][0-9]{0,8}")
 
 # First segments of the paths that are served under any load: probes, metrics, progress of uploads,
-# documentation, the files of the page.
+# documentation, the files of the page, and the collections themselves.
 OPEN_PATHS = frozenset(
     {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
-    | {"static"}
+    | {"static", "collections"}
 )
 
 
