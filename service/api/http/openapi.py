@@ -144,7 +144,6 @@ def _of_collections(paths: dict[str, Any]) -> dict[str, Any]:
     for methods in below.values():
         for operation in methods.values():
             operation["operationId"] += "_of_collection"
-            operation["tags"] = ["collections"]
             operation["parameters"] = [_COLLECTION_PARAMETER, *operation.get("parameters", [])]
     return below
 
