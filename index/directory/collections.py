@@ -128,5 +128,9 @@ def delete_remains(data: Path) -> None:
 
 
 def _delete(folder: Path) -> None:
-    if folder.exists():
+    if folder.is_symlink():  # to where an operator put the files, such as another disk
+        if folder.exists():
+            shutil.rmtree(folder.resolve())
+        folder.unlink()
+    elif folder.exists():
         shutil.rmtree(folder)

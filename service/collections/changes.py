@@ -18,7 +18,7 @@ from index.directory.collections import (
     remove_collection as remove_folder,
 )
 from index.directory.data_directory import open_data_directory
-from index.errors import DataDirectoryInUseError, IndexingError
+from index.errors import DataDirectoryInUseError, IndexingError, StoreError
 from service.collections.opening import close_collection, open_collection, stop_collection
 from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
 from service.errors import (
@@ -47,11 +47,11 @@ def open_collections(engine: Engine) -> None:
     failure: EncoderError | IndexingError | None = None
     try:
         engine.collections.put(open_collection(engine, DEFAULT, settings.data))
-        delete_remains(settings.data)
     except DataDirectoryInUseError:
         raise
     except (EncoderError, IndexingError) as error:
         failure = error
+    _delete_remains(settings.data)
     names = collection_names(settings.data)
     if len(names) > settings.max_collections:
         raise SettingsError(
@@ -158,6 +158,13 @@ def _open(engine: Engine, name: str) -> None:
         engine.collections.put(open_collection(engine, name, path))
     except (EncoderError, IndexingError) as error:
         _put_unopened(engine, name, error)
+
+
+def _delete_remains(data: Path) -> None:
+    try:
+        delete_remains(data)
+    except StoreError as error:  # they only take room
+        _LOG.warning("%s", error)
 
 
 def _put_unopened(engine: Engine, name: str, error: BaseException) -> None:

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ def test_what_was_created_or_removed_stays_so_after_a_kill(
             assert server.request("POST", f"/collections/{name}/index", body)[0] == 200
         assert server.request("DELETE", "/collections/removed")[0] == 204
         acknowledged: dict[str, int] = {}
+        changed = threading.Semaphore(0)
 
         def change() -> None:
             with suppress(OSError):
@@ -28,11 +28,12 @@ def test_what_was_created_or_removed_stays_so_after_a_kill(
                     method = "DELETE" if acknowledged.get(name) in (200, 201) else "PUT"
                     acknowledged.pop(name, None)  # unknown until it is answered
                     acknowledged[name] = server.request(method, f"/collections/{name}")[0]
+                    changed.release()
 
         changing = threading.Thread(target=change)
         changing.start()
-        while len(acknowledged) < 3:
-            time.sleep(0.01)
+        for _ in range(5):
+            assert changed.acquire(timeout=60)
         server.stop(signal.SIGKILL)
         changing.join()
     with serve(data, tiny_checkpoint) as server:

@@ -42,6 +42,19 @@ def test_a_folder_without_a_store_is_no_collection(tmp_path: Path) -> None:
         check_collection(collection_path(tmp_path, "a"))
 
 
+def test_a_collection_may_be_a_link_to_another_disk(tmp_path: Path) -> None:
+    data, disk = tmp_path / "data", tmp_path / "disk"
+    (data / "collections").mkdir(parents=True)
+    disk.mkdir()
+    (disk / "store.sqlite3").touch()
+    (data / "collections/a").symlink_to(disk)
+    assert collection_names(data) == ["a"]
+    remove_collection(data, "a")
+    assert collection_names(data) == []
+    assert not disk.exists()
+    assert list((data / "collections").iterdir()) == []
+
+
 def test_a_failure_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
     def fail(folder: Path) -> None:
         raise OSError(28, "No space left on device")

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,40 @@ def test_a_collection_is_created_once_and_is_there_after_a_restart(servers: Serv
     assert names(client) == ["default", "papers"]
     assert client.get(f"{PAPERS}/documents/a").status_code == 200
     assert client.get("/documents/a").status_code == 404
+
+
+def test_of_many_who_create_it_at_once_one_does(servers: Servers, data: Path) -> None:
+    client = servers.start()
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: client.request("PUT", PAPERS), range(4)))
+    assert sorted(one.status_code for one in answers) == [200, 200, 200, 201]
+    assert [path.name for path in (data / COLLECTIONS_DIRECTORY).iterdir()] == ["papers"]
+
+
+def test_use_beside_changes_is_answered_or_refused(servers: Servers) -> None:
+    client = servers.start()
+    ended = threading.Event()
+    statuses: Counter[int] = Counter()
+
+    def use(number: int) -> None:
+        body = {"documents": [{"id": f"d{number}", "text": "Ants dig deep."}]}
+        while not ended.is_set():
+            for path, sent in (("index", body), ("match", {"text": "Ants dig."})):
+                statuses[client.post(f"{PAPERS}/{path}", json=sent).status_code] += 1
+
+    with ThreadPoolExecutor(3) as pool:
+        users = [pool.submit(use, number) for number in range(3)]
+        try:
+            for _ in range(4):
+                assert client.request("PUT", PAPERS).status_code == 201
+                while not client.get(PAPERS).json()["documents"]:
+                    time.sleep(0.01)
+                assert client.delete(PAPERS).status_code == 204
+        finally:
+            ended.set()
+        for one in users:
+            one.result(30)
+    assert set(statuses) == {200, 404}
 
 
 @pytest.mark.parametrize("name", ["Papers", "-papers", "a.b", "a" * 64, "ü"])
@@ -239,6 +274,18 @@ def test_one_that_is_in_use_at_the_start_is_opened_when_it_is_free(
     close_engine(alone)
     assert client.request("PUT", PAPERS).status_code == 200
     assert client.get(f"{PAPERS}/documents").status_code == 200
+
+
+def test_one_that_was_filled_beside_the_server_is_opened(
+    servers: Servers, data: Path, make_settings: MakeSettings
+) -> None:
+    client = servers.start()
+    alone = open_engine(make_settings(data=collection_path(data, "laws")))
+    put(Client(create_app(alone.settings, alone)), "", "a")
+    close_engine(alone)
+    assert client.get("/collections/laws").status_code == 404
+    assert client.request("PUT", "/collections/laws").status_code == 200
+    assert client.get("/collections/laws/documents/a").status_code == 200
 
 
 def test_what_a_kill_left_is_removed_and_other_folders_are_ignored(
