@@ -56,6 +56,7 @@ class Engine:
         exports: the limit on exports that wait for their first part.
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, search and read the stores.
+        changer: the one thread that creates and removes collections.
         metrics: where everything is counted.
         collections: what is served.
     """
@@ -74,6 +75,7 @@ class Engine:
     exports: Admission
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
+    changer: ThreadPoolExecutor
     metrics: Metrics
     collections: "Collections" = field(default_factory=lambda: Collections())
 
@@ -128,16 +130,9 @@ class UnopenedCollection:
 
 
 class Collections:
-    """The collections of a service by name. Safe to use from many threads.
-
-    Attributes:
-        changing: held while one is created or removed.
-        closed: whether none may be created or removed any more.
-    """
+    """The collections of a service by name. Safe to use from many threads."""
 
     def __init__(self) -> None:
-        self.changing = threading.Lock()
-        self.closed = False
         self._members: dict[str, Collection | UnopenedCollection] = {}
         self._uses: Counter[Collection] = Counter()
         self._changed = threading.Condition()

@@ -59,6 +59,8 @@ def open_engine(settings: Settings) -> Engine:
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
+            # Of normal priority, which the threads of a new collection inherit.
+            changer=ThreadPoolExecutor(1, "collections"),
             metrics=metrics,
         )
         opened.callback(close_collections, engine)

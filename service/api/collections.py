@@ -1,6 +1,5 @@
 """GET /collections, and GET, PUT and DELETE /collections/{collection}."""
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -27,6 +26,7 @@ from service.api.schemas.collections import (
 from service.collections.changes import create_collection, remove_collection
 from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
+from service.threads import run_in
 
 # As operations they do not count in the failure ratios.
 router = APIRouter(prefix="/collections", tags=["operations"])
@@ -105,7 +105,7 @@ async def put_collection(
     One that could not be opened when the service started is opened, if that is possible now.
     """
     _choose(request, name)
-    if await asyncio.to_thread(create_collection, engine, name):
+    if await run_in(engine.changer, create_collection, engine, name):
         response.status_code = 201
     return _state(engine, name)
 
@@ -122,7 +122,7 @@ async def delete_collection(name: CollectionName, request: Request, engine: Open
     Requests that use it may end; its jobs are cancelled. The default collection cannot be deleted.
     """
     _choose(request, name)
-    await asyncio.to_thread(remove_collection, engine, name)
+    await run_in(engine.changer, remove_collection, engine, name)
 
 
 def _choose(request: Request, name: str) -> None:

@@ -46,7 +46,8 @@ async def get_open_collection(request: Request, engine: OpenEngineDep) -> Collec
         CollectionNotFoundError: there is none of its name.
         NotReadyError: it could not be opened.
     """
-    return engine.collections.find(request.state.collection)
+    used: Collection | None = getattr(request.state, "used", None)  # stays open for the request
+    return engine.collections.find(request.state.collection) if used is None else used
 
 
 OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]

@@ -161,7 +161,7 @@ async def post_lines(
     answer, replayed = await submit_upload(
         collection,
         request.stream(),
-        partial(accepted_response, request.scope["root_path"]),
+        partial(accepted_response, request.scope.get("root_path", "")),
         partial(request.state.charge.cover, complete=True),
         gzip=_is_gzip(request),
         key=own_name(request.scope, idempotency_key),

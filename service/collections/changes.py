@@ -25,7 +25,6 @@ from service.errors import (
     FieldError,
     InvalidInputError,
     SettingsError,
-    ShuttingDownError,
     TooManyCollectionsError,
 )
 
@@ -71,8 +70,7 @@ def stop_collections(engine: Engine) -> list[Collection]:
     Returns:
         The open ones, which are still to be closed.
     """
-    with engine.collections.changing:
-        engine.collections.closed = True
+    engine.changer.shutdown(cancel_futures=True)
     opened = engine.collections.opened()
     for one in opened:
         stop_collection(one)
@@ -88,6 +86,8 @@ def close_collections(engine: Engine) -> None:
 def create_collection(engine: Engine, name: str) -> bool:
     """Create a collection, durably, unless it exists; open it if it is not open.
 
+    Called in the thread `engine.changer`.
+
     Args:
         engine: that serves it.
         name: of the collection, which is valid.
@@ -97,57 +97,48 @@ def create_collection(engine: Engine, name: str) -> bool:
 
     Raises:
         NotReadyError: it exists and cannot be opened.
-        ShuttingDownError: the service is closing.
         StoreError: it could not be created.
         TooManyCollectionsError: there are as many as the settings allow.
     """
     collections, settings = engine.collections, engine.settings
-    with collections.changing:
-        if collections.closed:
-            raise ShuttingDownError
-        members = {one.name: one for one in collections.members()}
-        if isinstance(members.get(name), Collection):
-            return False
-        path = collection_path(settings.data, name)
-        is_new = not path.exists()
-        if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:
-            raise TooManyCollectionsError(settings.max_collections)
-        if is_new:
-            make_collection(settings.data, name, lambda folder: _fill(engine, folder))
-        _open(engine, name)
-        collections.find(name)  # raises if it could not be opened
-        return is_new
+    members = {one.name: one for one in collections.members()}
+    if isinstance(members.get(name), Collection):
+        return False
+    if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:
+        raise TooManyCollectionsError(settings.max_collections)
+    is_new = not collection_path(settings.data, name).exists()
+    if is_new:
+        make_collection(settings.data, name, lambda folder: _fill(engine, folder))
+    _open(engine, name)
+    collections.find(name)  # raises if it could not be opened
+    return is_new
 
 
 def remove_collection(engine: Engine, name: str) -> None:
     """Remove a collection and all that it holds; its jobs are cancelled.
 
-    Requests that use it may end first, for as long as the drain time of the settings.
+    Called in the thread `engine.changer`. Requests that use it may end first, for as long as the
+    drain time of the settings.
 
     Raises:
         CollectionNotFoundError: there is none of this name.
         InvalidInputError: it is the default collection.
-        ShuttingDownError: the service is closing.
         StoreError: its folder could not be removed.
     """
     if name == DEFAULT:
         detail = "the default collection cannot be removed"
         raise InvalidInputError([FieldError("", detail, parameter="collection")])
-    collections = engine.collections
-    with collections.changing:
-        if collections.closed:
-            raise ShuttingDownError
-        member = collections.withdraw(name, engine.settings.drain_seconds)
-        try:
-            if isinstance(member, Collection):
-                close_collection(member)
-            remove_folder(engine.settings.data, name)
-        except Exception as error:
-            if collection_path(engine.settings.data, name).exists():
-                _put_unopened(engine, name, error)
-                raise
-            _LOG.warning("files of the removed collection %s are left: %s", name, error)
-        engine.metrics.forget(name)
+    member = engine.collections.withdraw(name, engine.settings.drain_seconds)
+    try:
+        if isinstance(member, Collection):
+            close_collection(member)
+        remove_folder(engine.settings.data, name)
+    except Exception as error:
+        if collection_path(engine.settings.data, name).exists():
+            _put_unopened(engine, name, error)
+            raise
+        _LOG.warning("files of the removed collection %s are left: %s", name, error)
+    engine.metrics.forget(name)
 
 
 def _open(engine: Engine, name: str) -> None:

@@ -68,7 +68,9 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             maintenance=Maintenance(data, metrics, settings),
         )
         record_index_metrics(data.index, metrics)
+        opened.callback(collection.recall_monitor.close)
         collection.recall_monitor.start()
+        opened.callback(collection.maintenance.close)
         collection.maintenance.start()
         jobs.start(partial(run_job, collection))
         opened.pop_all()

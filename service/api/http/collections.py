@@ -39,7 +39,8 @@ class CollectionMiddleware:
         if engine is None or first_segment(path) not in COLLECTION_PARTS:
             await self._app(scope, receive, send)
             return
-        with engine.collections.use(name):
+        with engine.collections.use(name) as used:
+            scope["state"]["used"] = used
             await self._app(scope, receive, send)
 
 

@@ -19,6 +19,7 @@ from index.errors import StoreError
 from service.api.app import create_app
 from service.engine import Engine, is_ready
 from service.errors import SettingsError
+from service.jobs.runner import UPLOADS_DIRECTORY
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from tests.tools.service_fixtures import Client
@@ -65,7 +66,8 @@ def put(client: Client, prefix: str, name: str) -> None:
 
 def own_threads() -> Counter[str]:
     """Count the threads that work for one collection, by their names without numbers."""
-    shared = ("encode", "reader", "exporter", "block-cache", "asyncio", "MainThread", "execnet")
+    shared = ("encode", "reader", "exporter", "block-cache", "collections")
+    shared += ("asyncio", "MainThread", "execnet")  # of Python and the tests
     running = [one.name.partition("_")[0] for one in threading.enumerate()]
     return Counter(name for name in running if not name.startswith(shared))
 
@@ -242,6 +244,18 @@ def test_a_damaged_collection_does_not_keep_the_other_from_serving(
         (data / COLLECTIONS_DIRECTORY / "papers").rename(data / "elsewhere")
         with pytest.raises(StoreError):  # it is the only one
             servers.start()
+
+
+def test_one_whose_uploads_cannot_be_read_leaves_no_thread(servers: Servers, data: Path) -> None:
+    servers.start().request("PUT", PAPERS)
+    servers.stop()
+    uploads = collection_path(data, "papers") / UPLOADS_DIRECTORY
+    uploads.rmdir()
+    uploads.write_text("no folder")
+    client = servers.start()
+    assert "uploads" in client.get(PAPERS).json()["detail"]
+    assert own_threads().keys() & {"jobs", "maintenance", "recall"}
+    assert own_threads()["maintenance"] == own_threads()["recall"] == 1
 
 
 def test_damage_that_is_found_later_stops_one_collection(servers: Servers, data: Path) -> None:
