@@ -228,6 +228,15 @@ def is_ready(engine: Engine) -> bool:
     return unready_because(engine) is None
 
 
+def record_readiness(engine: Engine) -> None:
+    """Set the metrics that say whether the engine and each of its collections can be used."""
+    engine.metrics.ready.set(is_ready(engine))
+    engine.metrics.collection_ready.clear()  # of those that were removed
+    unusable = engine.collections.unusable()
+    for one in engine.collections.members():
+        engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
+
+
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered: Redis is down, a lexical index is
     being made, all places of active requests are taken, or a collection cannot be used.

@@ -110,6 +110,7 @@ class Metrics:
     store_free: Gauge
     family_documents: Gauge
     ready: Gauge
+    collection_ready: Gauge
     build_info: Gauge
 
     def of(self, collection: str) -> CollectionMetrics:
@@ -242,6 +243,9 @@ def create_metrics() -> Metrics:
             "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
         ),
         ready=gauge("ready", "1 when the service is ready, else 0."),
+        collection_ready=gauge(
+            "collection_ready", "1 when the collection can be used, else 0.", ["collection"]
+        ),
         build_info=gauge(
             "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
         ),

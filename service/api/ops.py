@@ -25,7 +25,7 @@ from service.api.schemas.ops import (
     VersionResponse,
     version_response,
 )
-from service.engine import DEFAULT, degraded_parts, is_ready
+from service.engine import DEFAULT, degraded_parts, record_readiness
 
 router = APIRouter(tags=["operations"])
 
@@ -143,7 +143,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
 )
 async def get_metrics(engine: OpenEngineDep) -> Response:
     """Return every metric, even if the service is no longer ready."""
-    engine.metrics.ready.set(is_ready(engine))
+    record_readiness(engine)
     return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -41,6 +41,7 @@ EXPECTED = {
     "longmatch_store_free_bytes": ("gauge", {"collection"}),
     "longmatch_family_documents": ("gauge", {"collection"}),
     "longmatch_ready": ("gauge", set()),
+    "longmatch_collection_ready": ("gauge", {"collection"}),
     "longmatch_build_info": ("gauge", {"version", "checkpoint", "precision", "provider"}),
 }
 
@@ -51,6 +52,7 @@ def test_every_metric_has_the_name_the_kind_and_the_labels_that_dashboards_use()
     metrics.request_duration.labels("/match").observe(0.1)
     metrics.stage_duration.labels("encode").observe(0.1)
     metrics.admission_rejected.labels("queue_tokens").inc()
+    metrics.collection_ready.labels("papers").set(1)
     own = metrics.of("papers")
     own.index_changed.labels("added").set(0.1)
     own.index_retrainings.labels("swapped").inc()

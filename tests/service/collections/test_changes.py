@@ -233,6 +233,9 @@ def test_a_damaged_collection_does_not_keep_the_other_from_serving(
     ready = client.get("/readyz")
     assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
     assert ready.json()["degraded"] == [f"collection {name}"]
+    metrics = client.get("/metrics").text
+    assert f'longmatch_collection_ready{{collection="{name}"}} 0.0' in metrics
+    assert f'longmatch_collection_ready{{collection="{other}"}} 1.0' in metrics
     states = {one["name"]: one["state"] for one in client.get("/collections").json()["collections"]}
     assert states == {name: "unavailable", other: "open"}
     assert client.request("PUT", f"/collections/{name}").status_code == 503
