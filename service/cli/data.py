@@ -128,9 +128,8 @@ def reencode(
 
 
 def _held(manifest: BackupManifest) -> str:
-    others = manifest.collections
-    below = f", and the collections {', '.join(others)}" if others else ""
-    return f"{manifest.documents} documents{below}"
+    collections = "".join(f", the collection {name}" for name in manifest.collections)
+    return f"{manifest.documents} documents{collections}"
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
