@@ -20,7 +20,7 @@ from benchmarks.quality import (
 )
 from benchmarks.reading import table as reading_table
 from benchmarks.reliability import run as reliability
-from benchmarks.server import load, overload, search, starts, upload
+from benchmarks.server import collections, load, overload, search, starts, upload
 from benchmarks.speed import (
     alignment,
     backup,
@@ -57,6 +57,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "families": families.table,
     "scale": scale.table,
     "starts": starts.table,
+    "collections": collections.table,
     "alignment": alignment.table,
     "long-document": long_document.table,
     "upload": upload.table,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from index.document import Document
 from index.errors import StoreError
-from service.engine import Engine
+from service.engine import Collection
 from service.errors import EncodingFailedError, InvalidInputError
 from service.indexing import Indexed, index_documents
 from service.jobs.idempotency import StoredResponse, request_digest
@@ -20,7 +20,7 @@ Numbered = tuple[int, Document]
 
 
 async def submit_upload(
-    engine: Engine,
+    collection: Collection,
     chunks: AsyncIterator[bytes],
     respond: Callable[[Upload], StoredResponse],
     charge: Callable[[int], Awaitable[None]],
@@ -31,7 +31,7 @@ async def submit_upload(
     """Receive an upload and create a job for it; both are durable at return.
 
     Args:
-        engine: that runs the job.
+        collection: that runs the job.
         chunks: the body as it arrives; one that ends too soon raises.
         respond: makes the response.
         charge: is told how many bytes, decompressed, were received so far; may refuse more.
@@ -48,11 +48,11 @@ async def submit_upload(
         RateLimitedError: `charge` refused.
         StoreError: it could not be stored; no job was created.
     """
-    jobs = engine.jobs
+    jobs = collection.jobs
     with jobs.receiving(), jobs.idempotency.in_progress(key):
         file = await run_in(jobs.threads, jobs.begin_upload, gzip=gzip)
         try:
-            upload = await _receive(engine, file, chunks, charge)
+            upload = await _receive(collection, file, chunks, charge)
             request = request_digest("lines", upload.digest)
             stored = await run_in(jobs.threads, jobs.idempotency.find, key, request)
         except BaseException:  # also when the client disconnects or the service stops
@@ -72,12 +72,12 @@ async def submit_upload(
 
 
 async def _receive(
-    engine: Engine,
+    collection: Collection,
     file: UploadFile,
     chunks: AsyncIterator[bytes],
     charge: Callable[[int], Awaitable[None]],
 ) -> Upload:
-    threads = engine.jobs.threads
+    threads = collection.jobs.threads
     held: list[bytes] = []
     async for chunk in chunks:
         held.append(chunk)
@@ -90,7 +90,7 @@ async def _receive(
     return await run_in(threads, file.finish)
 
 
-def run_job(engine: Engine, job: Job) -> None:
+def run_job(collection: Collection, job: Job) -> None:
     """Index a job from its position until it has ended or the service stops.
 
     However this process ends, at most one batch is read again, and a document whose text is stored
@@ -100,30 +100,30 @@ def run_job(engine: Engine, job: Job) -> None:
         StoreError: store, tables or upload could not be read or written.
         UnavailableError: the encoder does not work.
     """
-    path = engine.jobs.path_of(job)
+    path = collection.jobs.path_of(job)
     if not verify_upload(path, job.digest):
-        engine.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
+        collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     limits = BatchLimits(
-        documents=min(BATCH_DOCUMENTS, engine.settings.max_documents_per_request),
-        line_bytes=engine.settings.max_body_bytes,
-        text_characters=engine.settings.max_text_characters,
+        documents=min(BATCH_DOCUMENTS, collection.engine.settings.max_documents_per_request),
+        line_bytes=collection.engine.settings.max_body_bytes,
+        text_characters=collection.engine.settings.max_text_characters,
     )
     position, line = job.position, job.line
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
-            step = runner.run(_index_batch(engine, batch))
-            continues = engine.jobs.store.advance(job, step)
-            engine.metrics.job_documents.labels("indexed").inc(step.indexed)
-            engine.metrics.job_documents.labels("failed").inc(len(step.errors))
-            if not continues or engine.jobs.stopping:
+            step = runner.run(_index_batch(collection, batch))
+            continues = collection.jobs.store.advance(job, step)
+            collection.metrics.job_documents.labels("indexed").inc(step.indexed)
+            collection.metrics.job_documents.labels("failed").inc(len(step.errors))
+            if not continues or collection.jobs.stopping:
                 return
             position, line = step.position, step.line
-    engine.jobs.end(job, "done")
+    collection.jobs.end(job, "done")
 
 
-async def _index_batch(engine: Engine, batch: Batch) -> Step:
-    stored, errors = await _index(engine, batch.documents)
+async def _index_batch(collection: Collection, batch: Batch) -> Step:
+    stored, errors = await _index(collection, batch.documents)
     return Step(
         position=batch.position,
         line=batch.line,
@@ -135,34 +135,34 @@ async def _index_batch(engine: Engine, batch: Batch) -> Step:
 
 
 async def _index(
-    engine: Engine, documents: Sequence[Numbered]
+    collection: Collection, documents: Sequence[Numbered]
 ) -> tuple[list[Indexed], list[LineError]]:
     """Store the valid documents; return them, and the errors of the others."""
     if not documents:
         return [], []
     try:
         indexed = await index_documents(
-            engine, [document for _, document in documents], background=True
+            collection, [document for _, document in documents], background=True
         )
     except InvalidInputError as error:
         invalid = _line_errors(documents, error)
         rest = [one for one in documents if one[0] not in {error.line for error in invalid}]
-        stored, errors = await _index(engine, rest)
+        stored, errors = await _index(collection, rest)
         return stored, [*invalid, *errors]
     except EncodingFailedError:
-        return await _index_one_by_one(engine, documents)
+        return await _index_one_by_one(collection, documents)
     return list(indexed.documents), []
 
 
 async def _index_one_by_one(
-    engine: Engine, documents: Sequence[Numbered]
+    collection: Collection, documents: Sequence[Numbered]
 ) -> tuple[list[Indexed], list[LineError]]:
     if len(documents) == 1:
         return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
     stored: list[Indexed] = []
     errors: list[LineError] = []
     for one in documents:
-        done, failed = await _index(engine, [one])
+        done, failed = await _index(collection, [one])
         stored += done
         errors += failed
     return stored, errors

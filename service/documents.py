@@ -6,34 +6,38 @@ from collections.abc import AsyncIterator, Sequence
 from index.directory.data_directory import DataDirectory
 from index.near_duplicates.families import Member
 from index.store.listing import ListedDocument
-from service.engine import Engine
+from service.engine import Collection
 from service.errors import DocumentNotFoundError
 from service.threads import run_in
 
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
 
 
-async def list_documents(engine: Engine, after: str, limit: int) -> Sequence[ListedDocument]:
+async def list_documents(
+    collection: Collection, after: str, limit: int
+) -> Sequence[ListedDocument]:
     """Return up to `limit` documents after an id, in the order of ids, without their texts.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    return await run_in(engine.readers, engine.data.store.pages.listed, after, limit)
+    return await run_in(collection.engine.readers, collection.data.store.pages.listed, after, limit)
 
 
-async def family_of(engine: Engine, document_id: str) -> int | None:
+async def family_of(collection: Collection, document_id: str) -> int | None:
     """Return the number of the family of a document; None if it has none.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    found = await run_in(engine.readers, engine.data.store.families.of_ids, [document_id])
+    found = await run_in(
+        collection.engine.readers, collection.data.store.families.of_ids, [document_id]
+    )
     return found.get(document_id)
 
 
 async def find_family(
-    engine: Engine, document_id: str, after: str, limit: int
+    collection: Collection, document_id: str, after: str, limit: int
 ) -> tuple[int | None, Sequence[Member]]:
     """Return the family of a document: its number and up to `limit` documents after an id.
 
@@ -41,14 +45,18 @@ async def find_family(
         DocumentNotFoundError: the document is not stored.
         StoreError: the store cannot be read.
     """
-    store = engine.data.store
-    number, members = await run_in(engine.readers, store.families.page, document_id, after, limit)
-    if number is None and not await run_in(engine.readers, store.content_hashes, [document_id]):
+    store = collection.data.store
+    number, members = await run_in(
+        collection.engine.readers, store.families.page, document_id, after, limit
+    )
+    if number is None and not await run_in(
+        collection.engine.readers, store.content_hashes, [document_id]
+    ):
         raise DocumentNotFoundError(document_id)
     return number, members
 
 
-async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:
+async def export_documents(collection: Collection, after: str) -> AsyncIterator[bytes]:
     """Return the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them.
 
     The first part is read before this returns, so that a store that cannot be read is an error
@@ -58,15 +66,17 @@ async def export_documents(engine: Engine, after: str) -> AsyncIterator[bytes]:
         OverloadedError: too many other exports wait for their first part.
         StoreError: the store cannot be read.
     """
-    with engine.exports.admit():
-        first, last = await run_in(engine.exporter, _lines, engine.data, after)
-    return _all_lines(engine, first, last)
+    with collection.engine.exports.admit():
+        first, last = await run_in(collection.engine.exporter, _lines, collection.data, after)
+    return _all_lines(collection, first, last)
 
 
-async def _all_lines(engine: Engine, lines: bytes, last: str | None) -> AsyncIterator[bytes]:
+async def _all_lines(
+    collection: Collection, lines: bytes, last: str | None
+) -> AsyncIterator[bytes]:
     while last is not None:
         yield lines
-        lines, last = await run_in(engine.exporter, _lines, engine.data, last)
+        lines, last = await run_in(collection.engine.exporter, _lines, collection.data, last)
 
 
 def _lines(data: DataDirectory, after: str) -> tuple[bytes, str | None]:

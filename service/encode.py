@@ -10,7 +10,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError, TruncatedTextError
 from index.sqlite.block_vectors import BlockVectors, block_vectors_of
 from index.vectors.vector_index import NO_VECTOR
-from service.engine import Engine
+from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
 from service.threads import run_in
@@ -55,12 +55,12 @@ class EncodedText:
 
 
 async def encode_texts(
-    engine: Engine, texts: Sequence[RequestText], *, strict: bool, background: bool = False
+    collection: Collection, texts: Sequence[RequestText], *, strict: bool, background: bool = False
 ) -> list[EncodedText]:
     """Encode the texts of one request together: all of them or none.
 
     Args:
-        engine: whose tokenizer and scheduler are used.
+        collection: whose tokenizer and scheduler are used.
         texts: any number of them.
         strict: refuse a text that is too long rather than leave a part of it out.
         background: let requests go first; the caller bounds how much is encoded at a time.
@@ -76,12 +76,16 @@ async def encode_texts(
     """
     if not texts:
         return []
-    _check_lengths(texts, engine.settings.max_text_characters)
-    estimate = sum(_estimated_tokens(item.text, engine.checkpoint) for item in texts)
-    with current_reservation(engine.scheduler, estimate, background=background) as reservation:
-        documents, tokenising = await _tokenise(engine, texts, strict)
+    _check_lengths(texts, collection.engine.settings.max_text_characters)
+    estimate = sum(_estimated_tokens(item.text, collection.checkpoint) for item in texts)
+    with current_reservation(
+        collection.engine.scheduler, estimate, background=background
+    ) as reservation:
+        documents, tokenising = await _tokenise(collection, texts, strict)
         reservation.resize(sum(document.receipt.tokens_encoded for document in documents))
-        encoded = await engine.scheduler.encode(documents, reservation)
+        encoded = await collection.engine.scheduler.encode(
+            documents, reservation, collection.adapter
+        )
     return [
         EncodedText(
             text=item.text,
@@ -102,7 +106,7 @@ async def encode_texts(
 
 
 async def _tokenise(
-    engine: Engine, texts: Sequence[RequestText], strict: bool
+    collection: Collection, texts: Sequence[RequestText], strict: bool
 ) -> tuple[list[SentenceBlocks], list[float]]:
     """Return the sentence blocks of each text and the seconds that each took."""
     documents: list[SentenceBlocks] = []
@@ -111,7 +115,9 @@ async def _tokenise(
     for item in texts:
         started = time.perf_counter()
         try:
-            document = await run_in(engine.readers, engine.tokenizer, item.text, strict=strict)
+            document = await run_in(
+                collection.engine.readers, collection.tokenizer, item.text, strict=strict
+            )
         except EmptyTextError as error:
             refused.append(FieldError(item.pointer, str(error)))
         except TruncatedTextError as error:
@@ -119,7 +125,7 @@ async def _tokenise(
         else:
             documents.append(document)
             seconds.append(time.perf_counter() - started)
-            _count(engine.metrics, document.receipt, seconds[-1])
+            _count(collection.engine.metrics, document.receipt, seconds[-1])
     if refused:
         raise InvalidInputError(refused)
     return documents, seconds

@@ -1,80 +1,215 @@
-"""The parts of a running service; `service.startup` opens and closes them."""
+"""The parts of a running service; `service.startup` opens and closes them.
 
+An `Engine` is what the whole server shares. A `Collection` is one data directory of it, with the
+parts that belong to these documents alone.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
+from encoder.adapter import OpenAdapter, VectorSpace
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
-from service.background.maintenance import Maintenance, record_index_metrics
+from service.background.maintenance import Maintenance
 from service.background.recall_monitor import RecallMonitor
+from service.errors import CollectionNotFoundError, NotReadyError
 from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
 from service.limits.redis_client import RedisClient
-from service.metrics import Metrics
+from service.metrics import CollectionMetrics, Metrics
 from service.settings import Settings
 from service.workers.encode_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
+DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What `open_engine` opened; behaviour is in the functions that take it.
+    """What `open_engine` opened and all collections share; behaviour is in functions that take it.
 
     Attributes:
         settings: it was opened with.
-        checkpoint: of the encoder.
-        tokenizer: text -> sentence blocks.
-        encoder: sentence blocks -> vectors.
-        data: documents, vectors, index.
-        calibrator: turns scores into probabilities and false positive rates.
+        checkpoint: of the encoder; each collection has its own reading share.
+        tokenizer: text -> sentence blocks, all of which are encoded.
+        encoder: sentence blocks -> vectors, without the adapter of a collection.
         fusion: joins the scores of vectors and words.
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
-        jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         redis: shared with other servers, if one is set.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
         exporter: the one thread that reads exports, so that they delay no search.
-        readers: the threads that tokenise, search and read the store.
-        writer: the one thread that changes store and index, so that the index sees the changes
-            in the order of the store.
+        readers: the threads that tokenise, search and read the stores.
+        changer: the one thread that creates and removes collections.
         metrics: where everything is counted.
-        recall_monitor: the thread that measures recall and adapts nprobe.
-        maintenance: the thread that keeps the index accurate and compact.
+        collections: what is served.
     """
 
     settings: Settings
     checkpoint: Checkpoint
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
-    data: DataDirectory
-    calibrator: ScoreCalibrator
     fusion: LinearFusion
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
-    jobs: Jobs
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
-    writer: ThreadPoolExecutor
+    changer: ThreadPoolExecutor
     metrics: Metrics
+    collections: "Collections" = field(default_factory=lambda: Collections())
+
+    @property
+    def default(self) -> "Collection":
+        """The collection of the data directory itself."""
+        return self.collections.find(DEFAULT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collection:
+    """One data directory that is served, and what works for it alone.
+
+    Attributes:
+        name: in the paths of the API.
+        engine: what it shares with the others.
+        checkpoint: of the engine, with the reading share of this data directory.
+        tokenizer: text -> sentence blocks, some of which are selected if the share is less than 1.
+        adapter: fitted to its corpus, if there is one.
+        space: of its document vectors.
+        data: documents, vectors, index.
+        calibrator: turns scores into probabilities and false positive rates.
+        jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
+        writer: the one thread that changes store and index, so that the index sees the changes
+            in the order of the store.
+        metrics: where what belongs to it is counted; the rest is counted for all together.
+        recall_monitor: the thread that measures recall and adapts nprobe.
+        maintenance: the thread that keeps the index accurate and compact.
+    """
+
+    name: str
+    engine: Engine
+    checkpoint: Checkpoint
+    tokenizer: BlockTokenizer
+    adapter: OpenAdapter | None
+    space: VectorSpace
+    data: DataDirectory
+    calibrator: ScoreCalibrator
+    jobs: Jobs
+    writer: ThreadPoolExecutor
+    metrics: CollectionMetrics
     recall_monitor: RecallMonitor
     maintenance: Maintenance
+
+
+@dataclass(frozen=True, slots=True)
+class UnopenedCollection:
+    """A collection that could not be opened, and why."""
+
+    name: str
+    reason: str
+
+
+class Collections:
+    """The collections of a service by name. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Collection | UnopenedCollection] = {}
+        self._uses: Counter[Collection] = Counter()
+        self._changed = threading.Condition()
+
+    def members(self) -> list[Collection | UnopenedCollection]:
+        """Return all of them, the default one first, the others in the order of their names."""
+        with self._changed:
+            found = list(self._members.values())
+        return sorted(found, key=lambda one: (one.name != DEFAULT, one.name))
+
+    def opened(self) -> list[Collection]:
+        """Return those that are open."""
+        return [one for one in self.members() if isinstance(one, Collection)]
+
+    def unusable(self) -> dict[str, str]:
+        """Return why collections cannot be used, by name; those that can be are absent."""
+        reasons = {
+            one.name: one.data.damage if isinstance(one, Collection) else one.reason
+            for one in self.members()
+        }
+        return {name: reason for name, reason in reasons.items() if reason is not None}
+
+    def find(self, name: str) -> Collection:
+        """Return an open collection.
+
+        Raises:
+            CollectionNotFoundError: there is none of this name.
+            NotReadyError: it could not be opened.
+        """
+        with self._changed:
+            member = self._members.get(name)
+        if member is None:
+            raise CollectionNotFoundError(name)
+        if isinstance(member, UnopenedCollection):
+            raise NotReadyError(member.reason)
+        return member
+
+    def put(self, member: Collection | UnopenedCollection) -> None:
+        """Serve a collection from now on, instead of the one of its name, if there is one."""
+        with self._changed:
+            self._members[member.name] = member
+
+    @contextmanager
+    def use(self, name: str) -> Iterator[Collection]:
+        """Find a collection, which is not closed while the block runs.
+
+        Raises:
+            CollectionNotFoundError, NotReadyError: as `find`.
+        """
+        with self._changed:
+            collection = self.find(name)
+            self._uses[collection] += 1
+        try:
+            yield collection
+        finally:
+            with self._changed:
+                self._uses[collection] -= 1
+                self._changed.notify_all()
+
+    def withdraw(self, name: str, seconds: float) -> Collection | UnopenedCollection:
+        """Take a collection out, so that nothing more uses it, and wait for those that do.
+
+        Args:
+            name: of the collection.
+            seconds: to wait at most.
+
+        Raises:
+            CollectionNotFoundError: there is none of this name.
+        """
+        with self._changed:
+            member = self._members.pop(name, None)
+            if member is None:
+                raise CollectionNotFoundError(name)
+            if isinstance(member, Collection):
+                self._changed.wait_for(lambda: not self._uses[member], seconds)
+                del self._uses[member]
+        return member
 
 
 def unready_because(engine: Engine) -> str | None:
@@ -83,29 +218,37 @@ def unready_because(engine: Engine) -> str | None:
         return "an encoder thread is not running"
     if engine.admission.full_seconds >= STUCK_SECONDS:
         return f"no active request has ended for {STUCK_SECONDS:.0f} s, and no more are accepted"
-    return engine.data.damage
+    unusable = engine.collections.unusable()
+    served = len(engine.collections.members()) > len(unusable)
+    return None if served else unusable.get(DEFAULT, "there is no collection")
 
 
 def is_ready(engine: Engine) -> bool:
-    """Return whether the engine is open, every encoder thread runs and the store is sound."""
+    """Return whether the engine is open, every encoder thread runs and a collection is served."""
     return unready_because(engine) is None
 
 
+def record_readiness(engine: Engine) -> None:
+    """Set the metrics that say whether the engine and each of its collections can be used."""
+    engine.metrics.ready.set(is_ready(engine))
+    engine.metrics.collection_ready.clear()  # of those that were removed
+    unusable = engine.collections.unusable()
+    for one in engine.collections.members():
+        engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
+
+
 def degraded_parts(engine: Engine) -> list[str]:
-    """Return what is not well, although requests are answered: Redis is down, the lexical index is
-    being made, or all places of active requests are taken.
+    """Return what is not well, although requests are answered: Redis is down, a lexical index is
+    being made, all places of active requests are taken, or a collection cannot be used.
     """
+    making = any(one.data.store.lexical.making for one in engine.collections.opened())
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
-        "lexical": engine.data.store.lexical.making,
+        "lexical": making,
         "active_requests": engine.admission.full_seconds > 0,
     }
-    return [name for name, fails in parts.items() if fails]
-
-
-def record_index(engine: Engine) -> None:
-    """Set the metrics that describe the index."""
-    record_index_metrics(engine.data.index, engine.metrics)
+    unusable = [f"collection {name}" for name in engine.collections.unusable()]
+    return [*(name for name, fails in parts.items() if fails), *unusable]
 
 
 def installed_version() -> str:

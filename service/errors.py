@@ -5,6 +5,7 @@
   * KeyFileError             the file of API keys cannot be read or written
   * KeyRequiredError         the request has no valid API key
   * ScopeMissingError        the API key of the request does not have the scope that it needs
+  * KeyBoundError            the API key is bound to one collection, and the request is for all
   * InvalidInputError        fields of a request are invalid; names each of them
   * HostNotAllowedError      the Host header names another service
   * UnsupportedMediaTypeError   the body has a media type that is not accepted
@@ -12,6 +13,8 @@
   * BodyTooLargeError        the body has too many bytes
   * RequestTooLargeError     the documents of one request have more tokens than the queue holds
   * DocumentNotFoundError    no document has the id
+  * CollectionNotFoundError  no collection has the name
+  * TooManyCollectionsError  there are as many collections as the settings allow
   * MalformedUploadError     the body cannot be decompressed
   * JobNotFoundError         no job has the id
   * JobEndedError            the job to cancel has ended already
@@ -82,6 +85,13 @@ class ScopeMissingError(ServiceError):
         super().__init__(f"the API key does not have the scope {scope}")
 
 
+class KeyBoundError(ServiceError):
+    """The API key of the request is bound to one collection, and the request is for all."""
+
+    def __init__(self) -> None:
+        super().__init__("the API key is bound to one collection, and this is for all of them")
+
+
 class InvalidInputError(ServiceError):
     """Fields of a request are invalid."""
 
@@ -142,6 +152,23 @@ class DocumentNotFoundError(ServiceError):
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
         self.pointer = pointer
+
+
+class CollectionNotFoundError(ServiceError):
+    """No collection has the name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no collection {name!r}")
+
+
+class TooManyCollectionsError(ServiceError):
+    """There are as many collections as the settings allow."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"there are {limit} collections, which is the limit (max_collections): remove one"
+        )
+        self.limit = limit
 
 
 class MalformedUploadError(ServiceError):

@@ -9,8 +9,9 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.store.records import Change, EncodedDocument, StoredDocument
+from service.background.maintenance import record_index_metrics
 from service.encode import RequestText, encode_texts
-from service.engine import Engine, record_index
+from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
 from service.threads import run_in
@@ -51,7 +52,7 @@ class IndexedDocuments:
 
 
 async def index_documents(
-    engine: Engine,
+    collection: Collection,
     documents: Sequence[Document],
     *,
     strict: bool = False,
@@ -63,7 +64,7 @@ async def index_documents(
     invalid, nothing is changed. A document whose text is stored already is not encoded again.
 
     Args:
-        engine: that encodes and stores.
+        collection: that encodes and stores.
         documents: with different ids.
         strict: reject a text that is too long to be read whole.
         background: yield to requests.
@@ -73,57 +74,57 @@ async def index_documents(
         ServiceError: the other errors of `encode_texts`.
         StoreError: the store could not be written; nothing was stored.
     """
-    _check(engine, documents)
-    known = await run_in(engine.readers, _unchanged, engine.data, documents)
+    _check(collection, documents)
+    known = await run_in(collection.engine.readers, _unchanged, collection.data, documents)
     new = [
         (RequestText(f"#/documents/{number}/text", document.text), document)
         for number, document in enumerate(documents)
         if document.id not in known
     ]
     encoded = await encode_texts(
-        engine, [text for text, _ in new], strict=strict, background=background
+        collection, [text for text, _ in new], strict=strict, background=background
     )
     entries = dict(known)
     for (_, document), read in zip(new, encoded, strict=True):
         entries[document.id] = EncodedDocument(document, read.vector, read.receipt, read.blocks)
     ordered = [entries[document.id] for document in documents]
     # One call on the one writer thread: it runs to its end even if the client disconnects.
-    storing = await run_in(engine.writer, _put, engine, ordered)
+    storing = await run_in(collection.writer, _put, collection, ordered)
     return IndexedDocuments(
         documents=tuple(
             Indexed(entry.document.id, entry.receipt, entry.document.id in known)
             for entry in ordered
         ),
-        generation=engine.data.index.generation,
+        generation=collection.data.index.generation,
         seconds=_sum_stages([read.seconds for read in encoded] + [{"store": storing}]),
     )
 
 
-async def delete_document(engine: Engine, document_id: str) -> None:
+async def delete_document(collection: Collection, document_id: str) -> None:
     """Delete one document; at return the deletion is durable and no match finds it.
 
     Raises:
         DocumentNotFoundError: it is not stored.
         StoreError: the store could not be written.
     """
-    if not await run_in(engine.writer, _delete, engine, document_id):
+    if not await run_in(collection.writer, _delete, collection, document_id):
         raise DocumentNotFoundError(document_id)
 
 
-async def find_document(engine: Engine, document_id: str) -> StoredDocument:
+async def find_document(collection: Collection, document_id: str) -> StoredDocument:
     """Return one stored document.
 
     Raises:
         DocumentNotFoundError: it is not stored.
     """
-    found = await run_in(engine.readers, engine.data.store.find, [document_id])
+    found = await run_in(collection.engine.readers, collection.data.store.find, [document_id])
     if document_id not in found:
         raise DocumentNotFoundError(document_id)
     return found[document_id]
 
 
-def _check(engine: Engine, documents: Sequence[Document]) -> None:
-    limit = engine.settings.max_documents_per_request
+def _check(collection: Collection, documents: Sequence[Document]) -> None:
+    limit = collection.engine.settings.max_documents_per_request
     if len(documents) > limit:
         raise InvalidInputError(
             [FieldError("#/documents", f"has more than {limit} documents", limit)]
@@ -158,23 +159,23 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
     }
 
 
-def _put(engine: Engine, entries: Sequence[EncodedDocument]) -> float:
+def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
     """Store documents and update the index; return the seconds."""
     started = time.perf_counter()
-    _apply(engine, engine.data.store.put(entries))
+    _apply(collection, collection.data.store.put(entries))
     seconds = time.perf_counter() - started
-    engine.metrics.stage_duration.labels("store").observe(seconds)
+    collection.engine.metrics.stage_duration.labels("store").observe(seconds)
     return seconds
 
 
-def _delete(engine: Engine, document_id: str) -> bool:
+def _delete(collection: Collection, document_id: str) -> bool:
     """Delete a document and update the index; return whether it was stored."""
-    change = engine.data.store.delete([document_id])
-    _apply(engine, change)
+    change = collection.data.store.delete([document_id])
+    _apply(collection, change)
     return len(change.removed) > 0
 
 
-def _apply(engine: Engine, change: Change) -> None:
+def _apply(collection: Collection, change: Change) -> None:
     """Apply a change of the store, which is durable by now, to the index.
 
     It is retried: otherwise documents would be stored and not found. If every attempt fails, the
@@ -182,13 +183,13 @@ def _apply(engine: Engine, change: Change) -> None:
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            engine.data.index.apply(change)
+            collection.data.index.apply(change)
             break
         except Exception as error:
             _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)
             if attempt == _ATTEMPTS:
                 raise
-    record_index(engine)
+    record_index_metrics(collection.data.index, collection.metrics)
 
 
 def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:

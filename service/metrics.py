@@ -1,8 +1,8 @@
 """Every Prometheus metric of the service; no other module defines one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Final, Literal, get_args
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -13,6 +13,7 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
+from prometheus_client.metrics import MetricWrapperBase
 
 from service.errors import RejectionReason
 
@@ -28,7 +29,6 @@ SampleOutcome = Literal["measured", "dropped", "disturbed"]
 # Counters whose label values are known before anything happens. A series that begins with its first
 # event, at 1, has no increase: an alert would miss that event, and a panel be empty until then.
 _COUNTED: Final = {
-    "admission_rejected": get_args(RejectionReason),
     "job_documents": get_args(LineOutcome),
     "index_retrainings": get_args(RetrainingOutcome),
     "recall_samples": get_args(SampleOutcome),
@@ -40,10 +40,50 @@ DURATION_BUCKETS = (
 )  # fmt: skip
 TOKEN_BUCKETS = tuple(float(2**power) for power in range(4, 21))
 
+M = TypeVar("M", bound=MetricWrapperBase)
+
+
+class Labelled(Generic[M]):
+    """A metric of one collection that has more labels than that."""
+
+    def __init__(self, metric: M, collection: str) -> None:
+        self._metric = metric
+        self._collection = collection
+
+    def labels(self, *values: str) -> M:
+        """Return the metric with these values of its other labels."""
+        return self._metric.labels(self._collection, *values)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionMetrics:
+    """The metrics of `Metrics` that each collection has, those of one collection."""
+
+    jobs_unfinished: Gauge
+    jobs_ended: Labelled[Counter]
+    job_documents: Labelled[Counter]
+    index_documents: Gauge
+    index_generation: Gauge
+    index_lists: Gauge
+    index_list_imbalance: Gauge
+    index_empty_lists: Gauge
+    index_changed: Labelled[Gauge]
+    index_unpublished: Gauge
+    index_retrainings: Labelled[Counter]
+    nprobe: Gauge
+    recall: Labelled[Gauge]
+    recall_samples: Labelled[Counter]
+    store_free: Gauge
+    family_documents: Gauge
+
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The metrics of one engine, on their own registry."""
+    """The metrics of one engine, on their own registry.
+
+    Those that are in `CollectionMetrics` have the label `collection`. As many collections may be
+    open as the settings allow, and those of a removed one are removed.
+    """
 
     registry: CollectorRegistry
     requests: Counter
@@ -84,7 +124,26 @@ class Metrics:
     store_free: Gauge
     family_documents: Gauge
     ready: Gauge
+    collection_ready: Gauge
     build_info: Gauge
+
+    def of(self, collection: str) -> CollectionMetrics:
+        """Return the metrics of a collection."""
+        own: dict[str, Any] = {}
+        for one in fields(CollectionMetrics):
+            metric = getattr(self, one.name)
+            own[one.name] = (
+                metric.labels(collection) if one.type is Gauge else Labelled(metric, collection)
+            )
+        for name, values in _COUNTED.items():
+            for value in values:
+                own[name].labels(value)
+        return CollectionMetrics(**own)
+
+    def forget(self, collection: str) -> None:
+        """Remove the metrics of a collection."""
+        for one in fields(CollectionMetrics):
+            getattr(self, one.name).remove_by_labels({"collection": collection})
 
 
 def create_metrics() -> Metrics:
@@ -145,48 +204,69 @@ def create_metrics() -> Metrics:
         rerank_out_of_time=counter(
             "rerank_out_of_time_total", "Queries whose candidates could not all be scored in time."
         ),
-        jobs_unfinished=gauge("jobs_unfinished", "Uploads that are waiting or being indexed."),
-        jobs_ended=counter("jobs_ended_total", "Uploads that ended.", ["state"]),
-        job_documents=counter("job_documents_total", "Lines of uploads processed.", ["outcome"]),
-        index_documents=gauge("index_documents", "Documents in the index."),
-        index_generation=gauge("index_generation", "Generation of the index."),
-        index_lists=gauge("index_lists", "Inverted lists of the index; 1 is an exhaustive search."),
+        jobs_unfinished=gauge(
+            "jobs_unfinished", "Uploads that are waiting or being indexed.", ["collection"]
+        ),
+        jobs_ended=counter("jobs_ended_total", "Uploads that ended.", ["collection", "state"]),
+        job_documents=counter(
+            "job_documents_total", "Lines of uploads processed.", ["collection", "outcome"]
+        ),
+        index_documents=gauge("index_documents", "Documents in the index.", ["collection"]),
+        index_generation=gauge("index_generation", "Generation of the index.", ["collection"]),
+        index_lists=gauge(
+            "index_lists", "Inverted lists of the index; 1 is an exhaustive search.", ["collection"]
+        ),
         index_list_imbalance=gauge(
             "index_list_imbalance",
             "Mean search time relative to lists of equal size; 1 is optimal.",
+            ["collection"],
         ),
-        index_empty_lists=gauge("index_empty_lists_ratio", "Share of the lists without a vector."),
+        index_empty_lists=gauge(
+            "index_empty_lists_ratio", "Share of the lists without a vector.", ["collection"]
+        ),
         index_changed=gauge(
             "index_changed_ratio",
             "Vectors added or removed since training, relative to those at training.",
-            ["kind"],
+            ["collection", "kind"],
         ),
         index_unpublished=gauge(
-            "index_unpublished_changes", "Vectors added or removed since the last snapshot."
+            "index_unpublished_changes",
+            "Vectors added or removed since the last snapshot.",
+            ["collection"],
         ),
         index_retrainings=counter(
-            "index_retrainings_total", "New index generations that were built.", ["outcome"]
+            "index_retrainings_total",
+            "New index generations that were built.",
+            ["collection", "outcome"],
         ),
-        nprobe=gauge("nprobe", "Inverted lists that a query visits."),
+        nprobe=gauge("nprobe", "Inverted lists that a query visits.", ["collection"]),
         recall=gauge(
             "recall_at_10",
             "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
             "for vectors held out of the last training (held_out).",
-            ["source"],
+            ["collection", "source"],
         ),
         recall_samples=counter(
-            "recall_samples_total", "Searches sampled to be repeated exactly.", ["outcome"]
+            "recall_samples_total",
+            "Searches sampled to be repeated exactly.",
+            ["collection", "outcome"],
         ),
         family_documents=gauge(
-            "family_documents", "Documents that belong to a family of copies and versions."
+            "family_documents",
+            "Documents that belong to a family of copies and versions.",
+            ["collection"],
         ),
-        store_free=gauge("store_free_bytes", "Unused bytes in the file of the store."),
+        store_free=gauge(
+            "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
+        ),
         ready=gauge("ready", "1 when the service is ready, else 0."),
+        collection_ready=gauge(
+            "collection_ready", "1 when the collection can be used, else 0.", ["collection"]
+        ),
         build_info=gauge(
             "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
         ),
     )
-    for name, values in _COUNTED.items():
-        for value in values:
-            getattr(metrics, name).labels(value)
+    for reason in get_args(RejectionReason):
+        metrics.admission_rejected.labels(reason)
     return metrics

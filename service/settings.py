@@ -92,11 +92,17 @@ class Settings(BaseSettings):
         description="Bytes of an NDJSON upload to POST /index, as sent and decompressed. Each "
         "line may have `max_body_bytes`.",
     )
+    max_collections: int = Field(
+        default=64,
+        ge=0,
+        description="Collections besides the default one; more are refused with 409. With more in "
+        "the data directory, the service does not start.",
+    )
     max_unfinished_jobs: int = Field(
         default=32,
         ge=1,
-        description="Uploads that may be received, waiting or indexed at a time; more are "
-        "rejected with 503.",
+        description="Uploads to one collection that may be received, waiting or indexed at a time; "
+        "more are rejected with 503.",
     )
     max_idempotency_keys: int = Field(
         default=100_000,

@@ -2,22 +2,15 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 
-from encoder.alignment.checkpoint_space import open_space
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.selection.block_selection import open_document_tokenizer
-from index.adapt import read_corpus_adapter
-from index.directory.data_directory import open_data_directory, with_share_of
-from index.search.calibrator import open_calibrator
 from index.search.fusion import read_fusion
-from service.background.maintenance import Maintenance
-from service.background.recall_monitor import RecallMonitor
-from service.bulk_upload import run_job
-from service.engine import Engine, installed_version, record_index
+from service.collections.changes import close_collections, open_collections, stop_collections
+from service.collections.opening import close_collection
+from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.jobs.runner import open_jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.limits.redis_client import RedisClient
@@ -35,7 +28,7 @@ _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of act
 
 
 def open_engine(settings: Settings) -> Engine:
-    """Load and verify the checkpoint, open the data, start the workers and warm up.
+    """Load and verify the checkpoint, start the workers, warm up and open the data.
 
     Jobs that an earlier process left unfinished continue.
 
@@ -44,87 +37,57 @@ def open_engine(settings: Settings) -> Engine:
         EncoderError: the checkpoint, the execution provider or the golden batch fails.
         IndexingError: the data directory is in use, damaged or of another checkpoint.
     """
-    checkpoint = with_share_of(
-        settings.data,
-        load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT),
-        settings.reading_share,
-    )
+    checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
     _check_queue(settings, checkpoint)
     encoder = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()
     with ExitStack() as opened:
-        data = open_data_directory(
-            settings.data,
-            fingerprint=encoder.fingerprint,
-            dimension=encoder.dimension,
-            find_families=settings.find_families,
-            alignment=open_space(checkpoint),
-            index_precision=settings.index_precision,
-            in_background=True,
-        )
-        opened.callback(data.close)
         redis = _open_redis(settings, metrics, opened)
         scheduler, cache = _open_scheduler(settings, encoder, redis, metrics, opened)
-        reranking = open_rerank_pool(settings, metrics)
-        jobs = open_jobs(settings, metrics)
-        opened.callback(jobs.close)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
             tokenizer=open_document_tokenizer(checkpoint),
             encoder=encoder,
-            data=data,
-            calibrator=open_calibrator(checkpoint, data.path, encoder.adapter),
             fusion=read_fusion(checkpoint),
             scheduler=scheduler,
-            reranking=reranking,
+            reranking=open_rerank_pool(settings, metrics),
             admission=Admission(settings.max_active_requests),
-            jobs=jobs,
             redis=redis,
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
-            writer=ThreadPoolExecutor(1, "writer"),
+            # Of normal priority, which the threads of a new collection inherit.
+            changer=ThreadPoolExecutor(1, "collections"),
             metrics=metrics,
-            recall_monitor=RecallMonitor(data.index, metrics, settings),
-            maintenance=Maintenance(data, metrics, settings),
         )
-        _start(engine)
+        opened.callback(close_collections, engine)
+        open_collections(engine)
+        metrics.build_info.labels(
+            installed_version(), checkpoint.name, encoder.precision, encoder.provider
+        ).set(1)
         opened.pop_all()
     return engine
 
 
 def close_engine(engine: Engine) -> None:
     """Stop the workers, let writes finish and close the data; waiting callers get an error."""
-    engine.maintenance.stop()  # a running training gives up while the rest closes
-    engine.jobs.stop()
+    collections = stop_collections(engine)  # a running training gives up while the rest closes
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
-    engine.jobs.close()
+    for one in collections:
+        one.jobs.close()
     if engine.encode_cache is not None:
         engine.encode_cache.close()
     if engine.redis is not None:
         engine.redis.close()
     engine.exporter.shutdown(cancel_futures=True)
     engine.readers.shutdown()
-    engine.writer.shutdown()
-    engine.recall_monitor.close()
-    engine.maintenance.close()
-    engine.data.close()
-
-
-def _start(engine: Engine) -> None:
-    encoder = engine.encoder
-    engine.metrics.build_info.labels(
-        installed_version(), engine.checkpoint.name, encoder.precision, encoder.provider
-    ).set(1)
-    record_index(engine)
-    engine.recall_monitor.start()
-    engine.maintenance.start()
-    engine.jobs.start(partial(run_job, engine))
+    for one in collections:
+        close_collection(one)
 
 
 def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:
@@ -133,7 +96,6 @@ def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
-        adapter=read_corpus_adapter(settings.data, checkpoint),
     )
     encoder.warm_up()
     return encoder

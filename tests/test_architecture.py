@@ -82,6 +82,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "documents encode",
         "indexing matching",
         "bulk_upload",
+        "collections",
         "startup",
         "api",
         "http_protocol",
@@ -90,7 +91,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "service.api": (
         "deps http schemas",
         "compare documents index jobs ops page",
-        "match",
+        "collections match",
         "similar",
         "app",
     ),
@@ -126,7 +127,7 @@ FACES: Mapping[str, str] = {
     "index.alignment": "alignment_index refresh tables",
     "index.corpus": "demo json_lines reader sql",
     "index.corpus.formats": "content files html parquet titles",
-    "index.directory": "backup content_swap data_directory file_digest",
+    "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
     "index.doctor": "examine findings repair",
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
@@ -140,11 +141,13 @@ FACES: Mapping[str, str] = {
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
     "service.api": "app",
     "service.api.http": (
-        "access admission bodies errors hosts idempotency middleware negotiation openapi problems"
+        "access admission bodies collections errors hosts idempotency middleware negotiation "
+        "openapi problems"
     ),
-    "service.api.schemas": "common compare documents filter jobs match ops paging",
+    "service.api.schemas": "collections common compare documents filter jobs match ops paging",
     "service.background": "maintenance recall_monitor",
     "service.cli.evaluation": "command",
+    "service.collections": "changes opening",
     "service.jobs": "idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",

@@ -30,6 +30,12 @@ from index.directory.backup_archive import (
     verify_archive,
     verify_files,
 )
+from index.directory.collections import (
+    COLLECTIONS_DIRECTORY,
+    check_collection,
+    collection_names,
+    collection_path,
+)
 from index.directory.content_swap import ARRIVING, swap_in, sync_tree
 from index.directory.data_directory import (
     ADAPTER_FILE,
@@ -54,7 +60,13 @@ from index.vectors.snapshot import (
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _ATTEMPTS = 5  # to copy an index generation before a newer one replaces it
-_OTHERWISE = (LOCK_FILE, SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, STORE_FILE)
+_OTHERWISE = (
+    LOCK_FILE,
+    SNAPSHOTS_DIRECTORY,
+    LEXICAL_DIRECTORY,
+    STORE_FILE,
+    COLLECTIONS_DIRECTORY,
+)
 _TRANSIENT = ("-wal", "-shm", "-journal", ".partial", ".new")  # endings of files in use
 
 _log = logging.getLogger(__name__)
@@ -63,6 +75,7 @@ _log = logging.getLogger(__name__)
 def copy_data_directory(data: Path, target: Path) -> None:
     """Copy a data directory into the folder `target`, as it is at one moment.
 
+    Its collections are copied after it, one by one, each as it is at one moment of its own.
     The index generation is copied first, so the copy of the store is never behind it and knows the
     changes that it lacks. All other files are copied too, except hidden ones, the lock, and the
     copy of the lexical index, which is made when the copied directory is opened.
@@ -83,6 +96,10 @@ def copy_data_directory(data: Path, target: Path) -> None:
             with suppress(FileNotFoundError):  # a temporary file
                 _copy(path, target / name)
     copy_database(data / STORE_FILE, target / STORE_FILE)
+    for collection in collection_names(data):
+        copy = collection_path(target, collection)
+        copy.mkdir(parents=True)
+        copy_data_directory(collection_path(data, collection), copy)
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -141,7 +158,7 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     """Write a backup of a data directory, which a server may be using; durable at return.
 
     Args:
-        data: the data directory.
+        data: the data directory; its collections are in the backup, too.
         target: the folder to create, or the file where the name ends in ".tar".
         checkpoint: named in the manifest if it made the vectors.
 
@@ -155,10 +172,10 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
         raise BackupError(f"{target}: exists already; a backup never replaces anything")
     if target.absolute().is_relative_to(data.absolute()):
         raise BackupError(f"{target}: lies in the data directory and would be lost with it")
-    if not (data / STORE_FILE).is_file():
-        raise StoreError(f"{data}: there is no data directory here")
-    settle(data)
-    verify_digest(data / STORE_FILE)
+    for one in _with_collections(data):
+        check_collection(one)
+        settle(one)
+        verify_digest(one / STORE_FILE)
     unfinished = target.with_name(f".{target.name}.unfinished")
     with _cleared_on_failure(unfinished, target):
         _require_space(data, target.parent)
@@ -285,9 +302,14 @@ def _copy_backup(source: Path, manifest: BackupManifest, folder: Path) -> None:
         shutil.copyfile(source / name, folder / name)
 
 
+def _with_collections(data: Path) -> list[Path]:
+    return [data, *(collection_path(data, name) for name in collection_names(data))]
+
+
 def _require_space(data: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    _require_room(sum(one.stat().st_size for one in data.glob(f"{STORE_FILE}*")), target)
+    stores = [file for one in _with_collections(data) for file in one.glob(f"{STORE_FILE}*")]
+    _require_room(sum(file.stat().st_size for file in stores), target)
 
 
 def _require_room(needed: int, folder: Path) -> None:

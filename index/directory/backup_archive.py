@@ -36,7 +36,7 @@ class BackupManifest:
         fingerprint: of the vectors; differs from `base` where there is a corpus adapter.
         dimension: of the vectors.
         sequence: of the store: the backup holds the changes up to this one.
-        documents: their number.
+        documents: their number, without those of its collections.
         files: by name relative to the backup, with "/".
     """
 
@@ -48,6 +48,12 @@ class BackupManifest:
     sequence: int
     documents: int
     files: Mapping[str, BackupFile]
+
+    @property
+    def collections(self) -> list[str]:
+        """Names of the collections besides the data directory itself, in order."""
+        parts = (PurePosixPath(name).parts for name in self.files)
+        return sorted({part[1] for part in parts if part[0] == "collections"})
 
 
 def describe_files(folder: Path) -> dict[str, BackupFile]:

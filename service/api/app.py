@@ -13,10 +13,11 @@ from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from service.api import compare, documents, index, jobs, match, ops, page, similar
+from service.api import collections, compare, documents, index, jobs, match, ops, page, similar
 from service.api.http.access import KeyMiddleware
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.bodies import BodyRuleMiddleware
+from service.api.http.collections import CollectionMiddleware
 from service.api.http.errors import install_error_handlers
 from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware, is_loopback
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
@@ -37,11 +38,15 @@ ROUTERS = (
     similar.router,
     documents.family_router,
     documents.router,
+    collections.router,
     ops.router,
 )
 DESCRIPTION = """\
 Finds the documents that match a long document. It reads whole documents and answers with whole
 documents; every response says how much was read and what was left out.
+
+Each collection has documents and an index of its own. Paths without /collections/NAME are those of
+the collection that the API key is bound to, or of the one named `default`.
 
 Errors are `application/problem+json` (RFC 9457); the `type` of each is described at its path.
 Every path that has GET has HEAD, too.
@@ -93,6 +98,7 @@ def create_app(
         max_body_bytes=settings.max_body_bytes,
         max_upload_bytes=settings.max_upload_bytes,
     )
+    app.add_middleware(CollectionMiddleware)
     app.add_middleware(KeyMiddleware, ring=KeyRing(settings.data / KEY_FILE), settings=settings)
     app.add_middleware(HostMiddleware, allowed=AllowedHosts(bound_to, settings.allowed_hosts))
     app.add_middleware(RequestMiddleware)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Header
 from fastapi.responses import HTMLResponse
 
-from service.api.deps import Admitted, EngineDep
+from service.api.deps import Admitted, CollectionDep
 from service.api.http.negotiation import choose_media_type
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
@@ -113,7 +113,7 @@ GOOD["content"][HTML] = {
 )  # fmt: skip
 async def post_compare(
     request: Annotated[CompareRequest, Body(openapi_examples=REQUESTS)],
-    engine: EngineDep,
+    collection: CollectionDep,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> CompareResponse | HTMLResponse:
     """Compare two texts, or stored documents, which are not encoded again.
@@ -125,11 +125,13 @@ async def post_compare(
     """
     kind = choose_media_type(accept, (JSON, HTML))
     left, right = request.to_queries()
-    compared = await compare(engine, left, right, passages=request.passages, strict=request.strict)
+    compared = await compare(
+        collection, left, right, passages=request.passages, strict=request.strict
+    )
     if kind == HTML:
-        page = await run_in(engine.readers, _page, compared.explanation)
+        page = await run_in(collection.engine.readers, _page, compared.explanation)
         return HTMLResponse(page, headers=page_headers())
-    return compare_response(compared, engine.checkpoint.name, engine.calibrator.version)
+    return compare_response(compared, collection.checkpoint.name, collection.calibrator.version)
 
 
 def _page(explanation: Explanation) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.engine import Engine, unready_because
+from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
 
 
@@ -27,8 +27,8 @@ async def get_engine(engine: OpenEngineDep) -> Engine:
     """Return the engine if it is ready.
 
     Raises:
-        NotReadyError: the service is still starting, an encoder thread has died, or the store was
-            found to be damaged.
+        NotReadyError: the service is still starting, an encoder thread has died, or no collection
+            can be served.
     """
     reason = unready_because(engine)
     if reason is not None:
@@ -37,6 +37,34 @@ async def get_engine(engine: OpenEngineDep) -> Engine:
 
 
 EngineDep = Annotated[Engine, Depends(get_engine)]
+
+
+async def get_open_collection(request: Request, engine: OpenEngineDep) -> Collection:
+    """Return the collection of a request, for what can be answered while it is not well.
+
+    Raises:
+        CollectionNotFoundError: there is none of its name.
+        NotReadyError: it could not be opened.
+    """
+    used: Collection | None = getattr(request.state, "used", None)  # stays open for the request
+    return engine.collections.find(request.state.collection) if used is None else used
+
+
+OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]
+
+
+async def get_collection(_: EngineDep, collection: OpenCollectionDep) -> Collection:
+    """Return the collection of a request, if it and the engine are ready.
+
+    Raises:
+        NotReadyError: the service is not ready, or the store was found to be damaged.
+    """
+    if collection.data.damage is not None:
+        raise NotReadyError(collection.data.damage)
+    return collection
+
+
+CollectionDep = Annotated[Collection, Depends(get_collection)]
 
 
 async def admit(engine: EngineDep) -> None:

@@ -9,7 +9,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from index.store.listing import BEFORE_ALL
-from service.api.deps import Admitted, EngineDep
+from service.api.deps import Admitted, CollectionDep
 from service.api.http.negotiation import JSON, NDJSON, choose_media_type
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
@@ -114,7 +114,7 @@ DocumentId = Annotated[
     },
 )
 async def get_documents(
-    engine: EngineDep,
+    collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     cursor: Cursor = BEFORE_ALL,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
@@ -125,9 +125,9 @@ async def get_documents(
     is written in between. The export is streamed and has no limit; its lines can be indexed again.
     """
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
-        lines = await export_documents(engine, cursor)
+        lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    return documents_response(await list_documents(engine, cursor, limit), limit)
+    return documents_response(await list_documents(collection, cursor, limit), limit)
 
 
 @router.get(
@@ -138,12 +138,12 @@ async def get_documents(
 )
 async def get_document(
     document_id: DocumentId,
-    engine: EngineDep,
+    collection: CollectionDep,
     text: Annotated[bool, Query(description="Return the text, too.")] = False,
 ) -> DocumentResponse:
     """Return title, metadata, receipt, family and, on request, the text of a document."""
-    stored = await find_document(engine, document_id)
-    return document_response(stored, await family_of(engine, document_id), with_text=text)
+    stored = await find_document(collection, document_id)
+    return document_response(stored, await family_of(collection, document_id), with_text=text)
 
 
 @router.delete(
@@ -152,9 +152,9 @@ async def get_document(
     status_code=204,
     responses={204: {"description": "It is deleted; no match returns it any more"}, **PROBLEMS},
 )
-async def remove_document(document_id: DocumentId, engine: EngineDep) -> None:
+async def remove_document(document_id: DocumentId, collection: CollectionDep) -> None:
     """Delete a document permanently."""
-    await delete_document(engine, document_id)
+    await delete_document(collection, document_id)
 
 
 @family_router.get(
@@ -164,10 +164,10 @@ async def remove_document(document_id: DocumentId, engine: EngineDep) -> None:
 )
 async def get_family(
     document_id: DocumentId,
-    engine: EngineDep,
+    collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     cursor: Cursor = BEFORE_ALL,
 ) -> FamilyResponse:
     """Return the documents whose texts are copies or versions of the text of this one."""
-    number, members = await find_family(engine, document_id, cursor, limit)
+    number, members = await find_family(collection, document_id, cursor, limit)
     return family_response(number, members, limit)

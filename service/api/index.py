@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
 
-from service.api.deps import Admitted, EngineDep
+from service.api.deps import Admitted, CollectionDep
 from service.api.http.access import own_name
 from service.api.http.bodies import LinesRoute
 from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
@@ -129,7 +129,7 @@ router = APIRouter(tags=["documents"])
 async def post_index(
     request: Annotated[IndexRequest, Body(openapi_examples=REQUESTS)],
     http: Request,
-    engine: EngineDep,
+    collection: CollectionDep,
     idempotency_key: IdempotencyKey = None,
 ) -> IndexResponse | Response:
     """Store documents: all of them or, if one is invalid, none.
@@ -142,8 +142,8 @@ async def post_index(
     http.state.changed_ids = [one.id for one in request.documents]
 
     async def work() -> IndexResponse:
-        indexed = await index_documents(engine, request.to_documents(), strict=request.strict)
-        return index_response(indexed, engine.checkpoint.name)
+        indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
+        return index_response(indexed, collection.checkpoint.name)
 
     async def work_as_json() -> bytes:
         return (await work()).model_dump_json().encode()
@@ -151,18 +151,18 @@ async def post_index(
     name = own_name(http.scope, idempotency_key)
     if name is None:
         return await work()
-    return await respond_once(engine, name, await http.body(), work_as_json)
+    return await respond_once(collection, name, await http.body(), work_as_json)
 
 
 @bulk_router.post(INDEX_PATH, dependencies=[Admitted], include_in_schema=False)
 async def post_lines(
-    request: Request, engine: EngineDep, idempotency_key: IdempotencyKey = None
+    request: Request, collection: CollectionDep, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Receive an upload; respond when it is durable, before it is indexed."""
     answer, replayed = await submit_upload(
-        engine,
+        collection,
         request.stream(),
-        accepted_response,
+        partial(accepted_response, request.scope.get("root_path", "")),
         partial(request.state.charge.cover, complete=True),
         gzip=_is_gzip(request),
         key=own_name(request.scope, idempotency_key),

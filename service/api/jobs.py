@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from service.api.deps import OpenEngineDep
+from service.api.deps import OpenCollectionDep
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     INTERNAL_ERROR,
@@ -46,7 +46,7 @@ JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["
     responses={200: json_example({"jobs": [JOB]}, "The jobs"), **problem_responses(*PROBLEMS)},
 )
 async def get_jobs(
-    engine: OpenEngineDep,
+    collection: OpenCollectionDep,
     limit: Annotated[
         int, Query(ge=1, le=100, description="How many.", openapi_examples={"ten": {"value": 10}})
     ] = 20,
@@ -59,7 +59,7 @@ async def get_jobs(
     ] = None,
 ) -> JobsResponse:
     """Return the newest jobs first, including the last 1,000 that have ended."""
-    jobs = engine.jobs
+    jobs = collection.jobs
     found = await run_in(jobs.threads, jobs.store.newest, limit, before)
     return JobsResponse(jobs=[job_body(job) for job in found])
 
@@ -69,9 +69,9 @@ async def get_jobs(
     summary="Get the progress of an upload",
     responses={200: json_example(ANSWER, "The job"), **problem_responses(*PROBLEMS)},
 )
-async def get_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
+async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Return counts, progress and the first errors of a job."""
-    jobs = engine.jobs
+    jobs = collection.jobs
     return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))
 
 
@@ -83,12 +83,12 @@ async def get_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
         **problem_responses(JOB_ENDED, *PROBLEMS),
     },
 )
-async def cancel_job(job_id: JobId, engine: OpenEngineDep) -> JobResponse:
+async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Cancel a job.
 
     The documents that it has stored stay; those of the current batch, at most 64, may still be
     stored and counted.
     """
-    jobs = engine.jobs
+    jobs = collection.jobs
     await run_in(jobs.threads, jobs.cancel, job_id)
     return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))

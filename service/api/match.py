@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from service.api.compare import EXPLANATION
-from service.api.deps import Admitted, EngineDep
+from service.api.deps import Admitted, CollectionDep
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     BODY_TOO_LARGE,
@@ -132,7 +132,7 @@ ANSWER = {
     },
 )  # fmt: skip
 async def post_match(
-    request: Annotated[MatchRequest, Body(openapi_examples=REQUESTS)], engine: EngineDep
+    request: Annotated[MatchRequest, Body(openapi_examples=REQUESTS)], collection: CollectionDep
 ) -> MatchResponse | MatchesResponse:
     """Match a text, a stored document, or several of them.
 
@@ -145,8 +145,8 @@ async def post_match(
     encoded for it. The receipt says how much of the document was read by the encoder and what was
     left out; its words are all read.
     """
-    options = request.to_options(engine.settings)
-    found = await match(engine, request.to_queries(), options)
-    name, calibration = engine.checkpoint.name, engine.calibrator.version
+    options = request.to_options(collection.engine.settings)
+    found = await match(collection, request.to_queries(), options)
+    name, calibration = collection.checkpoint.name, collection.calibrator.version
     answers = [match_response(matches, name, calibration) for matches in found]
     return answers[0] if request.queries is None else MatchesResponse(results=answers)

@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from index.search.records import Mode
-from service.api.deps import EngineDep, OpenEngineDep
+from service.api.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     INTERNAL_ERROR,
@@ -25,7 +25,7 @@ from service.api.schemas.ops import (
     VersionResponse,
     version_response,
 )
-from service.engine import degraded_parts, is_ready
+from service.engine import DEFAULT, degraded_parts, record_readiness
 
 router = APIRouter(tags=["operations"])
 
@@ -115,14 +115,16 @@ async def get_livez() -> LiveResponse:
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
     """Answer 200 if everything is open and every encoder thread runs, under any load.
 
-    The status is `degraded` while a part is down that requests can do without, or while no more
-    requests are accepted. If no active request has ended for 30 seconds then, it is not ready.
+    The status is `degraded` while a part is down that requests can do without, while no more
+    requests are accepted, or while a collection cannot be used and others can. If no active request
+    has ended for 30 seconds then, it is not ready.
     """
-    index, degraded = engine.data.index, degraded_parts(engine)
+    degraded = degraded_parts(engine)
+    first = next((one for one in engine.collections.opened() if one.name == DEFAULT), None)
     return ReadyResponse(
         status="degraded" if degraded else "ready",
-        documents=len(index),
-        generation=index.generation,
+        documents=0 if first is None else len(first.data.index),
+        generation=0 if first is None else first.data.index.generation,
         degraded=degraded,
     )
 
@@ -141,7 +143,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
 )
 async def get_metrics(engine: OpenEngineDep) -> Response:
     """Return every metric, even if the service is no longer ready."""
-    engine.metrics.ready.set(is_ready(engine))
+    record_readiness(engine)
     return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -153,9 +155,9 @@ async def get_metrics(engine: OpenEngineDep) -> Response:
         **problem_responses(INTERNAL_ERROR, NOT_READY),
     },
 )
-async def get_version(engine: OpenEngineDep) -> VersionResponse:
+async def get_version(collection: OpenCollectionDep) -> VersionResponse:
     """Return the version, the checkpoint and the limits of a request."""
-    return version_response(engine)
+    return version_response(collection)
 
 
 @router.get(

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.exceptions import RequestValidationError
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
-from service.api.deps import Admitted, EngineDep
+from service.api.deps import Admitted, CollectionDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.http.openapi import json_example
 from service.api.match import ANSWER as MATCH_ANSWER
@@ -50,7 +50,7 @@ ANSWER: dict[str, Any] = {
 )
 async def get_similar(
     document_id: DocumentId,
-    engine: EngineDep,
+    collection: CollectionDep,
     top_k: Annotated[
         int | None,
         Query(
@@ -74,16 +74,18 @@ async def get_similar(
 
     The same as POST /match with this id in semantic mode.
     """
-    limit = engine.settings.max_top_k
+    limit = collection.engine.settings.max_top_k
     if top_k is not None and top_k > limit:
         refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {limit}"}
         raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": limit}}])
     search = SearchOptions(
-        top_k=top_k or engine.settings.default_top_k,
+        top_k=top_k or collection.engine.settings.default_top_k,
         mode="semantic",
         bounds=Bounds(min_score=min_score),
-        alignment=AlignmentOptions(budget_seconds=engine.settings.alignment_budget_ms / 1000),
+        alignment=AlignmentOptions(
+            budget_seconds=collection.engine.settings.alignment_budget_ms / 1000
+        ),
     )
     query = StoredQuery(None, document_id)
-    (found,) = await match(engine, [query], MatchOptions(search=search))
-    return match_response(found, engine.checkpoint.name, engine.calibrator.version)
+    (found,) = await match(collection, [query], MatchOptions(search=search))
+    return match_response(found, collection.checkpoint.name, collection.calibrator.version)

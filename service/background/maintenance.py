@@ -19,7 +19,7 @@ from index.vectors.drift import (
     read_rejected_retraining,
 )
 from index.vectors.live_index import LiveIndex
-from service.metrics import Metrics
+from service.metrics import CollectionMetrics
 from service.settings import Settings
 
 PUBLISH_FROM = 1_000  # changes since the last snapshot, and
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 class Maintenance:
     """One thread that maintains the index in rounds, while searches and writes continue."""
 
-    def __init__(self, data: DataDirectory, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, data: DataDirectory, metrics: CollectionMetrics, settings: Settings) -> None:
         """Prepare to maintain an open data directory, from `start` on."""
         self._data = data
         self._metrics = metrics
@@ -181,7 +181,7 @@ class Maintenance:
         self._metrics.store_free.set(space.free_bytes)
 
 
-def record_index_metrics(index: LiveIndex, metrics: Metrics) -> None:
+def record_index_metrics(index: LiveIndex, metrics: CollectionMetrics) -> None:
     """Set the metrics of the index that are cheap to read."""
     metrics.index_documents.set(len(index))
     metrics.index_generation.set(index.generation)
@@ -191,7 +191,7 @@ def record_index_metrics(index: LiveIndex, metrics: Metrics) -> None:
         metrics.recall.labels("shadow").set(1.0)
 
 
-def _record_drift(drift: Drift, index: LiveIndex, metrics: Metrics) -> None:
+def _record_drift(drift: Drift, index: LiveIndex, metrics: CollectionMetrics) -> None:
     metrics.index_list_imbalance.set(drift.imbalance)
     metrics.index_empty_lists.set(drift.empty)
     metrics.index_changed.labels("added").set(drift.added)

@@ -13,7 +13,7 @@ from encoder.arrays import Float32
 from index.vectors.lists import adapted_nprobe
 from index.vectors.live_index import LiveIndex
 from index.vectors.recall import NEIGHBOURS, share_found
-from service.metrics import Metrics
+from service.metrics import CollectionMetrics
 from service.settings import Settings
 
 QUEUED = 32  # more are dropped: an exact search of many vectors is slow
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class RecallMonitor:
     """One thread that measures the recall of searches and adapts nprobe to hold the target."""
 
-    def __init__(self, index: LiveIndex, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, index: LiveIndex, metrics: CollectionMetrics, settings: Settings) -> None:
         """Prepare to monitor an index, from `start` on."""
         self._index = index
         self._metrics = metrics

@@ -8,6 +8,7 @@ import typer
 
 from encoder.selection.reading_share import WHOLE
 from index.directory.backup import restore_backup, write_backup
+from index.directory.backup_archive import BackupManifest
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
@@ -42,7 +43,7 @@ def snapshot(
     ],
     checkpoint: CheckpointOption = None,
 ) -> None:
-    """Write a backup of a data directory and verify it; a server may be running."""
+    """Write a backup of a data directory with its collections; a server may be running."""
     check_data_directory(data, "DATA")
     check_new_path(output)
     opened = open_checkpoint(checkpoint)
@@ -50,7 +51,7 @@ def snapshot(
     size = sum(one.size for one in manifest.files.values())
     console.print(
         printable(
-            f"{output}: {manifest.documents} documents, {len(manifest.files)} files, {size} bytes; "
+            f"{output}: {_held(manifest)}, {len(manifest.files)} files, {size} bytes; "
             f"written and verified"
         )
     )
@@ -67,9 +68,7 @@ def restore(
     check_output_folder(data, "DATA")
     opened = open_checkpoint(checkpoint)
     manifest = restore_backup(backup, data, opened)
-    console.print(
-        printable(f"{data}: {manifest.documents} documents, backed up at {manifest.created}")
-    )
+    console.print(printable(f"{data}: {_held(manifest)}, backed up at {manifest.created}"))
 
 
 def doctor(
@@ -126,6 +125,11 @@ def reencode(
     share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
     made = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
     console.print(printable(made))
+
+
+def _held(manifest: BackupManifest) -> str:
+    collections = "".join(f", the collection {name}" for name in manifest.collections)
+    return f"{manifest.documents} documents{collections}"
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

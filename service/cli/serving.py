@@ -8,6 +8,7 @@ import typer
 
 from index.build import build_index
 from index.corpus.demo import write_stdlib_corpus
+from index.directory.collections import NAME_PATTERN, collection_path, is_collection_name
 from service.cli.checks import (
     OptionError,
     check_address,
@@ -118,6 +119,9 @@ def create_key(
     expires_days: Annotated[
         int | None, typer.Option(min=1, max=_DAYS, help="Invalid after; by default never.")
     ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="The only collection that it sees; by default all.")
+    ] = None,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Make a key and print it. It is shown only now.
@@ -129,8 +133,10 @@ def create_key(
     expires = None
     if expires_days is not None:
         expires = datetime.now(UTC) + timedelta(days=expires_days)
+    if collection is not None and not is_collection_name(collection):
+        raise OptionError("--collection", f"{collection!r} is no name: it takes {NAME_PATTERN}")
     try:
-        key, token = make_key(name, scopes, expires)
+        key, token = make_key(name, scopes, expires, collection)
     except ValueError as error:
         raise OptionError("NAME", str(error)) from error
     data.mkdir(parents=True, exist_ok=True)
@@ -141,11 +147,13 @@ def create_key(
     change_keys(data / KEY_FILE, add)
     typer.echo(token)
     console.print("Keep it now: only its hash is stored.")
+    if collection is not None and not collection_path(data, collection).exists():
+        console.print(f"There is no collection {collection} yet: until then, the key sees nothing.")
 
 
 @keys.command("list")
 def list_keys(data: DataOption = DEFAULT_DATA) -> None:
-    """List the keys: id, scopes, when made, until when, name. Secrets are not known."""
+    """List the keys: id, state, scopes, when made, until when, collection, name; no secrets."""
     found = read_keys(data / KEY_FILE)
     if found is None:
         console.print("no keys: requests need none")
@@ -155,7 +163,8 @@ def list_keys(data: DataOption = DEFAULT_DATA) -> None:
         until = key.expires or "-"
         state = "expired" if key.expired(now) else "valid"
         scopes = ",".join(one for one in SCOPES if one in key.scopes)
-        typer.echo(printable("  ".join([key.id, state, scopes, key.created, until, key.name])))
+        shown = [key.id, state, scopes, key.created, until, key.collection or "-", key.name]
+        typer.echo(printable("  ".join(shown)))
 
 
 @keys.command("revoke")

@@ -20,7 +20,7 @@ from service.jobs.idempotency import IdempotencyStore, KeyedResponse
 from service.jobs.job import EndState, Job, Upload
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile, remove_others
-from service.metrics import Metrics
+from service.metrics import CollectionMetrics
 from service.settings import Settings
 
 JOBS_FILE = "jobs.sqlite3"
@@ -46,7 +46,11 @@ class Jobs:
     """
 
     def __init__(
-        self, connections: SQLiteConnections, settings: Settings, metrics: Metrics
+        self,
+        connections: SQLiteConnections,
+        data: Path,
+        settings: Settings,
+        metrics: CollectionMetrics,
     ) -> None:
         self.store = JobStore(connections)
         self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
@@ -54,7 +58,7 @@ class Jobs:
         self.metrics = metrics
         self._connections = connections
         self._settings = settings
-        self._uploads = settings.data / UPLOADS_DIRECTORY
+        self._uploads = data / UPLOADS_DIRECTORY
         for state in get_args(EndState):  # so that each is exported as 0
             metrics.jobs_ended.labels(state)
         self._receiving = 0
@@ -195,15 +199,15 @@ class Jobs:
         return True
 
 
-def open_jobs(settings: Settings, metrics: Metrics) -> Jobs:
-    """Open the jobs of the data directory, which is open already; none runs before `start`.
+def open_jobs(data: Path, settings: Settings, metrics: CollectionMetrics) -> Jobs:
+    """Open the jobs of a data directory, which is open already; none runs before `start`.
 
     Raises:
         StoreError: their tables cannot be read.
     """
-    connections = open_tables(settings.data / JOBS_FILE)
+    connections = open_tables(data / JOBS_FILE)
     try:
-        return Jobs(connections, settings, metrics)
+        return Jobs(connections, data, settings, metrics)
     except BaseException:
         connections.close()
         raise

@@ -33,6 +33,7 @@ class ApiKey:
         sha256: of its secret, in hex.
         created: ISO 8601 in UTC.
         expires: ISO 8601 in UTC, from when it is invalid; None for never.
+        collection: the only one that it sees; None if it sees all.
     """
 
     id: str
@@ -41,6 +42,7 @@ class ApiKey:
     sha256: str
     created: str
     expires: str | None = None
+    collection: str | None = None
 
     def allows(self, scope: Scope) -> bool:
         """Return whether it may do what takes this scope."""
@@ -51,8 +53,13 @@ class ApiKey:
         return self.expires is not None and datetime.fromisoformat(self.expires) <= now
 
 
-def make_key(name: str, scopes: frozenset[Scope], expires: datetime | None) -> tuple[ApiKey, str]:
-    """Make a key.
+def make_key(
+    name: str,
+    scopes: frozenset[Scope],
+    expires: datetime | None,
+    collection: str | None = None,
+) -> tuple[ApiKey, str]:
+    """Make a key, which sees all collections or this one.
 
     Returns:
         The key, and its token, which is not kept anywhere.
@@ -72,6 +79,7 @@ def make_key(name: str, scopes: frozenset[Scope], expires: datetime | None) -> t
         _hash(secret),
         _format(datetime.now(UTC)),
         None if expires is None else _format(expires),
+        collection,
     )
     return key, f"lm_{key_id}_{secret}"
 

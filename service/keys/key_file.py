@@ -18,6 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from encoder.atomic_files import replace_durably
+from index.directory.collections import is_collection_name
 from service.errors import KeyFileError
 from service.keys.api_key import SCOPES, ApiKey, has_secret, split_token
 
@@ -132,7 +133,10 @@ def _key(fields: dict[str, Any]) -> ApiKey:
     expires = fields["expires"]
     if expires is not None:
         datetime.fromisoformat(expires)
-    return ApiKey(scopes=scopes, expires=expires, **texts)
+    collection = fields["collection"]
+    if collection is not None and not is_collection_name(collection):
+        raise ValueError(f"{collection!r} is no name of a collection")
+    return ApiKey(scopes=scopes, expires=expires, collection=collection, **texts)
 
 
 def _write(path: Path, keys: Iterable[ApiKey]) -> None:

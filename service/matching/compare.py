@@ -11,7 +11,7 @@ from index.search.alignment import score_pair
 from index.search.calibrator import ScoreCalibrator, calibrate_scores
 from index.search.fusion import LinearFusion
 from service.encode import EncodedText
-from service.engine import Engine
+from service.engine import Collection
 from service.matching.queries import (
     Query,
     add_blocks,
@@ -70,7 +70,7 @@ class Compared:
 
 
 async def compare(
-    engine: Engine, left: Query, right: Query, *, passages: int, strict: bool = False
+    collection: Collection, left: Query, right: Query, *, passages: int, strict: bool = False
 ) -> Compared:
     """Compare two texts of the request or stored documents.
 
@@ -80,15 +80,17 @@ async def compare(
         ServiceError: the other errors of `encode_texts`.
     """
     started = time.perf_counter()
-    texts = await add_blocks(engine, await read_queries(engine, [left, right], strict=strict))
+    texts = await add_blocks(
+        collection, await read_queries(collection, [left, right], strict=strict)
+    )
     encoded = time.perf_counter()
-    (explanation,) = await run_in(engine.readers, _explain, engine, texts, passages)
+    (explanation,) = await run_in(collection.engine.readers, _explain, collection, texts, passages)
     ended = time.perf_counter()
     return Compared(explanation, {"encode": encoded - started, "explain": ended - encoded})
 
 
 async def explain(
-    engine: Engine, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
+    collection: Collection, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
 ) -> dict[str, Explanation]:
     """Compare a query with its first matches; those deleted since are absent.
 
@@ -101,26 +103,35 @@ async def explain(
         ServiceError: the errors of `encode_texts`, for such documents.
     """
     first = document_ids[: options.matches]
-    found = await run_in(engine.readers, find_stored, engine.data, first)
-    texts = await add_blocks(engine, [query, *found.values()])
-    explanations = await run_in(engine.readers, _explain, engine, texts, options.passages)
+    found = await run_in(collection.engine.readers, find_stored, collection.data, first)
+    texts = await add_blocks(collection, [query, *found.values()])
+    explanations = await run_in(
+        collection.engine.readers, _explain, collection, texts, options.passages
+    )
     return dict(zip(found, explanations, strict=True))
 
 
-def _explain(engine: Engine, texts: Sequence[EncodedText], passages: int) -> list[Explanation]:
+def _explain(
+    collection: Collection, texts: Sequence[EncodedText], passages: int
+) -> list[Explanation]:
     """Compare the first text with each of the others."""
     left, *others = texts
-    language = engine.checkpoint.language
-    reader = engine.encoder if engine.encoder.reads_sections else None
-    alignable = engine.data.store.alignment.read([text.vector_id for text in texts])
+    language = collection.checkpoint.language
+    encoder = collection.engine.encoder
+    reader = encoder if encoder.reads_sections else None
+    alignable = collection.data.store.alignment.read([text.vector_id for text in texts])
     ours = to_comparable(language, left, alignable, reader)
     explanations = []
     for other in others:
         started = time.perf_counter()
         theirs = to_comparable(language, other, alignable, reader)
-        probability = match_probability(engine.calibrator, engine.fusion, ours, theirs)
+        probability = match_probability(
+            collection.calibrator, collection.engine.fusion, ours, theirs
+        )
         comparison = compare_texts(ours, theirs, probability=probability, reader=reader)
-        engine.metrics.stage_duration.labels("explain").observe(time.perf_counter() - started)
+        collection.engine.metrics.stage_duration.labels("explain").observe(
+            time.perf_counter() - started
+        )
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations
 

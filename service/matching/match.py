@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from index.search.calibrator import ScoreCalibrator, score_kind
 from index.search.records import Bounds, Mode, SearchOptions
 from service.encode import EncodedText
-from service.engine import Engine
+from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.matching.compare import ExplainOptions, explain
 from service.matching.queries import Query, read_queries
@@ -33,11 +33,13 @@ class MatchOptions:
     strict: bool = False
 
 
-async def match(engine: Engine, queries: Sequence[Query], options: MatchOptions) -> list[Matches]:
+async def match(
+    collection: Collection, queries: Sequence[Query], options: MatchOptions
+) -> list[Matches]:
     """Find the documents that match each query.
 
     Args:
-        engine: what to search, and with what.
+        collection: what to search, and with what.
         queries: texts, which are encoded, or stored documents, whose vectors are used and which
             are left out of their own matches.
         options: for each of them.
@@ -48,23 +50,25 @@ async def match(engine: Engine, queries: Sequence[Query], options: MatchOptions)
         DocumentNotFoundError: a stored document does not exist.
         ServiceError: the other errors of `encode_texts`, or the reranker failed.
     """
-    if errors := _validate(engine, queries, options):
+    if errors := _validate(collection, queries, options):
         raise InvalidInputError(errors)
-    texts = await read_queries(engine, queries, strict=options.strict)
+    texts = await read_queries(collection, queries, strict=options.strict)
     if options.rerank is None:
-        found = await retrieve(engine, texts, options.search)
+        found = await retrieve(collection, texts, options.search)
     else:
-        found = await retrieve_and_rerank(engine, texts, options.search, options.rerank)
+        found = await retrieve_and_rerank(collection, texts, options.search, options.rerank)
     if options.explain is None:
         return found
     return [
-        await _explain(engine, text, matches, options.explain)
+        await _explain(collection, text, matches, options.explain)
         for text, matches in zip(texts, found, strict=True)
     ]
 
 
-def _validate(engine: Engine, queries: Sequence[Query], options: MatchOptions) -> list[FieldError]:
-    settings, search = engine.settings, options.search
+def _validate(
+    collection: Collection, queries: Sequence[Query], options: MatchOptions
+) -> list[FieldError]:
+    settings, search = collection.engine.settings, options.search
     errors = []
     limit = settings.max_queries_per_request
     if len(queries) > limit:
@@ -77,9 +81,9 @@ def _validate(engine: Engine, queries: Sequence[Query], options: MatchOptions) -
         if min(options.explain.matches, search.top_k) * len(queries) > limit:
             detail = f"asks for more than {limit} explanations in one request"
             errors.append(FieldError("#/explain", detail, limit))
-    errors += validate_bounds(engine.calibrator, search.mode, search.bounds)
+    errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
     if options.rerank is not None:
-        errors += validate_rerank(engine, search, options.rerank)
+        errors += validate_rerank(collection, search, options.rerank)
     return errors
 
 
@@ -97,10 +101,10 @@ def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> 
 
 
 async def _explain(
-    engine: Engine, text: EncodedText, found: Matches, options: ExplainOptions
+    collection: Collection, text: EncodedText, found: Matches, options: ExplainOptions
 ) -> Matches:
     """Explain the first matches of a query."""
     started = time.perf_counter()
-    explanations = await explain(engine, text, [hit.id for hit in found.matches], options)
+    explanations = await explain(collection, text, [hit.id for hit in found.matches], options)
     seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
     return replace(found, explanations=explanations, seconds=seconds)

@@ -8,7 +8,7 @@ from encoder.comparison.text import ComparableText, prepare_text
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
 from service.encode import EncodedText, RequestText, encode_texts
-from service.engine import Engine
+from service.engine import Collection
 from service.errors import DocumentNotFoundError
 from service.threads import run_in
 
@@ -25,7 +25,7 @@ Query = RequestText | StoredQuery
 
 
 async def read_queries(
-    engine: Engine, queries: Sequence[Query], *, strict: bool = False
+    collection: Collection, queries: Sequence[Query], *, strict: bool = False
 ) -> list[EncodedText]:
     """Return the queries with their vectors, in order; only texts of the request are encoded.
 
@@ -36,11 +36,13 @@ async def read_queries(
     stored = [query for query in queries if isinstance(query, StoredQuery)]
     texts = [query for query in queries if isinstance(query, RequestText)]
     ids = [query.document_id for query in stored]
-    found = await run_in(engine.readers, find_stored, engine.data, ids) if ids else {}
+    found = (
+        await run_in(collection.engine.readers, find_stored, collection.data, ids) if ids else {}
+    )
     for query in stored:
         if query.document_id not in found:
             raise DocumentNotFoundError(query.document_id, query.pointer)
-    encoded = iter(await encode_texts(engine, texts, strict=strict))
+    encoded = iter(await encode_texts(collection, texts, strict=strict))
     return [
         found[query.document_id] if isinstance(query, StoredQuery) else next(encoded)
         for query in queries
@@ -81,15 +83,15 @@ def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list
     return [replace(text, blocks=text.blocks or stored.get(text.vector_id)) for text in texts]
 
 
-async def add_blocks(engine: Engine, texts: Sequence[EncodedText]) -> list[EncodedText]:
+async def add_blocks(collection: Collection, texts: Sequence[EncodedText]) -> list[EncodedText]:
     """Return texts with their block vectors: read from the store or, if missing there, encoded.
 
     Raises:
         ServiceError: the errors of `encode_texts`.
     """
-    texts = await run_in(engine.readers, add_stored_blocks, engine.data, texts)
+    texts = await run_in(collection.engine.readers, add_stored_blocks, collection.data, texts)
     missing = [RequestText("#", text.text) for text in texts if text.blocks is None]
-    encoded = iter(await encode_texts(engine, missing, strict=False))
+    encoded = iter(await encode_texts(collection, missing, strict=False))
     return [
         replace(text, blocks=next(encoded).blocks) if text.blocks is None else text
         for text in texts

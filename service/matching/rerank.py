@@ -11,7 +11,7 @@ from index.document import text_below
 from index.search.calibrator import CalibratedScore, score_kind, within
 from index.search.records import NO_BOUNDS, Hit, Mode, SearchOptions
 from service.encode import EncodedText
-from service.engine import Engine
+from service.engine import Collection
 from service.errors import FieldError
 from service.matching.retrieve import Matches, retrieve
 from service.threads import run_in
@@ -32,7 +32,10 @@ class RerankOptions:
 
 
 async def retrieve_and_rerank(
-    engine: Engine, queries: Sequence[EncodedText], search: SearchOptions, options: RerankOptions
+    collection: Collection,
+    queries: Sequence[EncodedText],
+    search: SearchOptions,
+    options: RerankOptions,
 ) -> list[Matches]:
     """Find the documents that match each query, the first candidates ranked by a reranker.
 
@@ -40,7 +43,7 @@ async def retrieve_and_rerank(
     search, and the receipt says so. Documents beyond the candidates follow in their order.
 
     Args:
-        engine: with a reranker.
+        collection: of an engine with a reranker.
         queries: to find matches for.
         search: how many documents to return, and which; its bounds apply to the final scores.
         options: how much to read.
@@ -49,28 +52,32 @@ async def retrieve_and_rerank(
         ValueError: there is no reranker; see `validate_rerank`.
         ServiceError: the reranker failed.
     """
-    if engine.reranking is None:
+    if collection.engine.reranking is None:
         raise ValueError("there is no reranker")
-    top_k = max(search.top_k, min(options.candidates, engine.settings.max_top_k))
-    found = await retrieve(engine, queries, replace(search, top_k=top_k, bounds=NO_BOUNDS))
+    top_k = max(search.top_k, min(options.candidates, collection.engine.settings.max_top_k))
+    found = await retrieve(collection, queries, replace(search, top_k=top_k, bounds=NO_BOUNDS))
     reranked = [
-        await _rerank(engine, engine.reranking, query, matches, options)
+        await _rerank(collection, collection.engine.reranking, query, matches, options)
         for query, matches in zip(queries, found, strict=True)
     ]
     return [replace(one, matches=_cut(one.matches, search)) for one in reranked]
 
 
 async def _rerank(
-    engine: Engine, pool: RerankPool, query: EncodedText, found: Matches, options: RerankOptions
+    collection: Collection,
+    pool: RerankPool,
+    query: EncodedText,
+    found: Matches,
+    options: RerankOptions,
 ) -> Matches:
     """Read the first matches of a query and reorder them, if there is time to read all."""
     first = found.matches[: options.candidates]
-    texts = await run_in(engine.readers, _texts, engine.data, first)
+    texts = await run_in(collection.engine.readers, _texts, collection.data, first)
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
-    seconds = options.seconds or engine.settings.rerank_seconds
+    seconds = options.seconds or collection.engine.settings.rerank_seconds
     text = text_below(query.title, query.text)
     scored = await pool.score(text, [texts[hit.id] for hit in first], seconds)
-    fitted = probability_map_of(engine, found.scored_as)
+    fitted = probability_map_of(collection, found.scored_as)
     matches = found.matches
     if complete := len(scored.logits) == len(first):
         ordered = _order(pool, found.scored_as, fitted, first, scored.logits)
@@ -112,22 +119,22 @@ def _order(
     return sorted(reranked, key=lambda hit: -hit.score)
 
 
-def probability_map_of(engine: Engine, mode: Mode) -> FittedMap | None:
+def probability_map_of(collection: Collection, mode: Mode) -> FittedMap | None:
     """Return the map of reranked scores of a mode; None if none was fitted for the encoder."""
-    if engine.reranking is None:
+    if collection.engine.reranking is None:
         return None
-    rule = engine.reranking.reranker.rule
-    if rule.encoder != engine.checkpoint.fingerprint:
+    rule = collection.engine.reranking.reranker.rule
+    if rule.encoder != collection.checkpoint.fingerprint:
         return None
-    return rule.maps.get(score_kind(mode, adapted=engine.calibrator.adapted))
+    return rule.maps.get(score_kind(mode, adapted=collection.calibrator.adapted))
 
 
 def validate_rerank(
-    engine: Engine, search: SearchOptions, options: RerankOptions
+    collection: Collection, search: SearchOptions, options: RerankOptions
 ) -> list[FieldError]:
     """Return the fields of a request that reranking cannot satisfy."""
-    settings, bounds = engine.settings, search.bounds
-    if engine.reranking is None:
+    settings, bounds = collection.engine.settings, search.bounds
+    if collection.engine.reranking is None:
         return [FieldError("#/rerank", "this service was started without a reranker")]
     errors = []
     if not 1 <= options.candidates <= (limit := settings.max_rerank_candidates):
@@ -138,7 +145,7 @@ def validate_rerank(
     if bounds.max_false_positive_rate is not None:
         detail = "is not known of scores that were reranked"
         errors.append(FieldError("#/max_false_positive_rate", detail))
-    if bounds.min_probability is not None and probability_map_of(engine, search.mode) is None:
+    if bounds.min_probability is not None and probability_map_of(collection, search.mode) is None:
         detail = f"the reranker has no calibration of {search.mode} scores"
         errors.append(FieldError("#/min_probability", detail))
     return errors

@@ -10,7 +10,7 @@ from index.search.records import AlignmentReceipt, EncodedQuery, Hit, Mode, Sear
 from index.search.search import search, select_documents, selects
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
-from service.engine import Engine
+from service.engine import Collection
 from service.matching.compare import Explanation
 from service.metrics import Stage
 from service.threads import run_in
@@ -46,7 +46,7 @@ class Matches:
 
 
 async def retrieve(
-    engine: Engine, queries: Sequence[EncodedText], options: SearchOptions
+    collection: Collection, queries: Sequence[EncodedText], options: SearchOptions
 ) -> list[Matches]:
     """Find the documents that match each query, best first.
 
@@ -56,24 +56,26 @@ async def retrieve(
     among: IdSet | None = None
     seconds: dict[Stage, float] = {}
     if selects(options):
-        among, seconds = await run_in(engine.readers, _select, engine, options)
+        among, seconds = await run_in(collection.engine.readers, _select, collection, options)
     return [
-        await run_in(engine.readers, _search, engine, query, options, among, seconds)
+        await run_in(collection.engine.readers, _search, collection, query, options, among, seconds)
         for query in queries
     ]
 
 
-def _select(engine: Engine, options: SearchOptions) -> tuple[IdSet | None, dict[Stage, float]]:
+def _select(
+    collection: Collection, options: SearchOptions
+) -> tuple[IdSet | None, dict[Stage, float]]:
     """Return the documents that filters let through, and the time it took."""
     started = time.perf_counter()
-    among = select_documents(engine.data, options)
+    among = select_documents(collection.data, options)
     seconds: dict[Stage, float] = {"filter": time.perf_counter() - started}
-    _observe(engine, seconds)
+    _observe(collection, seconds)
     return among, seconds
 
 
 def _search(
-    engine: Engine,
+    collection: Collection,
     text: EncodedText,
     options: SearchOptions,
     among: IdSet | None,
@@ -87,17 +89,17 @@ def _search(
         text.vector_id,
     )
     answer = search(
-        engine.data,
+        collection.data,
         query,
         options,
-        fusion=engine.fusion,
-        calibrator=engine.calibrator,
+        fusion=collection.engine.fusion,
+        calibrator=collection.calibrator,
         among=among,
     )
     seconds: dict[Stage, float] = dict(answer.seconds.items())
-    _observe(engine, seconds)
+    _observe(collection, seconds)
     if among is None and options.mode != "lexical":  # recall is measured without filters
-        engine.recall_monitor.offer(query.vector, stored=query.vector_id != NO_VECTOR)
+        collection.recall_monitor.offer(query.vector, stored=query.vector_id != NO_VECTOR)
     return Matches(
         matches=answer.hits,
         receipt=text.receipt,
@@ -109,6 +111,6 @@ def _search(
     )
 
 
-def _observe(engine: Engine, seconds: Mapping[Stage, float]) -> None:
+def _observe(collection: Collection, seconds: Mapping[Stage, float]) -> None:
     for stage, duration in seconds.items():
-        engine.metrics.stage_duration.labels(stage).observe(duration)
+        collection.engine.metrics.stage_duration.labels(stage).observe(duration)

@@ -34,7 +34,14 @@ from service.metrics import Metrics
 from service.threads import lower_priority
 from service.workers.encode_cache import EncodeCache
 from service.workers.queue import BlockQueue
-from service.workers.work import DOCUMENT_ONLY, Block, EncodeResult, EncodeTask, Reservation
+from service.workers.work import (
+    DOCUMENT_ONLY,
+    Adapt,
+    Block,
+    EncodeResult,
+    EncodeTask,
+    Reservation,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -117,13 +124,18 @@ class EncodeScheduler:
         return self._queue.reserve(tokens, background=background, deadline=deadline)
 
     async def encode(
-        self, documents: Sequence[SentenceBlocks], reservation: Reservation
+        self,
+        documents: Sequence[SentenceBlocks],
+        reservation: Reservation,
+        adapt: Adapt | None = None,
     ) -> list[EncodeResult]:
         """Encode the documents of one request; if one fails, all do.
 
         Args:
             documents: each with at least one sentence block.
             reservation: of the request; the call must return before it ends.
+            adapt: fits the document vectors to a corpus; block vectors do not depend on it, so
+                all corpora share those that are cached.
 
         Raises:
             DeadlinePassedError: the deadline passed before the first block was taken.
@@ -133,7 +145,7 @@ class EncodeScheduler:
         """
         if not all(document.to_encode for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
-        tasks = await self._create_tasks(documents)
+        tasks = await self._create_tasks(documents, adapt)
         if self._cache is not None:
             reservation.resize(sum(task.pending_tokens for task in tasks))
         self._queue.submit(reservation, tasks)
@@ -143,11 +155,13 @@ class EncodeScheduler:
                 self._cache.put(task.blocks, task.vectors, task.pending)
         return encoded
 
-    async def _create_tasks(self, documents: Sequence[SentenceBlocks]) -> list[EncodeTask]:
+    async def _create_tasks(
+        self, documents: Sequence[SentenceBlocks], adapt: Adapt | None
+    ) -> list[EncodeTask]:
         """Return a task for each document, with the block vectors that are cached."""
         loop = asyncio.get_running_loop()
         if self._encoder.recurrent:
-            return [self._begin(document, loop.create_future()) for document in documents]
+            return [self._begin(document, loop.create_future(), adapt) for document in documents]
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.to_encode for document in documents]
         vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
@@ -156,11 +170,21 @@ class EncodeScheduler:
             known = await self._cache.get(blocks, vectors)
         submitted = time.perf_counter()
         return [
-            EncodeTask(one, rows, loop.create_future(), submitted, cached, counted=document.blocks)
+            EncodeTask(
+                one,
+                rows,
+                loop.create_future(),
+                submitted,
+                cached,
+                counted=document.blocks,
+                adapt=adapt,
+            )
             for document, one, rows, cached in zip(documents, blocks, vectors, known, strict=True)
         ]
 
-    def _begin(self, document: SentenceBlocks, waiter: asyncio.Future[EncodeResult]) -> EncodeTask:
+    def _begin(
+        self, document: SentenceBlocks, waiter: asyncio.Future[EncodeResult], adapt: Adapt | None
+    ) -> EncodeTask:
         reading = self._encoder.begin_document(document.blocks)
         return EncodeTask(
             document.blocks,
@@ -169,6 +193,7 @@ class EncodeScheduler:
             time.perf_counter(),
             reading=reading,
             passes=reading.passes,
+            adapt=adapt,
         )
 
     def close(self) -> None:
@@ -230,7 +255,10 @@ class EncodeScheduler:
 
     def _finish(self, reservation: Reservation, task: EncodeTask) -> None:
         try:
-            vector = self._encoder.encode_document(task.counted or task.blocks, task.vectors)
+            counted = task.counted or task.blocks
+            vector = self._encoder.encode_document(counted, task.vectors)
+            if task.adapt is not None:
+                vector = task.adapt(vector, counted)
         except Exception as error:
             self._fail({reservation}, error)
             return

@@ -28,6 +28,14 @@ import numpy as np
 from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.backup import restore_backup, verify_backup, write_backup
+from index.directory.collections import (
+    COLLECTIONS_DIRECTORY,
+    collection_names,
+    collection_path,
+    delete_remains,
+    make_collection,
+    remove_collection,
+)
 from index.directory.content_swap import ARRIVING, swap_in
 from index.directory.data_directory import CONTENT, DataDirectory, locked, open_data_directory
 from index.document import Document
@@ -227,12 +235,70 @@ class Swap:
         ]
 
 
+class MakeCollection:
+    """Make a collection: it is there with all that it was made with, or it is not there."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+        self.data = folder / "data"
+        self.receipt = folder / "acknowledged"
+        fill(self.data, OLD)
+
+    def run(self) -> None:
+        receipt = os.open(self.receipt, os.O_CREAT | os.O_WRONLY)
+        make_collection(self.data, "papers", lambda path: fill(path, OLD))
+        os.write(receipt, b"1")
+
+    def check(self) -> None:
+        acknowledged = self.receipt.exists() and self.receipt.read_bytes() == b"1"
+        made = collection_names(self.data)
+        assert made in ([["papers"]] if acknowledged else [[], ["papers"]])
+        if not made:
+            make_collection(self.data, "papers", lambda path: fill(path, OLD))
+        holds(collection_path(self.data, "papers"), OLD)
+        holds(self.data, OLD)
+        assert_clean(self.data)
+
+
+class RemoveCollection:
+    """Remove a collection: all of it is there, or it is gone, and a start deletes what is left."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+        self.data = folder / "data"
+        self.receipt = folder / "acknowledged"
+        fill(self.data, OLD)
+        make_collection(self.data, "papers", lambda path: fill(path, NEW))
+
+    def run(self) -> None:
+        receipt = os.open(self.receipt, os.O_CREAT | os.O_WRONLY)
+        remove_collection(self.data, "papers")
+        os.write(receipt, b"1")
+
+    def check(self) -> None:
+        acknowledged = self.receipt.exists() and self.receipt.read_bytes() == b"1"
+        left = collection_names(self.data)
+        assert left in ([[]] if acknowledged else [[], ["papers"]])
+        if left:
+            holds(collection_path(self.data, "papers"), NEW)
+            remove_collection(self.data, "papers")
+        holds(self.data, OLD)
+        assert_clean(self.data)
+
+
+def assert_clean(data: Path) -> None:
+    """Check that nothing hidden is left of collections after a start."""
+    delete_remains(data)
+    folder = data / COLLECTIONS_DIRECTORY
+    assert [one.name for one in folder.iterdir()] == collection_names(data)
+
+
 OPERATIONS = {
     "publish": Publish,
     "backup": Backup,
     "archive": BackupArchive,
     "restore": Restore,
     "swap": Swap,
+    "make": MakeCollection,
+    "remove": RemoveCollection,
 }
 
 

@@ -11,7 +11,7 @@ from tests.tools.tiers import Tier
 
 SCRIPT = Path(__file__).with_name("cut_writes.py")
 REPOSITORY = SCRIPT.parents[2]
-OPERATIONS = ("publish", "backup", "archive", "restore", "swap")
+OPERATIONS = ("publish", "backup", "archive", "restore", "swap", "make", "remove")
 FAILURES = ("killed", "torn", "ENOSPC", "EIO", "EMFILE", "MemoryError")
 FEWER = [
     ("publish", "torn"),
@@ -21,6 +21,9 @@ FEWER = [
     ("restore", "torn"),
     ("restore", "EIO"),
     ("swap", "killed"),
+    ("make", "killed"),
+    ("remove", "killed"),
+    ("remove", "EIO"),
 ]
 # Every failure of every operation is for the sweep: each takes some seconds.
 EVERY = [
@@ -30,12 +33,17 @@ EVERY = [
     for operation in OPERATIONS
     for failure in FAILURES
 ]
-LEAST_POINTS = {"publish": 20, "backup": 20, "archive": 20, "restore": 15, "swap": 15}
+FEW_POINTS = ("remove",)  # all are tried each time
+LEAST_POINTS = {"publish": 20, "backup": 20, "archive": 20, "restore": 15, "swap": 15} | {
+    "make": 20,
+    "remove": 10,
+}
 
 
 @pytest.mark.parametrize(("operation", "failure"), EVERY)
 def test_cut_at_every_write(operation: str, failure: str, tmp_path: Path, tier: Tier) -> None:
-    arguments = [operation, failure, str(tmp_path), *(["--sweep"] if tier.sweep else [])]
+    every = tier.sweep or operation in FEW_POINTS
+    arguments = [operation, failure, str(tmp_path), *(["--sweep"] if every else [])]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},

@@ -142,7 +142,7 @@ def stored(client: Any) -> set[str]:
     found = {match["id"] for match in response.json()["matches"]}
     assert found & set(NEW) == there
     engine = client.app.state.engine
-    assert len(engine.data.index) == len(engine.data.store)
+    assert len(engine.default.data.index) == len(engine.default.data.store)
     return there
 
 
@@ -153,7 +153,7 @@ def sound(client: Any) -> None:
     assert engine.scheduler.queued_tokens == 0
     assert engine.admission.active == 0
     sampling = Sampling(4, "fp32", SilentProgress())
-    assert examine(engine.data.path, engine.checkpoint, sampling) == ()
+    assert examine(engine.default.data.path, engine.checkpoint, sampling) == ()
 
 
 @pytest.mark.parametrize("fault", ENCODER_FAULTS)
@@ -235,7 +235,7 @@ def failing_statement(connections: Any, number: int, error: Exception) -> Iterat
 )
 def test_the_nth_statement_of_a_write_fails(client: Any, error: Exception, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
-    connections = engine.data.store._connections
+    connections = engine.default.data.store._connections
     change: list[tuple[Callable[[], httpx.Response], set[str]]] = [
         (lambda: send(client, "index"), set(NEW)),
         (lambda: client.delete("/documents/music"), {"river"}),
@@ -270,7 +270,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_the_disk_fails_at_every_page_of_a_write(client: Any, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
     assert client.post("/index", json={"documents": [{"id": "a", "text": MUSIC}]}).is_success
-    log = engine.data.store.path.with_name("store.sqlite3-wal")
+    log = engine.default.data.store.path.with_name("store.sqlite3-wal")
     begins = log.stat().st_size
     for number in tier.numbers(400):
         with files_of_at_most(begins + 3000 * number):  # in the middle of pages, and between
@@ -286,7 +286,7 @@ def test_the_disk_fails_at_every_page_of_a_write(client: Any, tier: Tier) -> Non
 
 def test_a_full_database_refuses_what_has_no_room_and_nothing_else(client: Any) -> None:
     engine: Engine = client.app.state.engine
-    writer = engine.data.store._connections._writer
+    writer = engine.default.data.store._connections._writer
     assert writer is not None
     (pages,) = writer.execute("PRAGMA page_count").fetchone()
     long = [{"id": name, "text": RIVER + " " * 20_000} for name in NEW]
@@ -304,7 +304,7 @@ def test_a_full_database_refuses_what_has_no_room_and_nothing_else(client: Any) 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_index_that_fails_once_is_brought_up_to_the_store(client: Any, number: int) -> None:
-    index = client.app.state.engine.data.index
+    index = client.app.state.engine.default.data.index
     with NthCall(index._live.index, "change", run_out_of_memory).fails(number):
         assert send(client, "index").status_code == 200
         assert client.delete("/documents/music").is_success
@@ -321,9 +321,9 @@ def test_an_index_that_goes_on_failing_is_brought_up_by_the_maintenance(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine.data.index._live.index, "change", broken)
+        patched.setattr(engine.default.data.index._live.index, "change", broken)
         failed(send(client, "index"), "internal-error")
-    engine.maintenance.work()
+    engine.default.maintenance.work()
     assert stored(client) == set(NEW)
     sound(client)
 
@@ -378,8 +378,8 @@ def test_an_upload_is_taken_whole_or_not_at_all(client: Any) -> None:
 @pytest.mark.parametrize("part", ["store", "jobs"])
 def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
-    jobs = engine.jobs.store._connections
-    connections = engine.data.store._connections if part == "store" else jobs
+    jobs = engine.default.jobs.store._connections
+    connections = engine.default.data.store._connections if part == "store" else jobs
     full = sqlite3.OperationalError("database or disk is full")
     for number in tier.numbers(200):
         taken = client.get("/jobs").json()["jobs"]
@@ -393,7 +393,7 @@ def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, ti
             continue
         assert (job["state"], job["indexed"], job["failed"]) == ("done", 2, 0)
         assert stored(client) == set(NEW)
-        assert len(engine.data.store) == 2
+        assert len(engine.default.data.store) == 2
         if connection.left > 0:
             break
         for name in NEW:
@@ -422,16 +422,16 @@ def test_an_index_that_cannot_be_published_is_searched_all_the_same(
 ) -> None:
     engine: Engine = client.app.state.engine
     assert send(client, "index").status_code == 200
-    generation = engine.data.index.generation
+    generation = engine.default.data.index.generation
     for size in range(0, 1_000_000, 100):
         try:
             with files_of_at_most(size):
-                engine.data.index.publish()
+                engine.default.data.index.publish()
         except SnapshotError:
-            assert engine.data.index.generation == generation
+            assert engine.default.data.index.generation == generation
             assert stored(client) == set(NEW)
         else:
             break
     assert size > 100
-    assert engine.data.index.generation == generation + 1
+    assert engine.default.data.index.generation == generation + 1
     sound(client)

@@ -24,23 +24,24 @@ EXPECTED = {
     "longmatch_slow_clients": ("counter", set()),
     "longmatch_reranked_pairs": ("counter", set()),
     "longmatch_rerank_out_of_time": ("counter", set()),
-    "longmatch_jobs_unfinished": ("gauge", set()),
-    "longmatch_jobs_ended": ("counter", {"state"}),
-    "longmatch_job_documents": ("counter", {"outcome"}),
-    "longmatch_index_documents": ("gauge", set()),
-    "longmatch_index_generation": ("gauge", set()),
-    "longmatch_index_lists": ("gauge", set()),
-    "longmatch_index_list_imbalance": ("gauge", set()),
-    "longmatch_index_empty_lists_ratio": ("gauge", set()),
-    "longmatch_index_changed_ratio": ("gauge", {"kind"}),
-    "longmatch_index_unpublished_changes": ("gauge", set()),
-    "longmatch_index_retrainings": ("counter", {"outcome"}),
-    "longmatch_nprobe": ("gauge", set()),
-    "longmatch_recall_at_10": ("gauge", {"source"}),
-    "longmatch_recall_samples": ("counter", {"outcome"}),
-    "longmatch_store_free_bytes": ("gauge", set()),
-    "longmatch_family_documents": ("gauge", set()),
+    "longmatch_jobs_unfinished": ("gauge", {"collection"}),
+    "longmatch_jobs_ended": ("counter", {"collection", "state"}),
+    "longmatch_job_documents": ("counter", {"collection", "outcome"}),
+    "longmatch_index_documents": ("gauge", {"collection"}),
+    "longmatch_index_generation": ("gauge", {"collection"}),
+    "longmatch_index_lists": ("gauge", {"collection"}),
+    "longmatch_index_list_imbalance": ("gauge", {"collection"}),
+    "longmatch_index_empty_lists_ratio": ("gauge", {"collection"}),
+    "longmatch_index_changed_ratio": ("gauge", {"collection", "kind"}),
+    "longmatch_index_unpublished_changes": ("gauge", {"collection"}),
+    "longmatch_index_retrainings": ("counter", {"collection", "outcome"}),
+    "longmatch_nprobe": ("gauge", {"collection"}),
+    "longmatch_recall_at_10": ("gauge", {"collection", "source"}),
+    "longmatch_recall_samples": ("counter", {"collection", "outcome"}),
+    "longmatch_store_free_bytes": ("gauge", {"collection"}),
+    "longmatch_family_documents": ("gauge", {"collection"}),
     "longmatch_ready": ("gauge", set()),
+    "longmatch_collection_ready": ("gauge", {"collection"}),
     "longmatch_build_info": ("gauge", {"version", "checkpoint", "precision", "provider"}),
 }
 
@@ -51,12 +52,14 @@ def test_every_metric_has_the_name_the_kind_and_the_labels_that_dashboards_use()
     metrics.request_duration.labels("/match").observe(0.1)
     metrics.stage_duration.labels("encode").observe(0.1)
     metrics.admission_rejected.labels("queue_tokens").inc()
-    metrics.index_changed.labels("added").set(0.1)
-    metrics.index_retrainings.labels("swapped").inc()
-    metrics.recall.labels("shadow").set(0.97)
-    metrics.recall_samples.labels("measured").inc()
-    metrics.jobs_ended.labels("done").inc()
-    metrics.job_documents.labels("indexed").inc()
+    metrics.collection_ready.labels("papers").set(1)
+    own = metrics.of("papers")
+    own.index_changed.labels("added").set(0.1)
+    own.index_retrainings.labels("swapped").inc()
+    own.recall.labels("shadow").set(0.97)
+    own.recall_samples.labels("measured").inc()
+    own.jobs_ended.labels("done").inc()
+    own.job_documents.labels("indexed").inc()
     metrics.build_info.labels("1", "tiny", "fp32", "cpu").set(1)
     found = {
         family.name: (
@@ -70,15 +73,19 @@ def test_every_metric_has_the_name_the_kind_and_the_labels_that_dashboards_use()
 
 
 def test_what_has_not_happened_yet_is_counted_as_0() -> None:
-    value = create_metrics().registry.get_sample_value
+    metrics = create_metrics()
+    metrics.of("papers")
+    value = metrics.registry.get_sample_value
     for name, label, values in (
         ("index_retrainings", "outcome", ("swapped", "refused", "failed")),
         ("recall_samples", "outcome", ("measured", "dropped", "disturbed")),
         ("job_documents", "outcome", ("indexed", "failed")),
-        ("admission_rejected", "reason", ("queue_tokens", "active_requests", "jobs")),
     ):
         for one in values:
-            assert value(f"longmatch_{name}_total", {label: one}) == 0, (name, one)
+            labels = {label: one, "collection": "papers"}
+            assert value(f"longmatch_{name}_total", labels) == 0, (name, one)
+    for reason in ("queue_tokens", "active_requests", "jobs"):
+        assert value("longmatch_admission_rejected_total", {"reason": reason}) == 0
 
 
 def test_document_lengths_are_counted_in_powers_of_two() -> None:
@@ -98,3 +105,19 @@ def test_two_engines_of_one_process_count_apart() -> None:
 def test_the_process_is_measured_too() -> None:
     names = {family.name for family in create_metrics().registry.collect()}
     assert {"process_resident_memory_bytes", "python_info"} <= names
+
+
+def test_the_metrics_of_a_removed_collection_are_removed() -> None:
+    metrics = create_metrics()
+    for name in ("papers", "laws"):
+        own = metrics.of(name)
+        own.index_documents.set(3)
+        own.recall.labels("shadow").set(0.97)
+    metrics.forget("papers")
+    named = {
+        sample.labels["collection"]
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if "collection" in sample.labels
+    }
+    assert named == {"laws"}

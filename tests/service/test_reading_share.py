@@ -83,7 +83,7 @@ def test_another_share_is_refused(make_settings: MakeSettings) -> None:
 def test_a_server_takes_the_share_of_the_data_directory(make_settings: MakeSettings) -> None:
     close_engine(open_engine(make_settings(reading_share=0.35)))
     again = open_engine(make_settings())
-    assert again.checkpoint.reading_share == 0.35
+    assert again.default.checkpoint.reading_share == 0.35
     close_engine(again)
 
 

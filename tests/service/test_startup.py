@@ -34,7 +34,7 @@ def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> N
     with pytest.raises(ShuttingDownError):
         asyncio.run(
             match(
-                engine,
+                engine.default,
                 [RequestText("#/text", "too late")],
                 MatchOptions(search=SearchOptions(top_k=1)),
             )
@@ -46,7 +46,7 @@ def test_a_store_that_changed_while_it_was_closed_is_not_served(
 ) -> None:
     settings = make_settings()
     first = open_engine(settings)
-    asyncio.run(index_documents(first, [Document("a", "Kept for good.")]))
+    asyncio.run(index_documents(first.default, [Document("a", "Kept for good.")]))
     close_engine(first)
     store = settings.data / "store.sqlite3"
     store.write_bytes(store.read_bytes().replace(b"Kept for", b"Left for"))
@@ -61,17 +61,21 @@ def test_a_store_that_changed_while_it_was_closed_is_not_served(
 
 def test_what_was_stored_is_there_after_a_restart(make_settings: MakeSettings) -> None:
     first = open_engine(make_settings())
-    asyncio.run(index_documents(first, [Document("a", "Kept for good."), Document("b", "Too.")]))
+    asyncio.run(
+        index_documents(first.default, [Document("a", "Kept for good."), Document("b", "Too.")])
+    )
     close_engine(first)
     second = open_engine(make_settings())
     (found,) = asyncio.run(
         match(
-            second,
+            second.default,
             [RequestText("#/text", "Kept for good.")],
             MatchOptions(search=SearchOptions(top_k=1)),
         )
     )
-    documents = second.metrics.registry.get_sample_value("longmatch_index_documents")
+    documents = second.metrics.registry.get_sample_value(
+        "longmatch_index_documents", {"collection": "default"}
+    )
     close_engine(second)
     assert [one.id for one in found.matches] == ["a"]
     assert documents == 2

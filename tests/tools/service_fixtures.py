@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from fastapi import FastAPI
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from service.api.app import create_app
-from service.engine import Engine
+from service.engine import Collections, Engine
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 
@@ -140,6 +141,16 @@ def fill(client: Client) -> Client:
     return client
 
 
+def with_parts(engine: Engine, **changed: Any) -> Engine:
+    """Return an engine with other parts: its own, or of its default collection; it has no other."""
+    names = {one.name for one in fields(Engine)}
+    shared = {name: part for name, part in changed.items() if name in names}
+    other = replace(engine, **shared, collections=Collections())
+    own = {name: part for name, part in changed.items() if name not in names}
+    other.collections.put(replace(engine.default, engine=other, **own))
+    return other
+
+
 @pytest.fixture(scope="session")
 def make_shared_client(
     tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
@@ -244,7 +255,7 @@ def hold_writer() -> Iterator[Callable[[Client], threading.Event]]:
     gate = threading.Event()
 
     def hold(client: Client) -> threading.Event:
-        client.app.state.engine.writer.submit(gate.wait)
+        client.app.state.engine.default.writer.submit(gate.wait)
         return gate
 
     yield hold

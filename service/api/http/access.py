@@ -14,7 +14,8 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import KeyRequiredError, ScopeMissingError
+from service.api.http.paths import COLLECTIONS, first_segment, split_path
+from service.errors import KeyBoundError, KeyRequiredError, ScopeMissingError
 from service.keys import api_key
 from service.keys.api_key import ApiKey
 from service.keys.key_file import KeyRing
@@ -26,17 +27,21 @@ _AUDIT_FILES = 10
 
 _PROBES = frozenset({"livez", "readyz"})
 _DESCRIPTIONS = frozenset({"", "static", "docs", "openapi.json", "problems"})
+_OF_ALL = "metrics"  # says something of every collection
 _SEARCHES = frozenset({"match", "compare"})  # POST, and change nothing
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def needed_scope(method: str, path: str, settings: Settings) -> api_key.Scope | None:
     """Return the scope that a request needs where keys are in use; None if it needs no key."""
-    first = path.split("/", 2)[1] if path.startswith("/") else path
+    _, path = split_path(path)
+    first = first_segment(path)
     if first in _PROBES or (first == "metrics" and settings.open_metrics):
         return None
     if first in _DESCRIPTIONS and settings.open_docs:
         return None
+    if first == COLLECTIONS and method == "DELETE":
+        return "admin"
     if first in _SEARCHES or (method in _READING and first != "jobs"):
         return "read"
     return "write"
@@ -72,7 +77,7 @@ class KeyMiddleware:
         needed = needed_scope(scope["method"], scope["path"], self._settings)
         if needed is not None and self._ring.required:
             scope["state"]["key"] = self._authenticate(scope, needed)
-        if needed == "write" and scope["method"] not in _READING:
+        if needed in ("write", "admin") and scope["method"] not in _READING:
             send = self._audit.following(scope, send)
         await self._app(scope, receive, send)
 
@@ -83,6 +88,8 @@ class KeyMiddleware:
             raise KeyRequiredError
         if not key.allows(needed):
             raise ScopeMissingError(needed)
+        if key.collection is not None and first_segment(scope["path"]) == _OF_ALL:
+            raise KeyBoundError
         return key
 
 
@@ -125,6 +132,7 @@ def _entry(scope: Scope, status: int) -> dict[str, Any]:
         "key": None if key is None else key.id,
         "name": None if key is None else key.name,
         "client": (scope.get("client") or ("", 0))[0],
+        "collection": scope["state"].get("collection"),
         "method": scope["method"],
         "path": scope["path"],
         "ids": scope["state"].get("changed_ids", []),

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.http.access import key_of
 from service.api.http.bodies import BodyKind, RequestBody, request_body
 from service.api.http.charge import Charge, tokens_of
+from service.api.http.paths import first_segment, split_path
 from service.engine import Engine
 from service.errors import (
     DeadlinePassedError,
@@ -36,10 +37,10 @@ MAX_TIMEOUT_MS = 24 * 3600 * 1000
 _TIMEOUT = re.compile(r"[1-9][0-9]{0,8}")
 
 # First segments of the paths that are served under any load: probes, metrics, progress of uploads,
-# documentation, the files of the page.
+# documentation, the files of the page, and the collections themselves.
 OPEN_PATHS = frozenset(
     {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
-    | {"static"}
+    | {"static", "collections"}
 )
 
 
@@ -168,7 +169,8 @@ def _client(scope: Scope) -> str:
 
 def is_open(path: str) -> bool:
     """Return whether a path is served under any load."""
-    return path.split("/", 2)[1] in OPEN_PATHS if path.startswith("/") else True
+    _, path = split_path(path)
+    return first_segment(path) in OPEN_PATHS if path.startswith("/") else True
 
 
 def _timeout_seconds(headers: Headers) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Header
 from fastapi.responses import Response
 
-from service.engine import Engine
+from service.engine import Collection
 from service.jobs.idempotency import StoredResponse, request_digest
 from service.threads import run_in
 
@@ -28,14 +28,14 @@ IdempotencyKey = Annotated[
 
 
 async def respond_once(
-    engine: Engine, key: str, body: bytes, work: Callable[[], Awaitable[bytes]]
+    collection: Collection, key: str, body: bytes, work: Callable[[], Awaitable[bytes]]
 ) -> Response:
     """Do the work of a request, unless it was done before under this key.
 
     Only a success is stored: after a failure nothing was done, and the request may be repeated.
 
     Args:
-        engine: where responses are stored.
+        collection: where responses are stored.
         key: of the request.
         body: of the request.
         work: returns the JSON of the response.
@@ -45,7 +45,7 @@ async def respond_once(
         KeyReusedError: the key was used with another body.
         StoreError: the work is done, but its response could not be stored.
     """
-    store, threads = engine.jobs.idempotency, engine.jobs.threads
+    store, threads = collection.jobs.idempotency, collection.jobs.threads
     request = request_digest("json", hashlib.sha256(body).digest())
     with store.in_progress(key):
         stored = await run_in(threads, store.find, key, request)

@@ -1,15 +1,19 @@
 """What the OpenAPI document says beyond what FastAPI derives from the routes."""
 
+from copy import deepcopy
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from index.directory.collections import NAME_PATTERN
 from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
 from service.api.http.openapi_limits import describe_limits
+from service.api.http.paths import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
 from service.api.http.problems import (
     ADMISSION_PROBLEMS,
+    COLLECTION_NOT_FOUND,
     HOST_NOT_ALLOWED,
     KEY_REQUIRED,
     MALFORMED_REQUEST,
@@ -63,6 +67,15 @@ _KEY_SCHEME = {
 }
 _KEYLESS = frozenset({"/livez", "/readyz"})
 
+COLLECTION_PREFIX = f"/{COLLECTIONS}/{{collection}}"
+_COLLECTION_PARAMETER = {
+    "name": "collection",
+    "in": "path",
+    "required": True,
+    "description": "The name of the collection.",
+    "schema": {"type": "string", "pattern": NAME_PATTERN},
+    "examples": {"papers": {"value": "papers"}},
+}
 _ADMISSION_PARAMETERS = (
     {
         "name": TIMEOUT_HEADER,
@@ -121,6 +134,7 @@ class DescribedFastAPI(FastAPI):
                 description=self.description,
                 routes=self.routes,
             )
+            document["paths"] |= _of_collections(document["paths"])
             document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
             document["components"]["securitySchemes"] = {_KEY: _KEY_SCHEME}
             _describe_refusals(document)
@@ -132,15 +146,34 @@ class DescribedFastAPI(FastAPI):
 
 def _add_links(paths: dict[str, Any]) -> None:
     """Say where that is which POST /index made: clients and tests of the contract follow it."""
-    made_at = (("200", "/documents/{id}", "documents/0/id"), ("202", "/jobs/{id}", "id"))
-    for code, made, below in made_at:
-        links = paths["/index"]["post"]["responses"][code].setdefault("links", {})
-        for path in (one for one in paths if one.startswith(made)):
-            for method, operation in paths[path].items():
-                links[f"{method} {path}"] = {
+    of_collection = {"collection": "$request.path.collection"}
+    for prefix, named in (("", {}), (COLLECTION_PREFIX, of_collection)):
+        responses = paths[f"{prefix}/index"]["post"]["responses"]
+        made_at = (("200", "/documents/{id}", "documents/0/id"), ("202", "/jobs/{id}", "id"))
+        for code, made, below in made_at:
+            responses[code]["links"] = {
+                f"{method} {path}": {
                     "operationId": operation["operationId"],
-                    "parameters": {"id": f"$response.body#/{below}"},
+                    "parameters": {**named, "id": f"$response.body#/{below}"},
                 }
+                for path in paths
+                if path.startswith(f"{prefix}{made}")
+                for method, operation in paths[path].items()
+            }
+
+
+def _of_collections(paths: dict[str, Any]) -> dict[str, Any]:
+    """Return the paths of one collection as they are below its prefix."""
+    below = {
+        f"{COLLECTION_PREFIX}{path}": deepcopy(methods)
+        for path, methods in paths.items()
+        if first_segment(path) in COLLECTION_PARTS
+    }
+    for methods in below.values():
+        for operation in methods.values():
+            operation["operationId"] += "_of_collection"
+            operation["parameters"] = [_COLLECTION_PARAMETER, *operation.get("parameters", [])]
+    return below
 
 
 def _describe_refusals(document: dict[str, Any]) -> None:
@@ -151,6 +184,9 @@ def _describe_refusals(document: dict[str, Any]) -> None:
             if path not in _KEYLESS:
                 _add_problems(operation, KEY_REQUIRED, SCOPE_MISSING)
                 operation["security"] = [{_KEY: []}, {}]
+            _, path_in_collection = split_path(path)
+            if first_segment(path_in_collection) in (*COLLECTION_PARTS, "version"):
+                _add_problems(operation, COLLECTION_NOT_FOUND)
             if not is_open(path):
                 _add_problems(operation, *ADMISSION_PROBLEMS)
                 known = operation.get("parameters", [])

@@ -39,7 +39,8 @@ KEY_REQUIRED = ProblemType(
 )  # fmt: skip
 SCOPE_MISSING = ProblemType(
     "scope-missing", 403, "The API key does not have the scope",
-    "The API key is valid, but may not do this. `detail` names the scope that it takes.",
+    "The API key is valid, but may not do this. `detail` names the scope that it takes, or says "
+    "that the key is bound to one collection.",
 )  # fmt: skip
 NO_SUCH_ROUTE = ProblemType(
     "no-such-route", 404, "There is nothing at this path",
@@ -52,6 +53,14 @@ DOCUMENT_NOT_FOUND = ProblemType(
 JOB_NOT_FOUND = ProblemType(
     "job-not-found", 404, "No job has this id",
     "The job never existed, or it ended long ago and was deleted.",
+)  # fmt: skip
+COLLECTION_NOT_FOUND = ProblemType(
+    "collection-not-found", 404, "No collection has this name",
+    "There is no collection of this name, or the API key is bound to another one.",
+)  # fmt: skip
+TOO_MANY_COLLECTIONS = ProblemType(
+    "too-many-collections", 409, "There are too many collections",
+    "There are as many collections as the setting `max_collections` allows. Nothing was created.",
 )  # fmt: skip
 METHOD_NOT_ALLOWED = ProblemType(
     "method-not-allowed", 405, "The method is not allowed here",
@@ -146,6 +155,7 @@ PROBLEM_TYPES = {
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
+        COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
         KEY_REQUIRED, SCOPE_MISSING,
@@ -184,6 +194,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.KeyFileError: INTERNAL_ERROR,
     service_errors.KeyRequiredError: KEY_REQUIRED,
     service_errors.ScopeMissingError: SCOPE_MISSING,
+    service_errors.KeyBoundError: SCOPE_MISSING,
     service_errors.InvalidInputError: INVALID_INPUT,
     service_errors.HostNotAllowedError: HOST_NOT_ALLOWED,
     service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
@@ -191,6 +202,8 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,
     service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
+    service_errors.CollectionNotFoundError: COLLECTION_NOT_FOUND,
+    service_errors.TooManyCollectionsError: TOO_MANY_COLLECTIONS,
     service_errors.MalformedUploadError: MALFORMED_BODY,
     service_errors.JobNotFoundError: JOB_NOT_FOUND,
     service_errors.JobEndedError: JOB_ENDED,

@@ -55,10 +55,10 @@ class JobsResponse(BaseModel):
     jobs: list[JobBody]
 
 
-def accepted_response(upload: Upload) -> StoredResponse:
-    """Return the response to an upload."""
+def accepted_response(prefix: str, upload: Upload) -> StoredResponse:
+    """Return the response to an upload below a prefix, as /collections/papers."""
     body = AcceptedBody(id=upload.id, accepted=upload.lines, size=upload.size)
-    return StoredResponse(202, body.model_dump_json().encode(), f"/jobs/{upload.id}")
+    return StoredResponse(202, body.model_dump_json().encode(), f"{prefix}/jobs/{upload.id}")
 
 
 def job_body(job: Job) -> JobBody:

@@ -4,12 +4,12 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from encoder.adapter import Adapter
+from encoder.adapter import OpenAdapter
 from encoder.calibration import FittedMap
 from index.search.calibrator import ScoreCalibrator, served_kinds
 from index.search.score_distribution import NullDistribution
 from service.api.schemas.fields import nullable
-from service.engine import Engine, installed_version
+from service.engine import Collection, installed_version
 
 
 class LiveResponse(BaseModel):
@@ -21,11 +21,12 @@ class LiveResponse(BaseModel):
 class ReadyResponse(LiveResponse):
     """The service is ready."""
 
-    documents: int = Field(description="Documents in the index.")
-    generation: int = Field(description="Generation of the index.")
+    documents: int = Field(description="Documents in the index of the default collection.")
+    generation: int = Field(description="Generation of that index.")
     degraded: list[str] = Field(
-        description="What is not well: `redis`, while it is down; `lexical`, while the lexical "
-        "index is being made after a start; `active_requests`, while no more requests are accepted."
+        description="What is not well: `redis`, while it is down; `lexical`, while a lexical "
+        "index is being made after a start; `active_requests`, while no more requests are "
+        "accepted; `collection NAME`, while this collection cannot be used."
     )
 
 
@@ -126,21 +127,24 @@ class ProblemTypeResponse(BaseModel):
     description: str
 
 
-def version_response(engine: Engine) -> VersionResponse:
-    """Return the version, the checkpoint and the limits of an engine."""
+def version_response(collection: Collection) -> VersionResponse:
+    """Return the version, the checkpoint and the limits that a collection is served with."""
+    engine = collection.engine
     return VersionResponse(
         version=installed_version(),
-        checkpoint=CheckpointBody.model_validate(engine.checkpoint, from_attributes=True),
-        adapter=_adapter(engine.encoder.adapter, engine.encoder.dimension),
+        checkpoint=CheckpointBody.model_validate(collection.checkpoint, from_attributes=True),
+        adapter=adapter_body(collection.adapter, collection.space.dimension),
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.name,
-        calibration=_calibration(engine.calibrator),
+        calibration=calibration_body(collection.calibrator),
         limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
     )
 
 
-def _adapter(adapter: Adapter | None, dimension: int) -> AdapterBody:
+def adapter_body(opened: OpenAdapter | None, dimension: int) -> AdapterBody:
+    """Return the body of an adapter."""
+    adapter = None if opened is None else opened.adapter
     return AdapterBody(
         digest=None if adapter is None else adapter.digest[:12],
         documents=None if adapter is None else adapter.documents,
@@ -148,7 +152,8 @@ def _adapter(adapter: Adapter | None, dimension: int) -> AdapterBody:
     )
 
 
-def _calibration(calibrator: ScoreCalibrator) -> CalibrationBody:
+def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
+    """Return the body of a calibration."""
     return CalibrationBody(
         version=calibrator.version,
         kinds={

@@ -57,24 +57,35 @@ async function get(path, signal) {
   return (await request(path, { signal })).json();
 }
 
+let prefix = ""; // of the paths of one collection
+
+/** Work with a collection from now on; null for that of paths without a prefix. */
+export function useCollection(name) {
+  prefix = name === null ? "" : `collections/${name}/`;
+}
+
+export const collections = () => get("collections");
+export const collection = (name) => get(`collections/${name}`);
+
 export async function match(body, signal) {
-  return (await request("match", { ...json(body), signal })).json();
+  return (await request(`${prefix}match`, { ...json(body), signal })).json();
 }
 
 /** Return the page of a comparison, as HTML in a Blob. */
 export async function compare(left, right, signal) {
   const options = json({ left, right }, { Accept: "text/html" });
-  const page = await (await request("compare", { ...options, signal })).text();
+  const page = await (await request(`${prefix}compare`, { ...options, signal })).text();
   return new Blob([page], { type: "text/html;charset=utf-8" });
 }
 
-export const documents = (limit) => get(`documents?limit=${limit}`);
+export const documents = (limit) => get(`${prefix}documents?limit=${limit}`);
 export const ready = () => get("readyz");
-export const jobs = (limit) => get(`jobs?limit=${limit}`);
-export const job = (id) => get(`jobs/${encodeURIComponent(id)}`);
+export const jobs = (limit) => get(`${prefix}jobs?limit=${limit}`);
+export const job = (id) => get(`${prefix}jobs/${encodeURIComponent(id)}`);
 
 export async function cancelJob(id) {
-  return (await request(`jobs/${encodeURIComponent(id)}/cancel`, { method: "POST" })).json();
+  const path = `${prefix}jobs/${encodeURIComponent(id)}/cancel`;
+  return (await request(path, { method: "POST" })).json();
 }
 
 let described = null;
@@ -88,7 +99,7 @@ export function version() {
   return described;
 }
 
-/** Return the metrics without labels, or of `labels`, by name as they stand in /metrics. */
+/** Return the metrics by name and labels as they stand in /metrics. */
 export async function metrics() {
   const text = await (await request("metrics")).text();
   const lines = text.split("\n").filter((line) => line.startsWith("longmatch_"));
@@ -102,7 +113,7 @@ export async function metrics() {
 export function upload(file, { gzip, signal, progress }) {
   return new Promise((resolve, reject) => {
     const sending = new XMLHttpRequest();
-    sending.open("POST", "index");
+    sending.open("POST", `${prefix}index`);
     sending.responseType = "text";
     sending.setRequestHeader("Content-Type", "application/x-ndjson");
     if (gzip) sending.setRequestHeader("Content-Encoding", "gzip");

@@ -1,13 +1,14 @@
 // Starts the page: each module listens to its part, here they are told of one another.
 
+import { chosenCollection, refreshCollections, startCollections } from "./collections.js";
 import { startComparison } from "./comparison.js";
 import { byId } from "./dom.js";
 import { startFilters } from "./filters.js";
-import { startIndexPanel } from "./index_panel.js";
+import { refreshIndex, startIndexPanel } from "./index_panel.js";
 import { startKey } from "./key.js";
 import { startMatches } from "./matches.js";
-import { showExamples, startQuery, useStored } from "./query.js";
-import { cancel, search } from "./search.js";
+import { forgetStored, showExamples, startQuery, useStored } from "./query.js";
+import { cancel, clearMatches, search } from "./search.js";
 import { startUploads } from "./uploads.js";
 
 function startForm() {
@@ -41,8 +42,16 @@ function matchStored(one) {
 
 const refreshExamples = () => showExamples().catch(() => {}); // the search itself says what is wrong
 
-startKey(() => {
+/** Ask what there is to search, when it changed and with another key. */
+async function refreshChoice() {
+  const before = chosenCollection();
+  await refreshCollections().catch(() => {}); // then it is the collection of the server or the key
   refreshExamples();
+  if (chosenCollection() !== before) refreshIndex();
+}
+
+startKey(async () => {
+  await refreshChoice();
   if (byId("search-notice").childElementCount) search(); // it was refused for want of a key
 });
 startForm();
@@ -52,4 +61,11 @@ startQuery(search);
 startMatches(matchStored);
 startComparison();
 startUploads();
-startIndexPanel(refreshExamples);
+startIndexPanel(refreshChoice);
+startCollections(() => {
+  cancel();
+  clearMatches();
+  forgetStored();
+  refreshExamples();
+  refreshIndex();
+});

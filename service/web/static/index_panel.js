@@ -1,6 +1,7 @@
-// The state of the index, from /readyz, /metrics and /version.
+// The state of the index, from /readyz, /collections, /metrics and /version.
 
-import { Problem, Unreachable, metrics, ready, version } from "./api.js";
+import { Problem, Unreachable, collection, metrics, ready, version } from "./api.js";
+import { chosenCollection, refreshCollections } from "./collections.js";
 import { byId, count, counted, element, percent } from "./dom.js";
 import { showError } from "./notices.js";
 
@@ -18,7 +19,7 @@ export async function refreshIndex() {
   clearTimeout(timer);
   let reached = true;
   try {
-    const state = await ready();
+    const state = await currentState();
     summarise(state);
     if (byId("index-panel").open) await showState(state);
     if (documents !== state.documents) {
@@ -30,6 +31,19 @@ export async function refreshIndex() {
     showAway(error);
   }
   timer = setTimeout(refreshIndex, reached ? EVERY_MS : AGAIN_MS);
+}
+
+/** The state of the service, with the numbers of the chosen collection where it is known. */
+async function currentState() {
+  const [service, name] = [await ready(), chosenCollection()];
+  if (name === null) return service;
+  try {
+    const { documents: held, generation } = await collection(name);
+    return { ...service, documents: held ?? 0, generation: generation ?? 0 };
+  } catch (error) {
+    if (error.status === 404) await refreshCollections(); // it was removed
+    throw error;
+  }
 }
 
 function summarise({ documents: held, generation, degraded }) {
@@ -73,21 +87,23 @@ async function measured() {
     if (error instanceof Problem) return [["Recall, drift", "not public on this server"]];
     throw error;
   }
-  const share = (name) => {
-    const value = values.get(`longmatch_${name}`);
+  const own = (name, label = "") =>
+    values.get(`longmatch_${name}{collection="${chosenCollection() ?? "default"}"${label}}`);
+  const share = (name, label) => {
+    const value = own(name, label);
     return value === undefined ? "not measured yet" : percent(value);
   };
-  const lists = values.get("longmatch_index_lists");
+  const lists = own("index_lists");
   const rows = [
-    ["Recall@10 of real queries", share('recall_at_10{source="shadow"}')],
+    ["Recall@10 of real queries", share("recall_at_10", ',source="shadow"')],
     ["Search", lists === 1 ? "exhaustive: every vector is compared"
-      : `${count(values.get("longmatch_nprobe") ?? 0)} of ${count(lists ?? 0)} lists a query`],
+      : `${count(own("nprobe") ?? 0)} of ${count(lists ?? 0)} lists a query`],
   ];
   if (lists === 1) return rows;
   return [...rows,
-    ["Recall@10 at the last training", share('recall_at_10{source="held_out"}')],
-    ["Added since training", share('index_changed_ratio{kind="added"}')],
-    ["Removed since training", share('index_changed_ratio{kind="removed"}')],
+    ["Recall@10 at the last training", share("recall_at_10", ',source="held_out"')],
+    ["Added since training", share("index_changed_ratio", ',kind="added"')],
+    ["Removed since training", share("index_changed_ratio", ',kind="removed"')],
     ["Empty lists", share("index_empty_lists_ratio")]];
 }
 

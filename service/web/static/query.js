@@ -41,6 +41,11 @@ export function useStored(document) {
   show();
 }
 
+/** Match no stored document any more: it is one of another collection. */
+export function forgetStored() {
+  if (stored) clear();
+}
+
 /** Match a text from now on; a long one is not shown whole. */
 function useText(text, name, title) {
   clear();

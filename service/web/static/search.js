@@ -83,6 +83,12 @@ function showLoading() {
   return stopLoading;
 }
 
+/** Take away what the last search found. */
+export function clearMatches() {
+  clear();
+  byId("search-status").textContent = "";
+}
+
 function clear() {
   for (const id of ["search-notice", "match-list", "receipt"]) byId(id).replaceChildren();
 }

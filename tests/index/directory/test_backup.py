@@ -18,7 +18,13 @@ from encoder.arrays import Float32
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.backup import restore_backup, verify_backup, write_backup
 from index.directory.backup_archive import MANIFEST_FILE, format_manifest, read_manifest
-from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.collections import (
+    COLLECTIONS_DIRECTORY,
+    collection_names,
+    collection_path,
+    make_collection,
+)
+from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
 from index.errors import BackupError, DataDirectoryInUseError, StoreError
 from index.store.records import EncodedDocument
 
@@ -299,3 +305,30 @@ def test_a_backup_that_is_not_there(checkpoint: Checkpoint, tmp_path: Path) -> N
         with pytest.raises(BackupError, match=f"{name}: there is no such backup"):
             restore_backup(tmp_path / name, tmp_path / "new", checkpoint)
     assert not (tmp_path / "new").exists()
+
+
+def test_the_collections_are_in_it(
+    data: Path, tmp_path: Path, entry: MakeEntry, checkpoint: Checkpoint
+) -> None:
+    def make(path: Path) -> None:
+        with opened(path) as directory:
+            fill(directory, entry, range(300, 320))
+
+    make_collection(data, "papers", make)
+    (data / COLLECTIONS_DIRECTORY / ".old.removed").mkdir()
+    for target in (tmp_path / "backup", tmp_path / "backup.tar"):
+        with opened(data), opened(collection_path(data, "papers")):
+            written = write_backup(data, target, checkpoint)
+        assert written.collections == ["papers"]
+        restored = tmp_path / f"restored-{target.name}"
+        assert restore_backup(target, restored, checkpoint).collections == ["papers"]
+        assert collection_names(restored) == ["papers"]
+        with opened(restored) as directory:
+            assert len(directory.store) == len(directory.index) == written.documents
+        with opened(collection_path(restored, "papers")) as directory:
+            assert len(directory.store) == len(directory.index) == 20
+            assert directory.store.find(["d0", "d300"]).keys() == {"d300"}
+    (collection_path(data, "papers") / STORE_FILE).write_bytes(b"x" * 4096)
+    with pytest.raises((BackupError, StoreError), match="papers"):
+        write_backup(data, tmp_path / "damaged", checkpoint)
+    assert not (tmp_path / "damaged").exists()

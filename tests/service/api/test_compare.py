@@ -3,13 +3,13 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from index.search.fusion import LinearFusion
 from tests.tools.calibrations import BY_RATE
+from tests.tools.service_fixtures import with_parts
 
 LONG = " ".join(
     f"Sentence number {n} tells how the {word} of colony {n} carries {n + 3} leaves home."
@@ -106,7 +106,7 @@ def test_the_probability_is_that_of_the_match(stored: Any) -> None:
     """Aligned blocks count for it as they do in a search."""
     engine = stored.app.state.engine
     rule = LinearFusion(0.5, 0.5, expected_slope=0.2, expected_intercept=0.3)
-    stored.app.state.engine = replace(engine, calibrator=BY_RATE, fusion=rule)
+    stored.app.state.engine = with_parts(engine, calibrator=BY_RATE, fusion=rule)
     question = {"id": "d1", "mode": "semantic", "explain": True}
     for match in stored.post("/match", json=question).json()["matches"]:
         assert match["semantic_score"] != pytest.approx(match["vector_score"], abs=1e-3)
@@ -161,7 +161,7 @@ def test_as_many_aligned_blocks_as_passages_are_given(stored: Any) -> None:
 
 
 def test_without_an_alignment_space_there_is_no_alignment(stored: Any) -> None:
-    with closing(sqlite3.connect(stored.app.state.engine.data.store.path)) as store, store:
+    with closing(sqlite3.connect(stored.app.state.engine.default.data.store.path)) as store, store:
         store.execute("DELETE FROM alignment_spaces")
     body = {"left": {"id": "d1"}, "right": {"text": LONG}}
     answer = stored.post("/compare", json=body).json()
@@ -191,7 +191,7 @@ def test_limits_of_an_explanation(stored: Any) -> None:
 
 
 def test_a_document_without_block_vectors_is_encoded_to_be_explained(stored: Any) -> None:
-    with closing(sqlite3.connect(stored.app.state.engine.data.store.path)) as store, store:
+    with closing(sqlite3.connect(stored.app.state.engine.default.data.store.path)) as store, store:
         store.execute("DELETE FROM block_vectors WHERE vector_id = 2")
     before = blocks_encoded(stored)
     answer = stored.post("/compare", json={"left": {"id": "d1"}, "right": {"id": "d0"}}).json()

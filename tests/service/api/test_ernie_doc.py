@@ -44,8 +44,8 @@ def test_stored_vectors_are_those_of_the_whole_document(
     checkpoint = load_checkpoint(tiny_ernie_doc)
     encoder = OnnxEncoder(checkpoint, precision="fp32")
     read = BlockTokenizer(checkpoint)(texts["tax law"])
-    stored = engine.data.store.find(["tax law"])["tax law"].vector_id
-    (vectors,) = engine.data.store.vectors([stored])[1]
+    stored = engine.default.data.store.find(["tax law"])["tax law"].vector_id
+    (vectors,) = engine.default.data.store.vectors([stored])[1]
     assert np.abs(vectors - encoder.encode([read]).document_vectors[0]).max() < 1e-3
 
 

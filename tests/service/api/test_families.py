@@ -177,6 +177,6 @@ def test_switched_off_nothing_new_is_found(make_client: Callable[..., Any]) -> N
     for name in ("one", "other"):
         body = {"documents": [{"id": name, "text": text_of(FIRST)}]}
         assert client.post("/index", json=body).status_code == 200
-    client.app.state.engine.maintenance.work()
+    client.app.state.engine.default.maintenance.work()
     assert client.get("/documents/one/family").json()["family"] is None
     assert len(matched(client, collapse=True)) == 2

@@ -215,7 +215,7 @@ def test_a_job_is_cancelled_once_and_what_is_in_hand_is_still_counted(
     job = client.get(location).json()
     assert job["state"] == "cancelled"
     assert job["indexed"] in (0, 64)
-    assert len(client.app.state.engine.data.index) == job["indexed"] + 1
+    assert len(client.app.state.engine.default.data.index) == job["indexed"] + 1
 
 
 def test_a_job_that_is_done_cannot_be_cancelled(client: Any) -> None:
@@ -244,7 +244,11 @@ def test_jobs_are_listed_newest_first_in_pages(client: Any) -> None:
 def test_jobs_and_lines_are_counted(client: Any) -> None:
     upload(client, lines_of({"id": "a", "text": "Ants."}, {}))
     value = client.app.state.engine.metrics.registry.get_sample_value
-    assert value("longmatch_job_documents_total", {"outcome": "indexed"}) == 1
-    assert value("longmatch_job_documents_total", {"outcome": "failed"}) == 1
-    assert value("longmatch_jobs_ended_total", {"state": "done"}) == 1
-    assert value("longmatch_jobs_unfinished") == 0
+    assert (
+        value("longmatch_job_documents_total", {"collection": "default", "outcome": "indexed"}) == 1
+    )
+    assert (
+        value("longmatch_job_documents_total", {"collection": "default", "outcome": "failed"}) == 1
+    )
+    assert value("longmatch_jobs_ended_total", {"collection": "default", "state": "done"}) == 1
+    assert value("longmatch_jobs_unfinished", {"collection": "default"}) == 0

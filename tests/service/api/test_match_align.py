@@ -1,13 +1,12 @@
 """`align` of POST /match, and the budget in the settings, as a client sees them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from index.search.fusion import LinearFusion
-from tests.tools.service_fixtures import fill
+from tests.tools.service_fixtures import fill, with_parts
 
 RULE = LinearFusion(0.25, 0.5, expected_slope=0.25, expected_intercept=0.125)
 ALL = {"aligned": True, "candidates": 3, "scored": 3}
@@ -17,7 +16,7 @@ NONE = {"aligned": False, "candidates": 3, "scored": 0}
 @pytest.fixture
 def aligning(filled: Any) -> Any:
     """Return a client of a service of which alignment decides half of a semantic score."""
-    filled.app.state.engine = replace(filled.app.state.engine, fusion=RULE)
+    filled.app.state.engine = with_parts(filled.app.state.engine, fusion=RULE)
     return filled
 
 

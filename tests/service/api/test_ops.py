@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +13,12 @@ from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
+from tests.tools.service_fixtures import with_parts
 
 
 def with_scheduler(engine: Engine, encoder: Any) -> Engine:
     scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
-    return replace(engine, scheduler=scheduler)
+    return with_parts(engine, scheduler=scheduler)
 
 
 def metric(client: Any, line: str) -> float:
@@ -146,10 +146,10 @@ def test_what_was_done_is_measured(filled: Any) -> None:
         line = f'longmatch_stage_duration_seconds_count{{stage="{stage}"}}'
         assert metric(filled, line) == times
     assert metric(filled, "longmatch_document_tokens_count") == 5
-    assert metric(filled, "longmatch_index_documents") == 4
+    assert metric(filled, 'longmatch_index_documents{collection="default"}') == 4
     assert metric(filled, 'longmatch_request_duration_seconds_count{route="/match"}') == 1
     filled.delete("/documents/bees")
-    assert metric(filled, "longmatch_index_documents") == 3
+    assert metric(filled, 'longmatch_index_documents{collection="default"}') == 3
 
 
 def test_metrics_are_in_the_text_format(client: Any) -> None:

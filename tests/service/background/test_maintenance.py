@@ -46,7 +46,9 @@ def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
     made: list[Maintenance] = []
 
     def make(**changed: float) -> Maintenance:
-        made.append(Maintenance(data, metrics, Settings(**{"target_recall": 0.3, **changed})))
+        made.append(
+            Maintenance(data, metrics.of("default"), Settings(**{"target_recall": 0.3, **changed}))
+        )
         return made[-1]
 
     yield make
@@ -64,7 +66,9 @@ def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    return metrics.registry.get_sample_value(f"longmatch_{name}", labels)
+    return metrics.registry.get_sample_value(
+        f"longmatch_{name}", {"collection": "default", **labels}
+    )
 
 
 def test_a_collection_that_grew_gets_lists(
@@ -118,18 +122,20 @@ def test_a_restart_does_not_try_again_what_was_refused(
     def refusals() -> float | None:
         return value(metrics, "index_retrainings_total", outcome="refused")
 
-    Maintenance(data, metrics, settings).work()
+    Maintenance(data, metrics.of("default"), settings).work()
     assert refusals() == 1
     for _ in range(2):
         data.close()
         data = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
         assert data.index.nlist == 1  # nor does the opening
-        Maintenance(data, metrics, settings).work()
+        Maintenance(data, metrics.of("default"), settings).work()
     assert refusals() == 1
     put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that it is worth another attempt
-    Maintenance(data, metrics, settings).work()
+    Maintenance(data, metrics.of("default"), settings).work()
     assert refusals() == 2
-    Maintenance(data, metrics, Settings(target_recall=0.3)).work()  # or another target
+    Maintenance(
+        data, metrics.of("default"), Settings(target_recall=0.3)
+    ).work()  # or another target
     assert data.index.nlist > 1
     data.close()
 
@@ -192,7 +198,7 @@ def test_a_training_is_given_up_when_the_service_stops(
     maintenance.stop()
     maintenance._keep_lists()  # the round that was running when it was stopped
     assert data.index.nlist == 1
-    assert metrics.registry.get_sample_value("longmatch_index_retrainings_total") is None
+    assert value(metrics, "index_retrainings_total", outcome="swapped") is None
     maintenance.work()
     assert data.index.nlist == 1
 
@@ -236,11 +242,11 @@ def test_near_duplicates_of_an_earlier_release_are_found(tmp_path: Path, metrics
     put(before, 0, 3)
     vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
     before.store.put([EncodedDocument(Document("copy", "d1 "), vector, Receipt(1, 1, 1, 0, 1))])
-    Maintenance(before, metrics, Settings()).work()
+    Maintenance(before, metrics.of("default"), Settings()).work()
     assert before.store.families.pending() == 4
     before.close()
     data = opened(find_families=True)
-    Maintenance(data, metrics, Settings()).work()
+    Maintenance(data, metrics.of("default"), Settings()).work()
     assert data.store.families.pending() == 0
     assert data.store.families.of_ids(["d0", "d1", "d2", "copy"]).keys() == {"d1", "copy"}
     assert value(metrics, "family_documents") == 2

@@ -55,11 +55,16 @@ def metrics() -> Metrics:
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
-    return metrics.registry.get_sample_value(f"longmatch_{name}", labels) or 0.0
+    return (
+        metrics.registry.get_sample_value(f"longmatch_{name}", {"collection": "default", **labels})
+        or 0.0
+    )
 
 
 def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallMonitor:
-    return RecallMonitor(live, metrics, Settings(**{"recall_sample_share": 1.0, **changed}))
+    return RecallMonitor(
+        live, metrics.of("default"), Settings(**{"recall_sample_share": 1.0, **changed})
+    )
 
 
 def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
@@ -157,10 +162,12 @@ def test_matches_by_vector_are_offered_and_name_what_was_searched(
     monkeypatch.setattr(
         RecallMonitor, "offer", lambda self, vector, *, stored: offered.append(stored)
     )
-    asyncio.run(index_documents(engine, [Document("a", "Ants live."), Document("b", "Bees live.")]))
+    asyncio.run(
+        index_documents(engine.default, [Document("a", "Ants live."), Document("b", "Bees live.")])
+    )
     for mode, times in [("semantic", 1), ("hybrid", 2), ("lexical", 2)]:
         wanted = MatchOptions(search=SearchOptions(top_k=1, mode=mode))  # type: ignore[arg-type]
-        [answer] = asyncio.run(match(engine, [RequestText("#/text", "Ants live.")], wanted))
+        [answer] = asyncio.run(match(engine.default, [RequestText("#/text", "Ants live.")], wanted))
         assert offered == [False] * times
-        assert answer.generation == engine.data.index.generation
-        assert answer.sequence == engine.data.store.sequence == 1
+        assert answer.generation == engine.default.data.index.generation
+        assert answer.sequence == engine.default.data.store.sequence == 1

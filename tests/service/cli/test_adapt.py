@@ -162,8 +162,9 @@ def test_a_server_over_it(engine: Engine) -> None:
             return version, stored, text, itself
 
     version, stored, text, itself = asyncio.run(talk())
-    adapter = engine.encoder.adapter
-    assert adapter is not None
+    opened = engine.default.adapter
+    assert opened is not None
+    adapter = opened.adapter
     described = version.json()
     assert described["adapter"] == {
         "digest": adapter.digest[:12],

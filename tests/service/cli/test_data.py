@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from index.directory.collections import collection_path
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.store.schema import read_space
 from tests.tools.command import Run
@@ -66,6 +67,28 @@ def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> No
     assert (answer.status, "is not a complete backup" in answer.err) == (2, True)
     answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
     assert (answer.status, "is never replaced" in answer.err) == (2, True)
+
+
+def test_a_collection_is_a_data_directory_by_its_path(
+    longmatch: Run, data: Path, corpus: Path, tmp_path: Path
+) -> None:
+    papers = collection_path(data, "papers")
+    papers_corpus = tmp_path / "papers.jsonl"
+    papers_corpus.write_text("".join(corpus.read_text().splitlines(keepends=True)[:9]))
+    assert longmatch("index", papers_corpus, "--data", papers).status == 0
+    assert longmatch("families", "--data", papers).status == 0
+    for one in (data, papers):
+        assert longmatch("doctor", one).status == 0
+    answer = longmatch("snapshot", data, "-o", tmp_path / "all.tar")
+    assert "24 documents, the collection papers" in answer.err
+    assert longmatch("snapshot", papers, "-o", tmp_path / "papers.tar").status == 0
+    assert longmatch("restore", tmp_path / "all.tar", tmp_path / "new").status == 0
+    copy = collection_path(tmp_path / "new", "copy")
+    assert "9 documents" in longmatch("restore", tmp_path / "papers.tar", copy).err
+    for one in ("papers", "copy"):
+        restored = collection_path(tmp_path / "new", one)
+        assert matches(longmatch, restored) == matches(longmatch, papers)
+    assert matches(longmatch, tmp_path / "new") == matches(longmatch, data)
 
 
 @pytest.mark.parametrize("name", ["backup", "backup.tar"])

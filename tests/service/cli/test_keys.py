@@ -24,6 +24,19 @@ def test_a_key_is_made_listed_and_revoked(longmatch: Run, tmp_path: Path) -> Non
     assert longmatch("keys", "list", "--data", data).out == ""
 
 
+def test_a_key_is_bound_to_a_collection(longmatch: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    made = longmatch("keys", "create", "Ana", "--collection", "papers", "--data", data)
+    assert made.status == 0
+    assert "no collection papers yet" in made.err
+    key = KeyRing(data / KEY_FILE).find(made.out.strip())
+    assert key is not None
+    assert key.collection == "papers"
+    assert longmatch("keys", "create", "Bo", "--data", data).status == 0
+    listed = longmatch("keys", "list", "--data", data).out.splitlines()
+    assert {tuple(line.split()[-2:]) for line in listed} == {("papers", "Ana"), ("-", "Bo")}
+
+
 def test_an_index_is_made_where_there_are_keys_already(longmatch: Run, tmp_path: Path) -> None:
     data, corpus = tmp_path / "data", tmp_path / "a.txt"
     corpus.write_text("A heron stands in the marsh.")
@@ -38,6 +51,7 @@ def test_an_index_is_made_where_there_are_keys_already(longmatch: Run, tmp_path:
         (["create", "Ana", "--scope", "all"], "--scope: 'all' is none of read, write, admin"),
         (["create", ""], "NAME: a name has 1 to 64 printable characters"),
         (["create", "a\x1bb"], "NAME: a name has"),
+        (["create", "Ana", "--collection", "A b"], "--collection: 'A b' is no name"),
         (["revoke", "01234567"], "KEY_ID: "),
     ],
 )

@@ -14,6 +14,7 @@ from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, measure_store
 from index.search.fusion import LinearFusion
 from index.search.records import DEFAULT_MODE
+from tests.tools.service_fixtures import with_parts
 
 MODES = ("semantic", "lexical", "hybrid")
 RULE = LinearFusion(0.6, 0.4, expected_slope=0.5, expected_intercept=0.2)
@@ -42,10 +43,10 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
         body = {"documents": documents[start : start + 10]}
         assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
-    kinds = measure_store(engine.data.store, RULE, SilentProgress())
+    kinds = measure_store(engine.default.data.store, RULE, SilentProgress())
     calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), RULE)
     judge = ScoreCalibrator(None, calibration, calibration.version)
-    client.app.state.engine = replace(engine, calibrator=judge, fusion=RULE)
+    client.app.state.engine = with_parts(engine, calibrator=judge, fusion=RULE)
     return client
 
 
@@ -79,8 +80,8 @@ def test_the_default_mode_has_a_probability_and_keeps_its_bounds(calibrated: Any
     engine = calibrated.app.state.engine
     maps = Calibration(engine.checkpoint.fingerprint, {"hybrid": KindCalibration(MAP, MAP, ())})
     client = type(calibrated)(calibrated.app)
-    client.app.state.engine = replace(
-        engine, calibrator=replace(engine.calibrator, checkpoint=maps)
+    client.app.state.engine = with_parts(
+        engine, calibrator=replace(engine.default.calibrator, checkpoint=maps)
     )
     try:
         every = client.post("/match", json={"id": "d1"}).json()["matches"]

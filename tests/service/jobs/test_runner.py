@@ -24,7 +24,7 @@ def make_jobs(tmp_path: Path) -> Iterator[Callable[[], Jobs]]:
     opened: list[Jobs] = []
 
     def make() -> Jobs:
-        opened.append(open_jobs(Settings(data=tmp_path), create_metrics()))
+        opened.append(open_jobs(tmp_path, Settings(data=tmp_path), create_metrics().of("default")))
         return opened[-1]
 
     yield make

@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from tests.tools.calibrations import (
     of_checkpoint,
     of_corpus,
 )
+from tests.tools.service_fixtures import with_parts
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def calibrated(tiny_checkpoint: Path, tmp_path: Path) -> Path:
 
 def with_calibrator(client: Any, calibrator: ScoreCalibrator) -> Any:
     """Return the client, its engine with `calibrator`."""
-    client.app.state.engine = replace(client.app.state.engine, calibrator=calibrator)
+    client.app.state.engine = with_parts(client.app.state.engine, calibrator=calibrator)
     return client
 
 
@@ -101,7 +101,7 @@ def test_a_bound_that_cannot_be_kept_is_refused(
     with pytest.raises(InvalidInputError, match=f"#/{field}: "):
         asyncio.run(
             match(
-                engine,
+                engine.default,
                 [StoredQuery("#/id", "ants")],
                 MatchOptions(search=SearchOptions(top_k=1, bounds=bounds)),
             )

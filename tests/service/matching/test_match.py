@@ -29,12 +29,14 @@ def ask(
     engine: Engine, *queries: Query, top_k: int = 10, bounds: Bounds = NO_BOUNDS, **more: Any
 ) -> list[Matches]:
     options = MatchOptions(search=SearchOptions(top_k=top_k, bounds=bounds), **more)
-    return asyncio.run(match(engine, queries, options))
+    return asyncio.run(match(engine.default, queries, options))
 
 
 def store(engine: Engine, documents: dict[str, str]) -> None:
     asyncio.run(
-        index_documents(engine, [Document(name, content) for name, content in documents.items()])
+        index_documents(
+            engine.default, [Document(name, content) for name, content in documents.items()]
+        )
     )
 
 
@@ -104,7 +106,7 @@ def test_documents_deleted_since_the_search_do_not_cost_a_place(engine: Engine) 
     store(engine, {f"d{n}": f"{'ants ' * n}and bees live in colonies." for n in range(1, 40)})
     (everything,) = ask(engine, stored("d1"), top_k=38)
     # The store forgets them and the index does not know it yet, as between search and fetch.
-    engine.data.store.delete(ids(everything)[:20])
+    engine.default.data.store.delete(ids(everything)[:20])
     (found,) = ask(engine, stored("d1"), top_k=10)
     assert ids(found) == ids(everything)[20:30]
     (rest,) = ask(engine, stored("d1"), top_k=30)

@@ -24,9 +24,9 @@ def put(client: Any, document_id: str, text: str) -> Any:
 
 def stored(engine: Engine, document_id: str) -> tuple[bytes, bytes]:
     """Return the bytes of the document vector and of the block vectors."""
-    found = engine.data.store.find([document_id])[document_id].vector_id
-    _, (vector,) = engine.data.store.vectors([found])
-    blocks = engine.data.store.block_vectors([found])[found]
+    found = engine.default.data.store.find([document_id])[document_id].vector_id
+    _, (vector,) = engine.default.data.store.vectors([found])
+    blocks = engine.default.data.store.block_vectors([found])[found]
     return vector.tobytes(), np.asarray(blocks.vectors).tobytes()
 
 

@@ -1,7 +1,7 @@
 """Who may do what: API keys, their scopes, and the log of changes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from service.api.app import check_exposure
 from service.api.http.access import AUDIT_FILE, needed_scope
+from service.api.http.paths import COLLECTION_PARTS
 from service.errors import SettingsError
 from service.keys.api_key import SCOPES, Scope, make_key, split_token
 from service.keys.key_file import KEY_FILE, change_keys
@@ -62,6 +63,19 @@ def assert_refused(response: Any, status: int, name: str) -> None:
     assert ("www-authenticate" in response.headers) == (status == 401)
 
 
+def every_request(client: Any) -> Iterator[tuple[str, str]]:
+    """Yield method and path of every route, those of a collection also below its name."""
+    names = {"{id:path}": "ants", "{id}": "x", "{name}": "x", "{collection}": "papers"}
+    for route in client.app.state.routes:
+        path = route.path
+        for name, value in names.items():
+            path = path.replace(name, value)
+        for method in getattr(route, "methods", None) or {"GET"}:
+            yield method, path
+            if path.split("/")[1] in COLLECTION_PARTS:
+                yield method, f"/collections/papers{path}"
+
+
 def test_without_keys_nobody_needs_one(client: Any) -> None:
     for method, path, body in [*READS, *WRITES[:2]]:
         assert ask(client, method, path, body).status_code == 200, path
@@ -69,14 +83,12 @@ def test_without_keys_nobody_needs_one(client: Any) -> None:
 
 def test_with_keys_every_route_needs_one_but_the_probes(client: Any, keys: Path) -> None:
     token_of(keys, "read")
-    for route in client.app.state.routes:
-        path = route.path.replace("{id:path}", "ants").replace("{id}", "x").replace("{name}", "x")
-        for method in getattr(route, "methods", None) or {"GET"}:
-            response = ask(client, method, path)
-            if path in PROBES:
-                assert response.status_code == 200
-            else:
-                assert_refused(response, 401, "key-required")
+    for method, path in every_request(client):
+        response = ask(client, method, path)
+        if path in PROBES:
+            assert response.status_code == 200
+        else:
+            assert_refused(response, 401, "key-required")
     assert_refused(ask(client, "GET", "/unknown"), 401, "key-required")
     assert_refused(ask(client, "PUT", "//match"), 401, "key-required")
 
@@ -144,6 +156,17 @@ def test_the_rate_of_a_key_is_its_own(client: Any, keys: Path) -> None:
         ("/documents/match", "DELETE", "write"),
         ("/match/x", "DELETE", "read"),
         ("/livez", "POST", None),
+        ("/collections", "GET", "read"),
+        ("/collections/papers", "GET", "read"),
+        ("/collections/papers", "PUT", "write"),
+        ("/collections/papers", "DELETE", "admin"),
+        ("/collections/papers/", "DELETE", "admin"),
+        ("/collections/papers/match", "POST", "read"),
+        ("/collections/papers/index", "POST", "write"),
+        ("/collections/papers/jobs", "GET", "write"),
+        ("/collections/papers/documents/a", "DELETE", "write"),
+        ("/collections/papers/livez", "GET", "read"),
+        ("/collections/papers/metrics", "POST", "write"),
     ],
 )
 def test_scopes_of_paths(make_settings: Any, path: str, method: str, expected: object) -> None:

@@ -5,7 +5,6 @@ import gzip
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -16,6 +15,7 @@ from service.api.http.admission import OPEN_PATHS, is_open
 from service.engine import Engine
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
+from tests.tools.service_fixtures import with_parts
 
 JSON = {"content-type": "application/json"}
 PAGE = {"text": "Ants carry leaves to the colony every day. " * 3}
@@ -46,7 +46,7 @@ def with_encoder(client: Any, encoder: Any, **settings: Any) -> tuple[Any, Engin
     scheduler = EncodeScheduler(
         encoder, max_queue_tokens=4096, metrics=create_metrics(), **settings
     )
-    changed = replace(engine, scheduler=scheduler)
+    changed = with_parts(engine, scheduler=scheduler)
     return type(client)(create_app(engine.settings, changed)), changed
 
 

@@ -77,7 +77,7 @@ def test_a_second_request_is_rejected_while_the_first_is_in_progress(
     headers = {"content-type": kind, "idempotency-key": "k"}
     gate = threading.Event()
     engine = client.app.state.engine
-    held = engine.writer if kind == "application/json" else engine.jobs.threads
+    held = engine.default.writer if kind == "application/json" else engine.default.jobs.threads
     for _ in range(4):
         held.submit(gate.wait)
 
@@ -85,7 +85,7 @@ def test_a_second_request_is_rejected_while_the_first_is_in_progress(
         async with connected(client.app) as sender:
             first = asyncio.create_task(sender.post("/index", content=body, headers=headers))
             # A worker of each kind of request is held, so the first one cannot end.
-            while "k" not in engine.jobs.idempotency._in_progress:
+            while "k" not in engine.default.jobs.idempotency._in_progress:
                 await asyncio.sleep(0.01)
             second = await sender.post("/index", content=body, headers=headers)
             gate.set()

@@ -5,7 +5,6 @@ import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
+from tests.tools.service_fixtures import with_parts
 
 JSON = {"content-type": "application/json"}
 
@@ -145,7 +145,7 @@ def test_a_client_that_leaves_costs_no_more(
 ) -> None:
     encoder = stepped_encoder(opened=False)
     scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
-    app = create_app(engine.settings, replace(engine, scheduler=scheduler))
+    app = create_app(engine.settings, with_parts(engine, scheduler=scheduler))
     body = json.dumps({"text": "Ants carry leaves to the colony every day. " * 50}).encode()
     status, _, _ = exchange(app, body, [], leave=encoder.wait_for_call)
     assert status is None
@@ -175,9 +175,9 @@ def test_a_client_that_leaves_while_its_document_is_written_has_it_stored_whole(
     status, _, _ = exchange(client.app, body, [], path="/index", leave=writing.wait)
     assert status is None
     go_on.set()
-    engine.writer.submit(lambda: None).result(10)
+    engine.default.writer.submit(lambda: None).result(10)
     assert client.get("/documents/a").status_code == 200
-    assert len(engine.data.index) == 1
+    assert len(engine.default.data.index) == 1
 
 
 def test_what_follows_the_answer_is_not_cut_off_by_the_end_of_the_connection() -> None:
@@ -353,7 +353,7 @@ def test_a_failing_encoder_is_a_problem_and_the_next_request_works(
     encoder = stepped_encoder()
     encoder.fails = engine.tokenizer("poison").blocks[0][0]
     scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
-    broken = type(client)(create_app(engine.settings, replace(engine, scheduler=scheduler)))
+    broken = type(client)(create_app(engine.settings, with_parts(engine, scheduler=scheduler)))
     problem(broken.post("/match", json={"text": "Poison."}), 500, "encoding-failed")
     body = {"documents": [{"id": "a", "text": "Poison."}]}
     problem(broken.post("/index", json=body), 500, "encoding-failed")

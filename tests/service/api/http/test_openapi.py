@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -18,6 +17,7 @@ from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
 from service.settings import Settings
+from tests.tools.service_fixtures import with_parts
 
 BODIES = {"/match": MatchRequest, "/compare": CompareRequest, "/index": IndexRequest}
 
@@ -47,7 +47,7 @@ def nodes(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> None:
-    assert {(method, path) for path, method, _ in operations(document)} == {
+    of_one_collection = {
         ("post", "/match"),
         ("post", "/compare"),
         ("post", "/index"),
@@ -59,12 +59,44 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("get", "/documents/{id}/similar"),
         ("get", "/documents/{id}/family"),
         ("delete", "/documents/{id}"),
+    }
+    of_all = {
+        ("get", "/collections"),
+        ("get", "/collections/{collection}"),
+        ("put", "/collections/{collection}"),
+        ("delete", "/collections/{collection}"),
         ("get", "/livez"),
         ("get", "/readyz"),
         ("get", "/metrics"),
         ("get", "/version"),
         ("get", "/problems/{name}"),
     }
+    below = {(method, f"/collections/{{collection}}{path}") for method, path in of_one_collection}
+    named = {(method, path) for path, method, _ in operations(document)}
+    assert named == of_one_collection | of_all | below
+
+
+def without_links(responses: dict[str, Any]) -> dict[str, Any]:
+    return {
+        code: {name: value for name, value in response.items() if name != "links"}
+        for code, response in responses.items()
+    }
+
+
+def test_a_path_of_a_collection_is_described_as_that_of_the_default_one(
+    document: dict[str, Any],
+) -> None:
+    ids = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(set(ids)) == len(ids)
+    for path, method, operation in operations(document):
+        below = document["paths"].get(f"/collections/{{collection}}{path}", {}).get(method)
+        if below is not None:
+            named, *parameters = below["parameters"]
+            assert (named["name"], named["in"]) == ("collection", "path")
+            assert parameters == operation.get("parameters", [])
+            assert without_links(below["responses"]) == without_links(operation["responses"])
+            assert below.get("requestBody") == operation.get("requestBody")
+            assert below["security"] == operation["security"]
 
 
 def test_every_operation_has_examples_of_question_and_answer(document: dict[str, Any]) -> None:
@@ -118,6 +150,8 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
         ("get", "/version"),
+        ("get", "/collections"),
+        ("get", "/collections/{collection}"),
     ],
 )
 def test_the_example_answers_have_the_fields_of_a_real_one(
@@ -138,6 +172,8 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
         "/jobs": lambda: filled.get(upload(filled)[:5]),
         "/jobs/{id}": lambda: filled.get(upload(filled)),
         "/version": lambda: measured(filled).get("/version"),
+        "/collections": lambda: filled.get("/collections"),
+        "/collections/{collection}": lambda: measured(filled).get("/collections/default"),
     }[path]().json()
     assert shape(example) == shape(real, example)
 
@@ -166,7 +202,7 @@ def measured(client: Any) -> Any:
     judge = ScoreCalibrator(
         None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs), DEFAULT_RULE), "1"
     )
-    return type(client)(create_app(engine.settings, replace(engine, calibrator=judge)))
+    return type(client)(create_app(engine.settings, with_parts(engine, calibrator=judge)))
 
 
 def shape(value: Any, example: Any = None) -> Any:
@@ -225,14 +261,17 @@ def test_limits_of_the_settings_are_limits_of_the_schemas() -> None:
     assert [one["schema"]["maximum"] for one in similar if one["name"] == "top_k"] == [17]
 
 
-def test_a_link_leads_from_what_was_made_to_where_it_is(document: dict[str, Any]) -> None:
+@pytest.mark.parametrize("prefix", ["", "/collections/{collection}"])
+def test_a_link_leads_from_what_was_made_to_where_it_is(
+    document: dict[str, Any], prefix: str
+) -> None:
     known = {operation["operationId"]: path for path, _, operation in operations(document)}
-    responses = document["paths"]["/index"]["post"]["responses"]
-    leads = {
-        code: {known[link["operationId"]] for link in responses[code]["links"].values()}
-        for code in ("200", "202")
-    }
-    assert leads == {
-        "200": {"/documents/{id}", "/documents/{id}/similar", "/documents/{id}/family"},
-        "202": {"/jobs/{id}", "/jobs/{id}/cancel"},
-    }
+    responses = document["paths"][f"{prefix}/index"]["post"]["responses"]
+    made = {"200": ("", "/similar", "/family"), "202": ("", "/cancel")}
+    for code, below in {"200": "/documents/{id}", "202": "/jobs/{id}"}.items():
+        links = responses[code]["links"].values()
+        assert {known[link["operationId"]] for link in links} == {
+            f"{prefix}{below}{end}" for end in made[code]
+        }
+        for link in links:
+            assert ("collection" in link["parameters"]) is bool(prefix)

@@ -106,7 +106,7 @@ def test_an_export_can_be_indexed_again(
     corpus.write_bytes(response.content)
     read = list(read_corpus(corpus))
     assert all(isinstance(one, Document) for one in read)
-    stored = filled.app.state.engine.data.store.find([*texts, "odd"])
+    stored = filled.app.state.engine.default.data.store.find([*texts, "odd"])
     assert {one.id: one for one in read} == {name: one.document for name, one in stored.items()}
 
 
@@ -136,7 +136,7 @@ def test_another_kind_of_answer_is_not_acceptable(library: Any) -> None:
 
 
 def test_a_store_that_cannot_be_read_is_an_error_before_the_first_line(client: Any) -> None:
-    client.app.state.engine.data.store.close()
+    client.app.state.engine.default.data.store.close()
     response = client.get("/documents", headers=LINES)
     assert response.status_code == 500
     assert response.json()["type"] == "/problems/internal-error"

@@ -212,7 +212,7 @@ def test_metadata_that_changes_during_the_search_is_seen(
         for n in range(5)
     ]
     client.post("/index", json={"documents": documents})
-    store = client.app.state.engine.data.store
+    store = client.app.state.engine.default.data.store
     former = store.select(None)
     client.post("/index", json={"documents": [{**documents[1], "metadata": {"state": "old"}}]})
     monkeypatch.setattr(type(store), "select", lambda *_: former)

@@ -1,0 +1,1 @@
+"""Opening, creating and removing collections."""

@@ -1,0 +1,149 @@
+"""An API key that is bound to a collection sees that one, and nothing of any other."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.http.access import AUDIT_FILE
+from service.api.http.paths import COLLECTION_PARTS
+from service.keys.api_key import SCOPES, Scope, make_key
+from service.keys.key_file import KEY_FILE, change_keys
+from tests.tools.service_fixtures import Client
+
+NAMES = ("papers", "laws")
+
+
+@pytest.fixture
+def client(make_client: Callable[..., Client]) -> Client:
+    made = make_client(open_metrics=False)
+    for name in NAMES:
+        assert made.request("PUT", f"/collections/{name}").status_code == 201
+    for name in (*NAMES, "default"):
+        body = {"documents": [{"id": f"of {name}", "text": f"A text on {name}."}]}
+        assert made.post(f"/collections/{name}/index", json=body).status_code == 200
+    return made
+
+
+@pytest.fixture
+def ask(client: Client) -> Callable[..., Any]:
+    """Ask with a key that is bound to a collection: `ask(METHOD, PATH, BODY, to=NAME)`."""
+    file = client.app.state.engine.settings.data / KEY_FILE
+    tokens: dict[str | None, str] = {}
+    for name in (*NAMES, "default", "none", None):
+        key, tokens[name] = make_key(f"of {name}", frozenset(SCOPES), None, name)
+        change_keys(file, lambda known, key=key: known.update({key.id: key}))
+
+    def send(method: str, path: str, body: object = None, *, to: str | None = "papers") -> Any:
+        headers = {"authorization": f"Bearer {tokens[to]}"}
+        return client.request(method, path, json=body, headers=headers)
+
+    return send
+
+
+def bare(answer: Any) -> dict[str, Any]:
+    """Return a problem without what differs for each request."""
+    left_out = ("request_id", "instance", "detail")
+    return {name: part for name, part in answer.json().items() if name not in left_out}
+
+
+def test_paths_without_a_prefix_are_those_of_its_collection(ask: Callable[..., Any]) -> None:
+    for name in (*NAMES, "default"):
+        listed = ask("GET", "/documents", to=name).json()["documents"]
+        assert [one["id"] for one in listed] == [f"of {name}"]
+        found = ask("POST", "/match", {"text": "A text on laws."}, to=name).json()["matches"]
+        assert [one["id"] for one in found] == [f"of {name}"]
+        same = ask("GET", f"/collections/{name}/documents", to=name).json()["documents"]
+        assert same == listed
+
+
+def test_every_route_of_another_collection_is_as_if_there_were_none(
+    client: Client, ask: Callable[..., Any]
+) -> None:
+    ids = {"{id:path}": "of laws", "{id}": "x"}
+    asked = 0
+    for route in client.app.state.routes:
+        if route.path.split("/")[1] not in COLLECTION_PARTS:
+            continue
+        path = route.path
+        for name, value in ids.items():
+            path = path.replace(name, value)
+        for method in route.methods:
+            for other in ("laws", "default"):
+                refused = ask(method, f"/collections/{other}{path}", {})
+                missing = ask(method, f"/collections/nowhere{path}", {})
+                assert refused.status_code == missing.status_code == 404
+                assert bare(refused) == bare(missing)
+                assert refused.json()["type"] == "/problems/collection-not-found"
+                assert refused.headers.keys() == missing.headers.keys()
+                asked += 1
+    assert asked >= 2 * 11
+    for method in ("GET", "PUT", "DELETE"):
+        refused, missing = (ask(method, f"/collections/{one}") for one in ("laws", "nowhere"))
+        assert refused.status_code == missing.status_code == 404
+        assert bare(refused) == bare(missing)
+    assert ask("GET", "/collections/laws/documents", to="laws").status_code == 200
+
+
+def test_it_lists_its_own_collection_and_an_unbound_key_all(ask: Callable[..., Any]) -> None:
+    for key, expected in (
+        ("papers", ["papers"]),
+        ("none", []),
+        (None, ["default", "laws", "papers"]),
+    ):
+        listed = ask("GET", "/collections", to=key).json()["collections"]
+        assert [one["name"] for one in listed] == expected
+    for name in (*NAMES, "default"):
+        assert ask("GET", f"/collections/{name}/documents", to=None).status_code == 200
+    assert ask("GET", "/documents", to=None).json()["documents"][0]["id"] == "of default"
+
+
+def test_a_job_of_another_collection_is_not_found(ask: Callable[..., Any]) -> None:
+    assert ask("GET", "/jobs").json() == {"jobs": []}
+
+
+def test_metrics_are_of_all_and_so_not_for_it(ask: Callable[..., Any]) -> None:
+    refused = ask("GET", "/metrics")
+    assert refused.status_code == 403
+    assert "bound to one collection" in refused.json()["detail"]
+    assert ask("GET", "/metrics", to=None).status_code == 200
+
+
+def test_a_key_of_a_collection_that_is_not_there_sees_nothing_until_it_is(
+    ask: Callable[..., Any],
+) -> None:
+    for path in ("/documents", "/version", "/collections/none/documents", "/collections/none"):
+        assert ask("GET", path, to="none").status_code == 404
+    assert ask("PUT", "/collections/none", to="none").status_code == 201
+    assert ask("GET", "/documents", to="none").json()["documents"] == []
+    assert ask("DELETE", "/collections/none", to="none").status_code == 204
+    assert ask("GET", "/documents", to="none").status_code == 404
+
+
+@pytest.mark.parametrize(("scope", "status"), [("read", 403), ("write", 403), ("admin", 204)])
+def test_removing_takes_the_scope_admin(client: Client, scope: Scope, status: int) -> None:
+    key, token = make_key("Ana", frozenset([scope]), None)
+    change_keys(
+        client.app.state.engine.settings.data / KEY_FILE, lambda known: known.update({key.id: key})
+    )
+    headers = {"authorization": f"Bearer {token}"}
+    assert client.delete("/collections/laws", headers=headers).status_code == status
+    if scope != "admin":
+        created = client.request("PUT", "/collections/new", headers=headers)
+        assert created.status_code == {"read": 403, "write": 201}[scope]
+
+
+def test_changes_are_logged_with_their_collection(client: Client, ask: Callable[..., Any]) -> None:
+    file: Path = client.app.state.engine.settings.data / AUDIT_FILE
+    before = len(file.read_text().splitlines())
+    ask("POST", "/index", {"documents": [{"id": "a", "text": "Ants."}]})
+    ask("POST", "/collections/laws/index", {"documents": [{"id": "a", "text": "Ants."}]}, to=None)
+    ask("DELETE", "/collections/laws", to=None)
+    lines = [json.loads(line) for line in file.read_text().splitlines()[before:]]
+    assert [(one["collection"], one["path"], one["status"]) for one in lines] == [
+        ("papers", "/index", 200),
+        ("laws", "/collections/laws/index", 200),
+        ("laws", "/collections/laws", 204),
+    ]

@@ -1,0 +1,183 @@
+"""Two collections of one server do not see each other, whatever is done with them at once."""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder.checkpoint import load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
+from index.adapt import read_corpus_adapter
+from index.directory.collections import collection_path
+from service.api.app import create_app
+from service.settings import Settings
+from service.startup import close_engine, open_engine
+from tests.tools.command import Run
+from tests.tools.service_fixtures import TEXTS, Client
+
+LINES = {"content-type": "application/x-ndjson"}
+ADAPTED = 12  # documents
+
+
+@pytest.fixture
+def two(client: Client) -> Client:
+    """A client of a server with `papers` besides the default one, both with the document `ants`."""
+    assert client.request("PUT", "/collections/papers").status_code == 201
+    put(client, "", "ants", TEXTS["ants"])
+    put(client, "/collections/papers", "ants", TEXTS["ants"] + " Nests are deep.")
+    put(client, "/collections/papers", "tax law", TEXTS["tax law"])
+    return client
+
+
+def put(client: Client, prefix: str, name: str, text: str) -> None:
+    body = {"documents": [{"id": name, "text": text, "metadata": {"of": prefix}}]}
+    assert client.post(f"{prefix}/index", json=body).status_code == 200
+
+
+def ids(found: Any) -> list[str]:
+    return [one["id"] for one in found["matches"]]
+
+
+def test_a_document_is_found_in_its_collection_alone(two: Client) -> None:
+    for mode in ("semantic", "lexical", "hybrid"):
+        asked = {"text": TEXTS["tax law"], "mode": mode}
+        assert "tax law" in ids(two.post("/collections/papers/match", json=asked).json())
+        assert "tax law" not in ids(two.post("/match", json=asked).json())
+    by_id = {"id": "tax law"}
+    assert two.post("/match", json=by_id).status_code == 404
+    assert two.post("/compare", json={"left": by_id, "right": {"id": "ants"}}).status_code == 404
+    for path in ("/documents/tax%20law", "/documents/tax%20law/similar"):
+        assert two.get(path).status_code == 404
+        assert two.get(f"/collections/papers{path}").status_code == 200
+    assert two.get("/collections/default/documents/tax%20law").status_code == 404
+
+
+def test_a_document_is_listed_exported_and_counted_in_its_collection_alone(two: Client) -> None:
+    export = {"accept": "application/x-ndjson"}
+    listed = {}
+    for prefix in ("", "/collections/papers"):
+        page = two.get(f"{prefix}/documents").json()["documents"]
+        lines = two.get(f"{prefix}/documents", headers=export).text.splitlines()
+        assert [one["id"] for one in page] == [json.loads(line)["id"] for line in lines]
+        listed[prefix] = [(one["id"], one["metadata"]["of"]) for one in page]
+    of_papers = [(name, "/collections/papers") for name in ("ants", "tax law")]
+    assert listed == {"": [("ants", "")], "/collections/papers": of_papers}
+    states = {one["name"]: one for one in two.get("/collections").json()["collections"]}
+    assert {name: one["documents"] for name, one in states.items()} == {"default": 1, "papers": 2}
+    assert {name: one["sequence"] for name, one in states.items()} == {"default": 1, "papers": 2}
+    assert two.get("/readyz").json()["documents"] == 1
+    metrics = two.get("/metrics").text
+    assert 'longmatch_index_documents{collection="default"} 1.0' in metrics
+    assert 'longmatch_index_documents{collection="papers"} 2.0' in metrics
+
+
+def test_the_same_text_in_two_collections_is_no_family(two: Client) -> None:
+    text = " ".join(f"Colony {n} has {n * 7} workers, {n + 3} soldiers." for n in range(20))
+    for prefix in ("", "/collections/papers"):
+        put(two, prefix, "long", text)
+        assert two.get(f"{prefix}/documents/long/family").json()["documents"] == []
+    put(two, "/collections/papers", "copy", text)
+    family = two.get("/collections/papers/documents/long/family").json()["documents"]
+    assert [one["id"] for one in family] == ["copy", "long"]
+    assert two.get("/documents/long/family").json()["documents"] == []
+
+
+def test_deleting_in_one_leaves_the_other(two: Client) -> None:
+    assert two.delete("/collections/papers/documents/ants").status_code == 204
+    assert two.get("/documents/ants").status_code == 200
+    assert two.delete("/documents/ants").status_code == 204
+    assert two.get("/collections/papers/documents/tax%20law").status_code == 200
+
+
+def test_jobs_belong_to_a_collection(two: Client) -> None:
+    line = b'{"id": "new", "text": "Foxes sleep by day."}\n'
+    accepted = two.post("/collections/papers/index", content=line, headers=LINES)
+    assert accepted.status_code == 202
+    location = accepted.headers["location"]
+    assert location == f"/collections/papers/jobs/{accepted.json()['id']}"
+    while two.get(location).json()["state"] != "done":
+        time.sleep(0.01)
+    own = location.removeprefix("/collections/papers")
+    assert two.get(own).status_code == two.post(f"{own}/cancel").status_code == 404
+    assert two.get("/jobs").json() == {"jobs": []}
+    assert two.get("/documents/new").status_code == 404
+    assert two.get("/collections/papers/documents/new").status_code == 200
+
+
+def test_an_idempotency_key_belongs_to_a_collection(two: Client) -> None:
+    given = {"idempotency-key": "k1"}
+    for prefix, replayed in (("", False), ("/collections/papers", False), ("", True)):
+        body = {"documents": [{"id": "once", "text": "Owls hunt."}]}
+        answer = two.post(f"{prefix}/index", json=body, headers=given)
+        assert answer.status_code == 200
+        assert ("idempotency-replayed" in answer.headers) == replayed
+
+
+def test_block_vectors_are_encoded_once_for_all(two: Client) -> None:
+    counter = two.app.state.engine.metrics.registry.get_sample_value
+    two.post("/match", json={"text": "A text that nobody has sent before."})
+    before = counter("longmatch_encoded_blocks_total")
+    two.post("/collections/papers/match", json={"text": "A text that nobody has sent before."})
+    assert counter("longmatch_encoded_blocks_total") == before
+
+
+def test_concurrent_use_mixes_nothing_up(two: Client) -> None:
+    prefixes = ("", "/collections/papers")
+
+    def work(seed: int) -> None:
+        choose = random.Random(seed)
+        for _ in range(12):
+            prefix = choose.choice(prefixes)
+            name = f"d{choose.randrange(4)}"
+            match choose.randrange(4):
+                case 0:
+                    two.delete(f"{prefix}/documents/{name}")
+                case 1:
+                    found = two.post(f"{prefix}/match", json={"text": TEXTS["ants"]}).json()
+                    assert {one["metadata"]["of"] for one in found["matches"]} <= {prefix}
+                case _:
+                    put(two, prefix, name, f"{TEXTS['ants']} It was written {prefix or 'first'}.")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    for prefix in prefixes:
+        listed = two.get(f"{prefix}/documents?limit=100").json()["documents"]
+        found = two.post(f"{prefix}/match", json={"text": TEXTS["ants"], "top_k": 50}).json()
+        assert {one["metadata"]["of"] for one in listed} == {prefix}
+        assert set(ids(found)) == {one["id"] for one in listed}
+
+
+def test_an_adapter_belongs_to_its_collection(
+    longmatch: Run, make_settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    settings = make_settings()
+    subjects = ("granite basalt", "ants bees", "tribunal appeal")
+    texts = [f"{subjects[n % 3]} number {n}. {subjects[n % 3]} again." for n in range(ADAPTED)]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("\n".join(json.dumps({"id": str(n), "text": t}) for n, t in enumerate(texts)))
+    path = collection_path(settings.data, "rocks")
+    assert longmatch("index", corpus, "--adapt", "--data", path).status == 0
+    checkpoint = load_checkpoint(settings.checkpoint or tmp_path)
+    adapters = {"default": None, "rocks": read_corpus_adapter(path, checkpoint)}
+    engine = open_engine(settings)
+    client = Client(create_app(settings, engine))
+    new = "There is basalt and granite in it."
+    for name, adapter in adapters.items():
+        put(client, f"/collections/{name}", "new", new)
+        encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1, adapter=adapter)
+        expected = encoder.encode([engine.tokenizer(new)]).document_vectors[0]
+        store = engine.collections.find(name).data.store
+        (stored,) = store.vectors([store.find(["new"])["new"].vector_id])[1]
+        assert np.array_equal(stored, expected)
+        described = client.get(f"/collections/{name}").json()["adapter"]
+        assert described["dimension"] == encoder.dimension
+        found = client.post(f"/collections/{name}/match", json={"text": new, "mode": "semantic"})
+        assert ids(found.json())[0] == "new"
+    close_engine(engine)
+    assert adapters["rocks"] is not None
