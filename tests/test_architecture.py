@@ -90,6 +90,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "service.api": (
         "deps http schemas",
+        "openapi",
         "compare documents index jobs ops page",
         "collections match",
         "similar",
@@ -142,8 +143,9 @@ FACES: Mapping[str, str] = {
     "service.api": "app",
     "service.api.http": (
         "access admission bodies collections errors hosts idempotency middleware negotiation "
-        "openapi problems"
+        "paths problems"
     ),
+    "service.api.openapi": "document responses",
     "service.api.schemas": "collections common compare documents filter jobs match ops paging",
     "service.background": "maintenance recall_monitor",
     "service.cli.evaluation": "command",

@@ -21,7 +21,7 @@ from service.api.http.collections import CollectionMiddleware
 from service.api.http.errors import install_error_handlers
 from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware, is_loopback
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
-from service.api.http.openapi import DescribedFastAPI
+from service.api.openapi.document import DescribedFastAPI
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
 from service.keys.key_file import KEY_FILE, KeyRing

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Path, Request, Response
 from index.directory.collections import NAME_PATTERN
 from service.api.deps import OpenEngineDep
 from service.api.http.collections import bound_to
-from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     COLLECTION_NOT_FOUND,
     INTERNAL_ERROR,
@@ -16,6 +15,7 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
     TOO_MANY_COLLECTIONS,
 )
+from service.api.openapi.responses import json_example, problem_responses
 from service.api.ops import VERSION
 from service.api.schemas.collections import (
     CollectionResponse,

@@ -7,7 +7,6 @@ from fastapi.responses import HTMLResponse
 
 from service.api.deps import Admitted, CollectionDep
 from service.api.http.negotiation import choose_media_type
-from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     BODY_TOO_LARGE,
     DOCUMENT_NOT_FOUND,
@@ -22,6 +21,7 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
+from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.compare import CompareRequest, CompareResponse, compare_response
 from service.encode import EncodedText
 from service.matching.compare import Explanation, compare

@@ -11,7 +11,6 @@ from starlette.types import Scope
 from index.store.listing import BEFORE_ALL
 from service.api.deps import Admitted, CollectionDep
 from service.api.http.negotiation import JSON, NDJSON, choose_media_type
-from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     DOCUMENT_NOT_FOUND,
     INTERNAL_ERROR,
@@ -21,6 +20,7 @@ from service.api.http.problems import (
     OVERLOADED,
     SHUTTING_DOWN,
 )
+from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.common import DocumentResponse, document_response
 from service.api.schemas.documents import (
     DocumentsResponse,

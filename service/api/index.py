@@ -11,7 +11,6 @@ from service.api.http.access import own_name
 from service.api.http.bodies import LinesRoute
 from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
 from service.api.http.negotiation import NDJSON
-from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     BODY_TOO_LARGE,
     ENCODING_FAILED,
@@ -26,6 +25,7 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
+from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
 from service.api.schemas.jobs import AcceptedBody, accepted_response
 from service.bulk_upload import submit_upload

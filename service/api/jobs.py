@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from service.api.deps import OpenCollectionDep
-from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -14,6 +13,7 @@ from service.api.http.problems import (
     NOT_READY,
     SHUTTING_DOWN,
 )
+from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.jobs import JobResponse, JobsResponse, job_body, job_response
 from service.threads import run_in
 

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Body
 
 from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, CollectionDep
-from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     BODY_TOO_LARGE,
     DOCUMENT_NOT_FOUND,
@@ -20,6 +19,7 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
 )
+from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.match import MatchesResponse, MatchRequest, MatchResponse, match_response
 from service.matching.match import match
 

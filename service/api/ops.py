@@ -9,7 +9,6 @@ from starlette.exceptions import HTTPException
 
 from index.search.records import Mode
 from service.api.deps import EngineDep, OpenCollectionDep, OpenEngineDep
-from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -18,6 +17,7 @@ from service.api.http.problems import (
     OVERLOADED,
     PROBLEM_TYPES,
 )
+from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.ops import (
     LiveResponse,
     ProblemTypeResponse,

@@ -8,8 +8,8 @@ from fastapi.exceptions import RequestValidationError
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.api.deps import Admitted, CollectionDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
-from service.api.http.openapi import json_example
 from service.api.match import ANSWER as MATCH_ANSWER
+from service.api.openapi.responses import json_example
 from service.api.schemas.match import MatchResponse, match_response
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery

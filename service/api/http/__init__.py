@@ -1,1 +1,1 @@
-"""What surrounds a route: admission, errors, problem documents, OpenAPI."""
+"""What surrounds a route: admission, errors, problem documents."""

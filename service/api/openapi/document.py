@@ -9,7 +9,6 @@ from fastapi.openapi.utils import get_openapi
 from index.directory.collections import NAME_PATTERN
 from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
-from service.api.http.openapi_limits import describe_limits
 from service.api.http.paths import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
 from service.api.http.problems import (
     ADMISSION_PROBLEMS,
@@ -20,15 +19,15 @@ from service.api.http.problems import (
     SCOPE_MISSING,
     ProblemType,
 )
+from service.api.openapi.limits import describe_limits
+from service.api.openapi.responses import PROBLEM_SCHEMA, problem_responses
 from service.settings import Settings
 
 # The Swagger UI that is served supports no later version, so the schemas keep to 3.0.
 OPENAPI_VERSION = "3.0.3"
-_SCHEMA = "Problem"
-_REFERENCE = {"$ref": f"#/components/schemas/{_SCHEMA}"}
 _PROBLEM_SCHEMA = {
     "type": "object",
-    "title": _SCHEMA,
+    "title": PROBLEM_SCHEMA,
     "description": "An error (RFC 9457).",
     "required": ["type", "title", "status", "detail", "instance", "request_id"],
     "properties": {
@@ -89,32 +88,6 @@ _ADMISSION_PARAMETERS = (
 )
 
 
-def problem_responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """Describe the problems of a route by status, each with an example."""
-    responses: dict[int | str, dict[str, Any]] = {}
-    for kind in kinds:
-        response = responses.setdefault(
-            kind.status,
-            {
-                "description": kind.title,
-                "content": {PROBLEM_JSON: {"schema": _REFERENCE, "examples": {}}},
-            },
-        )
-        response["content"][PROBLEM_JSON]["examples"][kind.name] = {
-            "summary": kind.title,
-            "value": _example(kind),
-        }
-    return responses
-
-
-def json_example(value: object, description: str) -> dict[str, Any]:
-    """Describe a successful response with an example."""
-    return {
-        "description": description,
-        "content": {"application/json": {"examples": {"answer": {"value": value}}}},
-    }
-
-
 class DescribedFastAPI(FastAPI):
     """An application whose OpenAPI document describes problems, limits and headers of admission."""
 
@@ -135,7 +108,7 @@ class DescribedFastAPI(FastAPI):
                 routes=self.routes,
             )
             document["paths"] |= _of_collections(document["paths"])
-            document["components"]["schemas"][_SCHEMA] = _PROBLEM_SCHEMA
+            document["components"]["schemas"][PROBLEM_SCHEMA] = _PROBLEM_SCHEMA
             document["components"]["securitySchemes"] = {_KEY: _KEY_SCHEME}
             _describe_refusals(document)
             describe_limits(document, self._settings)
@@ -197,14 +170,3 @@ def _add_problems(operation: dict[str, Any], *kinds: ProblemType) -> None:
     for status, response in problem_responses(*kinds).items():
         known = operation["responses"].setdefault(str(status), response)
         known["content"][PROBLEM_JSON]["examples"] |= response["content"][PROBLEM_JSON]["examples"]
-
-
-def _example(kind: ProblemType) -> dict[str, Any]:
-    return {
-        "type": kind.uri,
-        "title": kind.title,
-        "status": kind.status,
-        "detail": kind.description,
-        "instance": "/match",
-        "request_id": "5f0c7a2e9d6b4f7f8f0e3a1b2c3d4e5f",
-    }
