@@ -6,6 +6,7 @@
   * StoreError             the document store is damaged or of another format
     * FingerprintMismatchError   data made by another checkpoint
     * DataDirectoryInUseError    another process owns the data directory
+    * DamagedDocumentError       one stored document is damaged; the others are not affected
   * LexicalIndexNotReadyError  the words of the documents cannot be searched yet
   * SnapshotError          a snapshot file is missing, changed or of another format
   * RetrainingStoppedError     building an index generation was stopped
@@ -60,6 +61,22 @@ class FingerprintMismatchError(StoreError):
 
 class DataDirectoryInUseError(StoreError):
     """Another process has the data directory open for writing."""
+
+
+class DamagedDocumentError(StoreError):
+    """A stored document, or what is stored about it, is damaged; the others are not affected.
+
+    Attributes:
+        document_id: of the document.
+        part: what of it is damaged.
+    """
+
+    def __init__(self, path: object, document_id: str, part: str) -> None:
+        super().__init__(
+            f"{path}: document {document_id!r} is damaged in its {part}; run longmatch doctor"
+        )
+        self.document_id = document_id
+        self.part = part
 
 
 class LexicalIndexNotReadyError(IndexingError):

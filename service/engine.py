@@ -93,12 +93,13 @@ def is_ready(engine: Engine) -> bool:
 
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered: Redis is down, the lexical index is
-    being made, or all places of active requests are taken.
+    being made, all places of active requests are taken, or documents were found to be damaged.
     """
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
         "lexical": engine.data.store.lexical.making,
         "active_requests": engine.admission.full_seconds > 0,
+        "damaged_documents": len(engine.data.store.damage) > 0,
     }
     return [name for name, fails in parts.items() if fails]
 

@@ -67,6 +67,7 @@ class Metrics:
     recall: Gauge
     recall_samples: Counter
     store_free: Gauge
+    damaged_documents: Gauge
     family_documents: Gauge
     ready: Gauge
     build_info: Gauge
@@ -161,6 +162,9 @@ def create_metrics() -> Metrics:
         ),
         recall_samples=counter(
             "recall_samples_total", "Searches sampled to be repeated exactly.", ["outcome"]
+        ),
+        damaged_documents=gauge(
+            "damaged_documents", "Stored documents that were found to be damaged."
         ),
         family_documents=gauge(
             "family_documents", "Documents that belong to a family of copies and versions."

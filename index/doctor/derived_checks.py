@@ -38,7 +38,6 @@ def examine_metadata(path: Path) -> Iterator[Finding]:
         sqlite3.Error: the file cannot be read.
     """
     with closing(open_for_reading(path)) as connection:
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.execute("BEGIN")  # everything is compared in one state
         wrong = _wrong_documents(connection)
         missing, surplus = _differences(connection, wrong) if wrong else (0, 0)
@@ -192,6 +191,8 @@ def examine_words(path: Path) -> Iterator[Finding]:
             problem = _first_problem(connection)
         except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
             problem = str(error)
+        except (AttributeError, TypeError):
+            problem = "a term or a text is none"
     if problem:
         yield Finding("lexical index", problem, Remedy.REBUILD_LEXICAL_INDEX)
 

@@ -15,6 +15,7 @@ class Remedy(Enum):
     REBUILD_METADATA_VALUES = "rebuild the metadata values"
     REINDEX_DATABASE = "rebuild the database's indexes"
     ENCODE = "encode again"
+    SET_ASIDE = "remove them, and keep what can be read of them in damaged.jsonl"
     DELETE = "delete it"
     REBUILD_CHECKSUMS = "compute the checksums again"
     WRITE_DIGEST = "write the digest again"
@@ -35,7 +36,7 @@ class Finding:
         what: the file, or the part of the store.
         problem: what is wrong with it, in words.
         remedy: what helps.
-        vector_ids: of the documents to encode again.
+        vector_ids: of the documents to encode again, or to set aside.
     """
 
     what: str

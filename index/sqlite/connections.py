@@ -7,11 +7,15 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from operator import methodcaller
 from pathlib import Path
 
 from index.errors import StoreError
 
 BUSY_TIMEOUT_SECONDS = 30.0
+# A stored text may be no UTF-8 any more. Its checksum tells; the error that Python's module would
+# raise names no row, and quotes the text.
+read_any_text = methodcaller("decode", "utf-8", "replace")
 _PAGES_A_CHECKPOINT = 1_000  # SQLite's own default
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
@@ -126,6 +130,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
         isolation_level=None,  # transactions are explicit: BEGIN, COMMIT, ROLLBACK
         check_same_thread=False,
     )
+    connection.text_factory = read_any_text
     try:
         connection.execute("PRAGMA schema_version").fetchone()  # connect() alone reads nothing
     except DATABASE_ERRORS:

@@ -13,6 +13,7 @@ from service.api.deps import Admitted, EngineDep
 from service.api.http.negotiation import JSON, NDJSON, choose_media_type
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
+    DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -67,7 +68,11 @@ ANSWER = {
     "indexed_at": "2026-01-31T12:00:00+00:00",
 }
 PAGE = json_example(
-    {"documents": [{**ANSWER, "family": 12}], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
+    {
+        "documents": [{**ANSWER, "family": 12}],
+        "damaged": [],
+        "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0",
+    },
     "A page; with `Accept: application/x-ndjson`, all documents with their texts, one on each "
     "line, as `longmatch index` reads them",
 )
@@ -89,7 +94,13 @@ FAMILY = {
     "next_cursor": None,
 }
 PROBLEMS = problem_responses(
-    DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN
+    DOCUMENT_NOT_FOUND,
+    INVALID_INPUT,
+    INTERNAL_ERROR,
+    DOCUMENT_DAMAGED,
+    OVERLOADED,
+    NOT_READY,
+    SHUTTING_DOWN,
 )
 
 DocumentId = Annotated[
@@ -127,7 +138,7 @@ async def get_documents(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_documents(engine, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    return documents_response(await list_documents(engine, cursor, limit), limit)
+    return documents_response(await list_documents(engine, cursor, limit))
 
 
 @router.get(

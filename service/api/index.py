@@ -14,6 +14,7 @@ from service.api.http.negotiation import NDJSON
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
     BODY_TOO_LARGE,
+    DOCUMENT_DAMAGED,
     ENCODING_FAILED,
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -118,7 +119,8 @@ router = APIRouter(tags=["documents"])
         202: ACCEPTED,
         **problem_responses(
             MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
-            INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR, ENCODING_FAILED,
+            INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR, DOCUMENT_DAMAGED,
+            ENCODING_FAILED,
             OVERLOADED, NOT_READY, SHUTTING_DOWN,
         ),
     },

@@ -142,6 +142,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
 async def get_metrics(engine: OpenEngineDep) -> Response:
     """Return every metric, even if the service is no longer ready."""
     engine.metrics.ready.set(is_ready(engine))
+    engine.metrics.damaged_documents.set(len(engine.data.store.damage))
     return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -90,9 +90,9 @@ async def compare(
 async def explain(
     engine: Engine, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
 ) -> dict[str, Explanation]:
-    """Compare a query with its first matches; those deleted since are absent.
+    """Compare a query with its first matches; those deleted since, or damaged, are absent.
 
-    Only documents that were stored without block vectors are encoded.
+    Only documents that were stored without block vectors are encoded, or whose are damaged.
 
     Returns:
         Explanations by document id.
@@ -101,7 +101,7 @@ async def explain(
         ServiceError: the errors of `encode_texts`, for such documents.
     """
     first = document_ids[: options.matches]
-    found = await run_in(engine.readers, find_stored, engine.data, first)
+    found = await run_in(engine.readers, find_stored, engine.data, first, skip_damaged=True)
     texts = await add_blocks(engine, [query, *found.values()])
     explanations = await run_in(engine.readers, _explain, engine, texts, options.passages)
     return dict(zip(found, explanations, strict=True))

@@ -17,8 +17,9 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from encoder.errors import EncoderError
-from index.errors import IndexingError, LexicalIndexNotReadyError
+from index.errors import DamagedDocumentError, IndexingError, LexicalIndexNotReadyError
 from service.api.http.problems import (
+    DOCUMENT_DAMAGED,
     INTERNAL_ERROR,
     INVALID_INPUT,
     MALFORMED_BODY,
@@ -129,6 +130,9 @@ def _problem(error: Exception, scope: Scope) -> Problem:
             return _validation_problem(error)
         case HTTPException():
             return _http_problem(error, scope)
+        case DamagedDocumentError(document_id=document_id, part=part):
+            detail = f"The stored document {document_id!r} is damaged in its {part}."
+            return Problem(DOCUMENT_DAMAGED, detail, members={"id": document_id})
     kind = PROBLEM_OF.get(type(error), INTERNAL_ERROR)
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return Problem(kind, _INTERNAL)

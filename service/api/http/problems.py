@@ -114,6 +114,11 @@ INTERNAL_ERROR = ProblemType(
     "internal-error", 500, "The service failed",
     "An error of the service, not of the client. Its log has the details under `request_id`.",
 )  # fmt: skip
+DOCUMENT_DAMAGED = ProblemType(
+    "document-damaged", 500, "A stored document is damaged",
+    "The stored document that the request needs is damaged, for example by a failing disk; `id` "
+    "names it, and all others can be used. Index it again, or run `longmatch doctor --repair`.",
+)  # fmt: skip
 ENCODING_FAILED = ProblemType(
     "encoding-failed", 500, "The encoder failed",
     "The encoder failed while it processed the request; nothing was stored. The log of the service "
@@ -146,7 +151,7 @@ PROBLEM_TYPES = {
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
-        ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+        DOCUMENT_DAMAGED, ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
         KEY_REQUIRED, SCOPE_MISSING,
     )
@@ -176,6 +181,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.StoreError: INTERNAL_ERROR,
     index_errors.FingerprintMismatchError: INTERNAL_ERROR,
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
+    index_errors.DamagedDocumentError: DOCUMENT_DAMAGED,
     index_errors.SnapshotError: INTERNAL_ERROR,
     index_errors.BackupError: INTERNAL_ERROR,
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,

@@ -25,7 +25,8 @@ class ReadyResponse(LiveResponse):
     generation: int = Field(description="Generation of the index.")
     degraded: list[str] = Field(
         description="What is not well: `redis`, while it is down; `lexical`, while the lexical "
-        "index is being made after a start; `active_requests`, while no more requests are accepted."
+        "index is being made after a start; `active_requests`, while no more requests are "
+        "accepted; `damaged_documents`, if some were found."
     )
 
 

@@ -195,12 +195,30 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     assert matches(longmatch, data) == expected
 
 
-def test_doctor_says_what_cannot_be_made_again(longmatch: Run, data: Path) -> None:
-    sql(data, "UPDATE documents SET text = 'forged' WHERE id = 'd3'")
-    answer = longmatch("doctor", data, "--repair")
+def test_doctor_sets_aside_what_cannot_be_made_again(longmatch: Run, data: Path) -> None:
+    expected = [one for one in matches(longmatch, data, "--top-k", 24) if one["id"] != "d3"]
+    sql(
+        data,
+        "UPDATE documents SET text = CAST(x'666f72676564ff' AS TEXT) WHERE id = 'd3'",
+        "UPDATE document_terms SET terms = x'00' WHERE vector_id IN (4, 7)",
+        "UPDATE vectors SET vector = x'00' WHERE vector_id = 9",
+        "DELETE FROM metadata_values WHERE vector_id = 11",
+        "UPDATE texts SET signature = x'00' WHERE text_id = 4",
+    )
+    answer = longmatch("doctor", data)
     assert answer.status == 1
     assert "1 document (d3) is damaged in text" in answer.err
-    assert "not repairable: restore a backup" in answer.err
+    assert "forged" not in answer.err
+    answer = longmatch("doctor", data, "--repair")
+    assert "no problems found" in answer.err
+    kept = [json.loads(line) for line in (data / "damaged.jsonl").read_text().splitlines()]
+    assert [(one["id"], one["text"]) for one in kept] == [("d3", "forged\ufffd")]
+    assert kept[0]["metadata"]["year"] == 1993
+    found = matches(longmatch, data, "--top-k", 24)
+    assert [one["id"] for one in found] == [one["id"] for one in expected]
+
+
+def test_doctor_says_what_cannot_be_repaired(longmatch: Run, data: Path) -> None:
     (data / ADAPTER_FILE).write_bytes(b"no adapter")
     answer = longmatch("doctor", data)
     assert (answer.status, "adapter.npz" in answer.err) == (1, True)
