@@ -10,6 +10,7 @@ from encoder.tokenizer import BlockTokenizer
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
+from index.sqlite.failures import is_full
 from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.jobs.runner import Jobs
@@ -92,16 +93,24 @@ def is_ready(engine: Engine) -> bool:
 
 
 def degraded_parts(engine: Engine) -> list[str]:
-    """Return what is not well, although requests are answered: Redis is down, the lexical index is
-    being made, all places of active requests are taken, or documents were found to be damaged.
+    """Return what is not well, although requests are answered.
+
+    Redis is down, the lexical index is being made, all places of active requests are taken, the
+    disk is full or failed, or documents were found to be damaged.
     """
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
         "lexical": engine.data.store.lexical.making,
         "active_requests": engine.admission.full_seconds > 0,
+        "storage": _storage_fails(engine),
         "damaged_documents": len(engine.data.store.damage) > 0,
     }
     return [name for name, fails in parts.items() if fails]
+
+
+def _storage_fails(engine: Engine) -> bool:
+    failures = (engine.data.store.failure, engine.jobs.failure)
+    return any(failures) or is_full(engine.data.store.path)
 
 
 def record_index(engine: Engine) -> None:

@@ -132,7 +132,7 @@ FACES: Mapping[str, str] = {
     "index.search": (
         "alignment calibrator corpus_calibration fusion records score_distribution search"
     ),
-    "index.sqlite": "block_vectors connections free_space task_state",
+    "index.sqlite": "block_vectors connections failures free_space task_state",
     "index.store": (
         "checksums document_store filters listing metadata ports records schema statements"
     ),
@@ -144,7 +144,7 @@ FACES: Mapping[str, str] = {
     "service.api.schemas": "common compare documents filter jobs match ops paging",
     "service.background": "maintenance recall_monitor",
     "service.cli.evaluation": "command",
-    "service.jobs": "idempotency job runner uploads",
+    "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": "compare match queries rerank retrieve",

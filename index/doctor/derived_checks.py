@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from index.doctor.findings import Finding, Remedy
+from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import open_for_reading
 from index.errors import StoreError
 from index.lexical.tables import MAX_COUNT, DocumentTerms, read_document_terms
@@ -120,6 +120,7 @@ def examine_families(path: Path) -> Iterator[Finding]:
         try:
             problem = _first_family_problem(connection)
         except (sqlite3.DatabaseError, StoreError, TypeError, ValueError) as error:
+            require_damage(path, error)
             problem = str(error)
     if problem:
         yield Finding("families", problem, Remedy.FIND_FAMILIES)
@@ -190,6 +191,7 @@ def examine_words(path: Path) -> Iterator[Finding]:
         try:
             problem = _first_problem(connection)
         except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
+            require_damage(path, error)
             problem = str(error)
         except (AttributeError, TypeError):
             problem = "a term or a text is none"

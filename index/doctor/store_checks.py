@@ -13,7 +13,7 @@ import numpy as np
 
 from index.doctor.findings import Finding, Remedy
 from index.document import is_too_deep
-from index.sqlite.connections import read_any_text
+from index.sqlite.connections import open_reader
 from index.store.checksums import (
     Checksums,
     blocks_checksum,
@@ -47,8 +47,8 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: it cannot be opened.
     """
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    connection.text_factory = read_any_text  # damage to report, not to fail on
+    connection = open_reader(path)
+    connection.isolation_level = "DEFERRED"
     return connection
 
 

@@ -12,7 +12,7 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignmentIndex
 from index.document import Document
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
@@ -117,6 +117,11 @@ class SQLiteDocumentStore:
     def allow_checkpoints(self) -> None:
         """Let changes move from the log into the file from now on."""
         self._connections.allow_checkpoints()
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The failure of the disk that opening the store or the last write met."""
+        return self._connections.failure
 
     def put(self, entries: Sequence[EncodedDocument]) -> Change:
         """Insert or replace documents in one transaction that is durable at return.
@@ -230,10 +235,7 @@ class SQLiteDocumentStore:
     def vectors(
         self, vector_ids: Sequence[int] | Int64, *, skip_damaged: bool = False
     ) -> tuple[Int64, Float32]:
-        """Return those of these vector ids that exist, ascending, with their vectors.
-
-        Returns:
-            Int64[N] and Float32[N, dimension].
+        """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension].
 
         Raises:
             DamagedDocumentError: a vector is damaged, and not to be skipped.
@@ -300,11 +302,7 @@ class SQLiteDocumentStore:
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
     def reclaim(self, pages: int) -> Space:
-        """Return up to `pages` free pages to the file system; see `free_space.reclaim`.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Return up to `pages` free pages to the file system; see `free_space.reclaim`."""
         return reclaim(self._connections, pages)
 
     def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:

@@ -21,6 +21,8 @@ from service.api.http.problems import (
     NOT_READY,
     OVERLOADED,
     SHUTTING_DOWN,
+    STORAGE_FAILED,
+    STORAGE_FULL,
 )
 from service.api.schemas.common import DocumentResponse, document_response
 from service.api.schemas.documents import (
@@ -94,14 +96,9 @@ FAMILY = {
     "next_cursor": None,
 }
 PROBLEMS = problem_responses(
-    DOCUMENT_NOT_FOUND,
-    INVALID_INPUT,
-    INTERNAL_ERROR,
-    DOCUMENT_DAMAGED,
-    OVERLOADED,
-    NOT_READY,
-    SHUTTING_DOWN,
-)
+    DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED, STORAGE_FULL,
+    STORAGE_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+)  # fmt: skip
 
 DocumentId = Annotated[
     str,

@@ -25,6 +25,8 @@ from service.api.http.problems import (
     OVERLOADED,
     REQUEST_TOO_LARGE,
     SHUTTING_DOWN,
+    STORAGE_FAILED,
+    STORAGE_FULL,
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
@@ -120,6 +122,7 @@ router = APIRouter(tags=["documents"])
         **problem_responses(
             MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
             INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR, DOCUMENT_DAMAGED,
+            STORAGE_FULL, STORAGE_FAILED,
             ENCODING_FAILED,
             OVERLOADED, NOT_READY, SHUTTING_DOWN,
         ),

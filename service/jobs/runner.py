@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from index.sqlite.connections import SQLiteConnections
 from service.errors import OverloadedError, ShuttingDownError, UnavailableError
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
@@ -63,6 +63,11 @@ class Jobs:
         self._worker: threading.Thread | None = None
 
     @property
+    def failure(self) -> StorageError | None:
+        """The failure of the disk that keeps uploads from being received."""
+        return self._connections.failure
+
+    @property
     def stopping(self) -> bool:
         """Whether the running job is to stop; it continues at the next start."""
         return self._stopping.is_set()
@@ -76,7 +81,10 @@ class Jobs:
         Raises:
             StoreError: the uploads cannot be read.
         """
-        remove_others(self._uploads, [job.id for job in self.store.unfinished()])
+        try:
+            remove_others(self._uploads, [job.id for job in self.store.unfinished()])
+        except StorageError as error:
+            _LOG.error("%s", error)
         self.record()
         self._worker = threading.Thread(target=self._work, args=(run,), name="jobs", daemon=True)
         self._worker.start()
@@ -165,10 +173,16 @@ class Jobs:
         self.record()
 
     def _work(self, run: RunJob) -> None:
+        said = ""  # of a full disk, once
         while not self.stopping:
             try:
                 if self._run_next(run):
                     continue
+                said = ""
+            except StorageError as error:
+                if said != str(error):
+                    said = str(error)
+                    _LOG.error("jobs are paused: %s", said)
             except Exception as error:
                 _LOG.error("jobs are paused: %s", type(error).__name__)
             self._woken.wait(_IDLE_SECONDS)

@@ -1,5 +1,6 @@
 """The jobs of a data directory, durable and in the order in which they run."""
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -7,8 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from index.sqlite.connections import SQLiteConnections, utc_now
+from index.sqlite.failures import storage_error
 from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
@@ -60,15 +62,26 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
+_BEGIN = "INSERT INTO meta VALUES (0)"
 
-def open_tables(path: Path) -> SQLiteConnections:
+_log = logging.getLogger(__name__)
+
+
+def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
     """Open the tables; create them if there is no file.
+
+    Where a full disk has no room for a new file, they are empty and refuse writes.
 
     Raises:
         StoreError: the file cannot be created or is not a database of jobs.
     """
-    _create_if_missing(path)
-    connections = SQLiteConnections(path, read_only=False)
+    try:
+        if not read_only:
+            _create_if_missing(path)
+    except StorageError as failure:
+        _log.error("%s: no upload is accepted until the next start", failure)
+        return SQLiteConnections.in_memory(path, f"{SCHEMA}{_BEGIN};", failure)
+    connections = SQLiteConnections(path, read_only=read_only)
     try:
         _check_format(connections, path)
     except StoreError:
@@ -86,11 +99,13 @@ def _create_if_missing(path: Path) -> None:
         with closing(sqlite3.connect(unfinished)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(SCHEMA)
-            connection.execute("INSERT INTO meta VALUES (0)")
+            connection.execute(_BEGIN)
             connection.commit()
         replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path}: cannot be created: {error}") from error
+        raise (
+            storage_error(path, error) or StoreError(f"{path}: cannot be created: {error}")
+        ) from error
 
 
 def _check_format(connections: SQLiteConnections, path: Path) -> None:

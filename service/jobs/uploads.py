@@ -14,6 +14,7 @@ from encoder.atomic_files import replace_durably
 from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
+from index.sqlite.failures import storage_error
 from service.errors import BodyTooLargeError, FieldError, InvalidInputError, MalformedUploadError
 from service.jobs.job import LineError, Upload
 
@@ -161,6 +162,7 @@ class UploadFile:
         self._lines = 0
         self._line_is_filled = False
         self._digest = hashlib.sha256()
+        _or_store_error(path, lambda: path.parent.mkdir(exist_ok=True))
         self._file = _or_store_error(path, lambda: self._partial.open("wb"))
 
     @property
@@ -277,11 +279,17 @@ def remove_others(folder: Path, keep: Iterable[str]) -> None:
             if path.name not in kept:
                 path.unlink()
     except OSError as error:
-        raise StoreError(f"{folder}: cannot be written: {error.strerror}") from error
+        raise (
+            storage_error(folder, error)
+            or StoreError(f"{folder}: cannot be written: {error.strerror}")
+        ) from error
 
 
 def _or_store_error(path: Path, call: Callable[[], T]) -> T:
     try:
         return call()
     except OSError as error:
-        raise StoreError(f"{path.name}: cannot be written: {error.strerror}") from error
+        raise (
+            storage_error(Path(path.name), error)
+            or StoreError(f"{path.name}: cannot be written: {error.strerror}")
+        ) from error

@@ -124,6 +124,16 @@ ENCODING_FAILED = ProblemType(
     "The encoder failed while it processed the request; nothing was stored. The log of the service "
     "has the details under `request_id`.",
 )  # fmt: skip
+STORAGE_FULL = ProblemType(
+    "storage-full", 507, "The disk of the service is full",
+    "There is no room to store anything. Nothing was changed, and what is stored can be read. "
+    "Retry when the operator has made room.",
+)  # fmt: skip
+STORAGE_FAILED = ProblemType(
+    "storage-failed", 503, "The disk of the service failed",
+    "A file of the service could not be read or written: the disk failed or is read only, or a "
+    "limit of the system is reached, as `detail` says. Nothing was changed.",
+)  # fmt: skip
 OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",
     "More work is waiting than the service accepts. Nothing was done; retry after the number of "
@@ -151,7 +161,8 @@ PROBLEM_TYPES = {
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
-        DOCUMENT_DAMAGED, ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+        DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
+        ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
         KEY_REQUIRED, SCOPE_MISSING,
     )
@@ -181,6 +192,8 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.StoreError: INTERNAL_ERROR,
     index_errors.FingerprintMismatchError: INTERNAL_ERROR,
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
+    index_errors.StorageError: STORAGE_FAILED,
+    index_errors.StorageFullError: STORAGE_FULL,
     index_errors.DamagedDocumentError: DOCUMENT_DAMAGED,
     index_errors.SnapshotError: INTERNAL_ERROR,
     index_errors.BackupError: INTERNAL_ERROR,

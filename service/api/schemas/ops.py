@@ -26,7 +26,8 @@ class ReadyResponse(LiveResponse):
     degraded: list[str] = Field(
         description="What is not well: `redis`, while it is down; `lexical`, while the lexical "
         "index is being made after a start; `active_requests`, while no more requests are "
-        "accepted; `damaged_documents`, if some were found."
+        "accepted; `storage`, while the disk is full or fails; "
+        "`damaged_documents`, if some were found."
     )
 
 

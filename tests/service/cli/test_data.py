@@ -11,6 +11,8 @@ import pytest
 
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.store.schema import read_space
+from service.jobs.store import JobStore, open_tables
+from service.jobs.uploads import UploadFile
 from tests.tools.command import Run
 
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
@@ -222,6 +224,54 @@ def test_doctor_says_what_cannot_be_repaired(longmatch: Run, data: Path) -> None
     (data / ADAPTER_FILE).write_bytes(b"no adapter")
     answer = longmatch("doctor", data)
     assert (answer.status, "adapter.npz" in answer.err) == (1, True)
+
+
+@pytest.fixture
+def waiting(data: Path) -> Path:
+    """A data directory with an upload that waits."""
+    connections = open_tables(data / "jobs.sqlite3")
+    (data / "uploads").mkdir()
+    file = UploadFile(data / "uploads" / "a1.ndjson", max_bytes=1000, gzip=False)
+    file.write(b'{"id": "new", "text": "Music."}\n')
+    JobStore(connections).add(file.finish(), None)
+    connections.close()
+    return data
+
+
+def test_doctor_examines_the_jobs(longmatch: Run, waiting: Path) -> None:
+    assert longmatch("doctor", waiting).status == 0
+    (waiting / "uploads" / "a1.ndjson").write_bytes(b'{"id": "other", "text": "Music."}\n')
+    answer = longmatch("doctor", waiting)
+    assert (answer.status, "job a1 has no upload, or another than was" in answer.err) == (1, True)
+    assert longmatch("doctor", waiting, "--repair").status == 0
+    with closing(open_tables(waiting / "jobs.sqlite3")) as connections:
+        job, _ = JobStore(connections).find("a1")
+    assert (job.state, job.detail) == ("failed", "the upload is missing or damaged: send it again")
+
+
+@pytest.mark.parametrize("damage", ["no database", "another format", "a page"])
+def test_doctor_sets_damaged_jobs_aside(longmatch: Run, waiting: Path, damage: str) -> None:
+    path = waiting / "jobs.sqlite3"
+    content = bytearray(path.read_bytes())
+    if damage == "no database":
+        content = bytearray(b"no database" * 1000)
+    elif damage == "another format":
+        content[60:64] = bytes(4)  # user_version
+    else:
+        content[4096:8192] = b"\xff" * 4096
+    path.write_bytes(content)
+    expected = matches(longmatch, waiting)
+    answer = longmatch("doctor", waiting)
+    assert answer.status == 1
+    assert "jobs.sqlite3: is damaged (" in answer.err
+    assert "uploads that had not ended: a1" in answer.err
+    assert longmatch("doctor", waiting, "--repair").status == 0
+    kept = waiting / "jobs.damaged"
+    assert (kept / "jobs.sqlite3").read_bytes() == content
+    assert json.loads((kept / "uploads" / "a1.ndjson").read_text())["id"] == "new"
+    with closing(open_tables(path)) as connections:
+        assert JobStore(connections).unfinished() == []
+    assert matches(longmatch, waiting) == expected
 
 
 def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> None:
