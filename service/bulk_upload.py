@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from index.document import Document
 from index.errors import StoreError
@@ -10,7 +11,7 @@ from service.errors import EncodingFailedError, InvalidInputError
 from service.indexing import Indexed, index_documents
 from service.jobs.idempotency import StoredResponse, request_digest
 from service.jobs.job import Job, LineError, Step, Upload
-from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch, verify_upload
+from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch
 from service.threads import run_in
 
 BATCH_DOCUMENTS = 64
@@ -19,14 +20,29 @@ _CHUNK_BYTES = 2**20
 Numbered = tuple[int, Document]
 
 
+@dataclass(frozen=True, slots=True)
+class UploadHead:
+    """What is known of an upload before it is read.
+
+    Attributes:
+        gzip: whether the body is compressed.
+        key: the Idempotency-Key, if there is one.
+        client: who sends it.
+        announced: bytes of the body, as sent; 0 if not known.
+    """
+
+    gzip: bool
+    key: str | None
+    client: str
+    announced: int
+
+
 async def submit_upload(
     engine: Engine,
     chunks: AsyncIterator[bytes],
     respond: Callable[[Upload], StoredResponse],
     charge: Callable[[int], Awaitable[None]],
-    *,
-    gzip: bool,
-    key: str | None,
+    head: UploadHead,
 ) -> tuple[StoredResponse, bool]:
     """Receive an upload and create a job for it; both are durable at return.
 
@@ -35,22 +51,23 @@ async def submit_upload(
         chunks: the body as it arrives; one that ends too soon raises.
         respond: makes the response.
         charge: is told how many bytes, decompressed, were received so far; may refuse more.
-        gzip: whether the body is compressed.
-        key: the Idempotency-Key, if there is one.
+        head: of the request.
 
     Returns:
         The response, and whether it is a replay of an earlier one.
 
     Raises:
-        OverloadedError: there are too many unfinished jobs.
-        BodyTooLargeError, MalformedUploadError, InvalidInputError: the body is invalid.
+        OverloadedError: there are too many unfinished jobs, or bytes of them.
+        StorageFullError: the disk has no more than its reserve.
+        BodyTooLargeError, CompressionRatioError: the body has too many bytes.
+        MalformedUploadError, InvalidInputError: the body is invalid.
         KeyInUseError, KeyReusedError: the key cannot be used.
         RateLimitedError: `charge` refused.
         StoreError: it could not be stored; no job was created.
     """
-    jobs = engine.jobs
-    with jobs.receiving(), jobs.idempotency.in_progress(key):
-        file = await run_in(jobs.threads, jobs.begin_upload, gzip=gzip)
+    jobs, key = engine.jobs, head.key
+    with jobs.receiving(head.client, head.announced) as place, jobs.idempotency.in_progress(key):
+        file = await run_in(jobs.threads, jobs.begin_upload, place, gzip=head.gzip)
         try:
             upload = await _receive(engine, file, chunks, charge)
             request = request_digest("lines", upload.digest)
@@ -64,7 +81,7 @@ async def submit_upload(
         response = respond(upload)
         keyed = jobs.idempotency.keyed(key, request, response) if key else None
         try:
-            await run_in(jobs.threads, jobs.add, upload, keyed)
+            await run_in(jobs.threads, jobs.add, upload, keyed, head.client)
         except StoreError:
             await run_in(jobs.threads, file.abandon)
             raise
@@ -91,7 +108,7 @@ async def _receive(
 
 
 def run_job(engine: Engine, job: Job) -> None:
-    """Index a job from its position until it has ended or the service stops.
+    """Index a job from its position until it has ended, its turn is over or the service stops.
 
     However this process ends, at most one batch is read again, and a document whose text is stored
     already is not stored twice.
@@ -101,7 +118,7 @@ def run_job(engine: Engine, job: Job) -> None:
         UnavailableError: the encoder does not work.
     """
     path = engine.jobs.path_of(job)
-    if not verify_upload(path, job.digest):
+    if not engine.jobs.verify(job):
         engine.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     limits = BatchLimits(
@@ -115,8 +132,8 @@ def run_job(engine: Engine, job: Job) -> None:
             step = runner.run(_index_batch(engine, batch))
             continues = engine.jobs.store.advance(job, step)
             engine.metrics.job_documents.labels("indexed").inc(step.indexed)
-            engine.metrics.job_documents.labels("failed").inc(len(step.errors))
-            if not continues or engine.jobs.stopping:
+            engine.metrics.job_documents.labels("failed").inc(step.failed)
+            if not continues or engine.jobs.stopping or engine.jobs.turn_is_over(job):
                 return
             position, line = step.position, step.line
     engine.jobs.end(job, "done")
@@ -130,6 +147,7 @@ async def _index_batch(engine: Engine, batch: Batch) -> Step:
         indexed=len(stored),
         unchanged=sum(one.unchanged for one in stored),
         truncated=sum(one.receipt.tokens_read < one.receipt.tokens for one in stored),
+        failed=batch.failed + len(errors),
         errors=[*batch.errors, *errors],
     )
 

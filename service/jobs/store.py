@@ -15,7 +15,7 @@ from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x4C4D4A42
 MAX_ENDED_JOBS = 1000  # older ones are deleted
 
@@ -30,6 +30,7 @@ CREATE TABLE jobs (
     state TEXT NOT NULL,
     size INTEGER NOT NULL,
     digest BLOB NOT NULL,
+    client TEXT NOT NULL,
     accepted INTEGER NOT NULL,
     position INTEGER NOT NULL DEFAULT 0,
     line INTEGER NOT NULL DEFAULT 0,
@@ -130,17 +131,17 @@ class JobStore:
     def __init__(self, connections: SQLiteConnections) -> None:
         self._connections = connections
 
-    def add(self, upload: Upload, keyed: KeyedResponse | None) -> Job:
-        """Store a new job, together with the response to its request if that has a key.
+    def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> Job:
+        """Store a new job of a client, together with the response to its request if that has a key.
 
         Raises:
             StoreError: it could not be written; the job does not exist.
         """
         with self._connections.writing() as connection:
             connection.execute(
-                "INSERT INTO jobs (id, state, size, digest, accepted, created) "
-                "VALUES (?, 'waiting', ?, ?, ?, ?)",
-                (upload.id, upload.size, upload.digest, upload.lines, utc_now()),
+                "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
+                "VALUES (?, 'waiting', ?, ?, ?, ?, ?)",
+                (upload.id, upload.size, upload.digest, client, upload.lines, utc_now()),
             )
             if keyed is not None:
                 insert_response(connection, keyed)
@@ -181,20 +182,20 @@ class JobStore:
             return [Job(*row) for row in rows]
 
     def unfinished(self) -> list[Job]:
-        """Return the waiting and running jobs in the order in which they run."""
+        """Return the waiting and running jobs in the order in which they were accepted."""
         with self._connections.reading() as connection:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM jobs WHERE {_UNFINISHED} ORDER BY number"  # noqa: S608
             )
             return [Job(*row) for row in rows]
 
-    def begin_next(self) -> Job | None:
-        """Mark the oldest unfinished job as running and return it; None if there is none."""
+    def begin(self, job: Job) -> Job | None:
+        """Mark an unfinished job as running and return it; None if it has ended."""
         with self._connections.writing() as connection:
             row = connection.execute(
                 "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
-                f"WHERE number = (SELECT min(number) FROM jobs WHERE {_UNFINISHED}) "
-                f"RETURNING {_COLUMNS}"
+                f"WHERE number = ? AND {_UNFINISHED} RETURNING {_COLUMNS}",
+                (job.number,),
             ).fetchone()
             return None if row is None else Job(*row)
 
@@ -214,7 +215,7 @@ class JobStore:
                     step.indexed,
                     step.unchanged,
                     step.truncated,
-                    len(step.errors),
+                    step.failed,
                     job.number,
                 ),
             )

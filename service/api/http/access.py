@@ -19,6 +19,7 @@ from service.errors import KeyRequiredError, ScopeMissingError
 from service.keys import api_key
 from service.keys.api_key import ApiKey
 from service.keys.key_file import KeyRing
+from service.limits.rate_limit import client_name
 from service.settings import Settings
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +50,12 @@ def key_of(scope: Scope) -> ApiKey | None:
     """Return the key of a request that passed `KeyMiddleware`; None if it needed none."""
     key: ApiKey | None = scope["state"].get("key")
     return key
+
+
+def client_of(scope: Scope) -> str:
+    """Return whose a request is: its key's, or that of its address without one."""
+    key = key_of(scope)
+    return client_name((scope.get("client") or ("", 0))[0]) if key is None else f"key:{key.id}"
 
 
 def own_name(scope: Scope, given: str | None) -> str | None:

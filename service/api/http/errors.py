@@ -39,6 +39,7 @@ from service.api.http.problems import (
 )
 from service.errors import (
     BodyTooLargeError,
+    CompressionRatioError,
     DeadlinePassedError,
     DocumentNotFoundError,
     FieldError,
@@ -166,7 +167,7 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
             return Problem(kind, _INVALID, [_field_error(item) for item in error.errors])
         case DocumentNotFoundError(pointer=str(pointer)):
             return Problem(kind, str(error), [{"pointer": pointer, "detail": "is not stored"}])
-        case BodyTooLargeError():
+        case BodyTooLargeError() | CompressionRatioError():
             return Problem(
                 kind, str(error), members={"limit": error.limit}, headers={"Connection": "close"}
             )

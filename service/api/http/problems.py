@@ -85,6 +85,11 @@ BODY_TOO_LARGE = ProblemType(
     "The body has more bytes than the setting `max_body_bytes`, or `max_upload_bytes` if it is "
     "NDJSON, compressed or not.",
 )  # fmt: skip
+COMPRESSION_RATIO = ProblemType(
+    "compression-ratio", 413, "The body decompresses to too many times its size",
+    "A gzip body may be as many times larger decompressed as the setting `max_upload_ratio`, which "
+    "no ordinary text is. Nothing was kept.",
+)  # fmt: skip
 REQUEST_TOO_LARGE = ProblemType(
     "request-too-large", 413, "The request has too many tokens",
     "The texts of the request together have more tokens to read than the queue holds (the setting "
@@ -160,7 +165,7 @@ PROBLEM_TYPES = {
         MALFORMED_REQUEST, MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
-        REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
+        COMPRESSION_RATIO, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
@@ -208,6 +213,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
     service_errors.NotAcceptableError: NOT_ACCEPTABLE,
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,
+    service_errors.CompressionRatioError: COMPRESSION_RATIO,
     service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
     service_errors.MalformedUploadError: MALFORMED_BODY,
