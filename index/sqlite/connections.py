@@ -88,6 +88,11 @@ class SQLiteConnections:
             return writer
 
     @property
+    def lost(self) -> StorageError | None:
+        """Why there is no file, and every write is refused; None if there is one."""
+        return self._lost
+
+    @property
     def failure(self) -> StorageError | None:
         """The failure of the disk that the last write met; None while it is full no more."""
         failure = self._failure
@@ -177,7 +182,9 @@ class SQLiteConnections:
                 raise StoreError(f"{self._path}: the store is closed")
             if self._idle:
                 return self._idle.pop()
-        return open_reader(self._path)
+        if self._writer is None:
+            return open_reader(self._path)
+        return _open(self._path, "ro")  # never one that does not see what is written
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._pool_lock:

@@ -48,6 +48,8 @@ def repair_jobs(data: Path, findings: tuple[Finding, ...]) -> None:
         StoreError: something cannot be written.
     """
     remedies = {one.remedy for one in findings}
+    if not remedies:
+        return
     with locked(data):
         if Remedy.SET_JOBS_ASIDE in remedies:
             _set_aside(data)

@@ -119,8 +119,8 @@ class Jobs:
         """
         if self.stopping:
             raise ShuttingDownError
-        if self.failure is not None:
-            raise self.failure
+        if self._connections.lost is not None:
+            raise self._connections.lost
         with self._room.place(client, announced) as place:
             yield place
 

@@ -39,6 +39,7 @@ EXPECTED = {
     "longmatch_recall_at_10": ("gauge", {"source"}),
     "longmatch_recall_samples": ("counter", {"outcome"}),
     "longmatch_store_free_bytes": ("gauge", set()),
+    "longmatch_damaged_documents": ("gauge", set()),
     "longmatch_family_documents": ("gauge", set()),
     "longmatch_ready": ("gauge", set()),
     "longmatch_build_info": ("gauge", {"version", "checkpoint", "precision", "provider"}),

@@ -220,6 +220,26 @@ def test_doctor_sets_aside_what_cannot_be_made_again(longmatch: Run, data: Path)
     assert [one["id"] for one in found] == [one["id"] for one in expected]
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE documents SET text = CAST(x'666f72676564ff' AS TEXT) WHERE id = 'd3'",
+        "UPDATE documents SET title = 'forged' WHERE id = 'd3'",
+    ],
+)
+def test_indexing_again_repairs_a_damaged_document(
+    longmatch: Run, data: Path, corpus: Path, damage: str
+) -> None:
+    expected = matches(longmatch, data, "--top-k", 24)
+    sql(data, damage)
+    assert longmatch("doctor", data).status == 1
+    answer = longmatch("index", corpus, "--data", data)
+    assert answer.status == 0, answer.err
+    assert "forged" not in answer.err
+    assert longmatch("doctor", data).status == 0
+    assert matches(longmatch, data, "--top-k", 24) == expected
+
+
 def test_doctor_says_what_cannot_be_repaired(longmatch: Run, data: Path) -> None:
     (data / ADAPTER_FILE).write_bytes(b"no adapter")
     answer = longmatch("doctor", data)
