@@ -15,6 +15,7 @@ from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch
 from service.threads import run_in
 
 BATCH_DOCUMENTS = 64
+HOPELESS_LINES = 10_000  # an upload that begins with so many, and no document, is given up
 _CHUNK_BYTES = 2**20
 
 Numbered = tuple[int, Document]
@@ -127,6 +128,7 @@ def run_job(engine: Engine, job: Job) -> None:
         text_characters=engine.settings.max_text_characters,
     )
     position, line = job.position, job.line
+    indexed, failed = job.indexed, job.failed
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
             step = runner.run(_index_batch(engine, batch))
@@ -136,6 +138,11 @@ def run_job(engine: Engine, job: Job) -> None:
             if not continues or engine.jobs.stopping or engine.jobs.turn_is_over(job):
                 return
             position, line = step.position, step.line
+            indexed, failed = indexed + step.indexed, failed + step.failed
+            if not indexed and failed >= HOPELESS_LINES:
+                detail = f"none of its first {failed} lines is a document"
+                engine.jobs.end(job, "failed", detail)
+                return
     engine.jobs.end(job, "done")
 
 

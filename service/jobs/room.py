@@ -7,10 +7,10 @@ the disk to the store.
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from index.errors import StorageFullError
+from index.errors import StorageFullError, StoreError
 from service.errors import OverloadedError
 from service.jobs.job import Job
 from service.settings import Settings
@@ -70,22 +70,29 @@ class UploadRoom:
                 of them.
             StorageFullError: the disk has no more than its reserve.
         """
-        settings, jobs = self._settings, self._unfinished()
+        settings, jobs = self._settings, self._count()
         with self._lock:
             clients = [job.client for job in jobs] + [one.client for one in self._places]
             if len(clients) >= settings.max_unfinished_jobs:
                 raise OverloadedError(_RETRY_SECONDS, "jobs")
             if clients.count(client) >= settings.max_unfinished_jobs_per_client:
                 raise OverloadedError(_RETRY_SECONDS, "client_jobs")
-            self._waiting_bytes = sum(job.size for job in jobs)
             place = Place(self, client)
             self._places.append(place)
         try:
             self.check_bytes(announced)
             yield place
         finally:
+            with suppress(StoreError):  # its bytes are those of a job now
+                self._count()
             with self._lock:
                 self._places.remove(place)
+
+    def _count(self) -> Sequence[Job]:
+        jobs = self._unfinished()
+        with self._lock:
+            self._waiting_bytes = sum(job.size for job in jobs)
+        return jobs
 
     def check_bytes(self, size: int) -> None:
         """Check that there is room for so many bytes more.

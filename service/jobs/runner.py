@@ -32,7 +32,7 @@ UPLOADS_DIRECTORY = "uploads"
 _THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 5
-TURN_SECONDS = 2.0  # for which a client's job runs while others wait
+_TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 
 _LOG = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Jobs:
 
     def turn_is_over(self, job: Job) -> bool:
         """Return whether the running job is to let one of another client run."""
-        if monotonic() - self._turn_began < TURN_SECONDS:
+        if monotonic() - self._turn_began < _TURN_SECONDS:
             return False
         return any(one.client != job.client for one in self.store.unfinished())
 

@@ -171,7 +171,7 @@ class Turns:
 def test_jobs_of_different_clients_run_in_turns_and_those_of_one_in_order(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.jobs.runner.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("service.jobs.runner._TURN_SECONDS", 0.0)
     jobs = make_jobs()
     large, later = add(jobs, "key:a"), add(jobs, "key:a")
     small, other = add(jobs, "key:b"), add(jobs, "key:c")
@@ -187,7 +187,7 @@ def test_jobs_of_different_clients_run_in_turns_and_those_of_one_in_order(
 def test_a_job_alone_is_not_interrupted(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.jobs.runner.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("service.jobs.runner._TURN_SECONDS", 0.0)
     jobs = make_jobs()
     first = add(jobs, "key:a")
     add(jobs, "key:a")
