@@ -81,7 +81,7 @@ class SQLiteConnections:
             return _open_writer(path)
         except sqlite3.Error as error:
             self._failure = storage_error(path, error)
-            if self._failure is None:
+            if not isinstance(self._failure, StorageFullError):
                 raise
             writer, self._alone = _open_writer(path, alone=True), True
             _log.error("%s; what is stored can be read", self._failure)
@@ -153,7 +153,7 @@ class SQLiteConnections:
                 yield self._writer
             finally:
                 if not writes:
-                    self._writer.execute("ROLLBACK")
+                    self._writer.rollback()  # unless an error did
 
     @classmethod
     def in_memory(cls, path: Path, schema: str, failure: StorageError) -> "SQLiteConnections":
