@@ -184,14 +184,19 @@ def publish(data: DataDirectory, progress: Progress) -> None:
 
 
 def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> list[Document]:
-    """Store new titles and metadata of documents of unchanged text; return the other documents."""
+    """Store new titles and metadata of documents of unchanged text; return the other documents.
+
+    Among these are those that are stored and found to be damaged: they are stored again.
+    """
     hashes = store.content_hashes([document.id for document in batch])
     new: list[Document] = []
     known: list[Document] = []
     for document in batch:
         (known if hashes.get(document.id) == document.content_hash else new).append(document)
-    stored = store.find([document.id for document in known])
-    redescribed = [d for d in known if d.id in stored and _is_redescribed(d, stored[d.id].document)]
+    stored = store.find([document.id for document in known], skip_damaged=True)
+    sound = {key for key, one in stored.items() if one.vector_id not in store.damage}
+    new += [document for document in known if document.id not in sound]
+    redescribed = [d for d in known if d.id in sound and _is_redescribed(d, stored[d.id].document)]
     ids = [stored[document.id].vector_id for document in redescribed]
     vectors = dict(zip(*store.vectors(ids), strict=True))
     store.put(

@@ -6,6 +6,9 @@
   * StoreError             the document store is damaged or of another format
     * FingerprintMismatchError   data made by another checkpoint
     * DataDirectoryInUseError    another process owns the data directory
+    * StorageError               the disk, or a limit of the system, lets a file not be used
+      * StorageFullError         the disk is full
+    * DamagedDocumentError       one stored document is damaged; the others are not affected
   * LexicalIndexNotReadyError  the words of the documents cannot be searched yet
   * SnapshotError          a snapshot file is missing, changed or of another format
   * RetrainingStoppedError     building an index generation was stopped
@@ -60,6 +63,38 @@ class FingerprintMismatchError(StoreError):
 
 class DataDirectoryInUseError(StoreError):
     """Another process has the data directory open for writing."""
+
+
+class StorageError(StoreError):
+    """The disk failed, or the system does not let a file be used; it may be sound."""
+
+    problem = "the disk failed, or the file may not be used"
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(f"{path}: {self.problem}: {reason}")
+        self.reason = reason
+
+
+class StorageFullError(StorageError):
+    """The disk is full."""
+
+    problem = "the disk is full"
+
+
+class DamagedDocumentError(StoreError):
+    """A stored document, or what is stored about it, is damaged; the others are not affected.
+
+    Attributes:
+        document_id: of the document.
+        part: what of it is damaged.
+    """
+
+    def __init__(self, path: object, document_id: str, part: str) -> None:
+        super().__init__(
+            f"{path}: document {document_id!r} is damaged in its {part}; run longmatch doctor"
+        )
+        self.document_id = document_id
+        self.part = part
 
 
 class LexicalIndexNotReadyError(IndexingError):

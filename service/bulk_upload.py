@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from index.document import Document
 from index.errors import StoreError
@@ -10,13 +11,31 @@ from service.errors import EncodingFailedError, InvalidInputError
 from service.indexing import Indexed, index_documents
 from service.jobs.idempotency import StoredResponse, request_digest
 from service.jobs.job import Job, LineError, Step, Upload
-from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch, verify_upload
+from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch
 from service.threads import run_in
 
 BATCH_DOCUMENTS = 64
+HOPELESS_LINES = 10_000  # an upload that begins with so many, and no document, is given up
 _CHUNK_BYTES = 2**20
 
 Numbered = tuple[int, Document]
+
+
+@dataclass(frozen=True, slots=True)
+class UploadHead:
+    """What is known of an upload before it is read.
+
+    Attributes:
+        gzip: whether the body is compressed.
+        key: the Idempotency-Key, if there is one.
+        client: who sends it.
+        announced: bytes of the body, as sent; 0 if not known.
+    """
+
+    gzip: bool
+    key: str | None
+    client: str
+    announced: int
 
 
 async def submit_upload(
@@ -24,9 +43,7 @@ async def submit_upload(
     chunks: AsyncIterator[bytes],
     respond: Callable[[Upload], StoredResponse],
     charge: Callable[[int], Awaitable[None]],
-    *,
-    gzip: bool,
-    key: str | None,
+    head: UploadHead,
 ) -> tuple[StoredResponse, bool]:
     """Receive an upload and create a job for it; both are durable at return.
 
@@ -35,22 +52,23 @@ async def submit_upload(
         chunks: the body as it arrives; one that ends too soon raises.
         respond: makes the response.
         charge: is told how many bytes, decompressed, were received so far; may refuse more.
-        gzip: whether the body is compressed.
-        key: the Idempotency-Key, if there is one.
+        head: of the request.
 
     Returns:
         The response, and whether it is a replay of an earlier one.
 
     Raises:
-        OverloadedError: there are too many unfinished jobs.
-        BodyTooLargeError, MalformedUploadError, InvalidInputError: the body is invalid.
+        OverloadedError: there are too many unfinished jobs, or bytes of them.
+        StorageFullError: the disk has no more than its reserve.
+        BodyTooLargeError, CompressionRatioError: the body has too many bytes.
+        MalformedUploadError, InvalidInputError: the body is invalid.
         KeyInUseError, KeyReusedError: the key cannot be used.
         RateLimitedError: `charge` refused.
         StoreError: it could not be stored; no job was created.
     """
-    jobs = collection.jobs
-    with jobs.receiving(), jobs.idempotency.in_progress(key):
-        file = await run_in(jobs.threads, jobs.begin_upload, gzip=gzip)
+    jobs, key = collection.jobs, head.key
+    with jobs.receiving(head.client, head.announced) as place, jobs.idempotency.in_progress(key):
+        file = await run_in(jobs.threads, jobs.begin_upload, place, gzip=head.gzip)
         try:
             upload = await _receive(collection, file, chunks, charge)
             request = request_digest("lines", upload.digest)
@@ -64,7 +82,7 @@ async def submit_upload(
         response = respond(upload)
         keyed = jobs.idempotency.keyed(key, request, response) if key else None
         try:
-            await run_in(jobs.threads, jobs.add, upload, keyed)
+            await run_in(jobs.threads, jobs.add, upload, keyed, head.client)
         except StoreError:
             await run_in(jobs.threads, file.abandon)
             raise
@@ -91,7 +109,7 @@ async def _receive(
 
 
 def run_job(collection: Collection, job: Job) -> None:
-    """Index a job from its position until it has ended or the service stops.
+    """Index a job from its position until it has ended, its turn is over or the service stops.
 
     However this process ends, at most one batch is read again, and a document whose text is stored
     already is not stored twice.
@@ -101,7 +119,7 @@ def run_job(collection: Collection, job: Job) -> None:
         UnavailableError: the encoder does not work.
     """
     path = collection.jobs.path_of(job)
-    if not verify_upload(path, job.digest):
+    if not collection.jobs.verify(job):
         collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     limits = BatchLimits(
@@ -110,15 +128,21 @@ def run_job(collection: Collection, job: Job) -> None:
         text_characters=collection.engine.settings.max_text_characters,
     )
     position, line = job.position, job.line
+    indexed, failed = job.indexed, job.failed
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
             step = runner.run(_index_batch(collection, batch))
             continues = collection.jobs.store.advance(job, step)
             collection.metrics.job_documents.labels("indexed").inc(step.indexed)
-            collection.metrics.job_documents.labels("failed").inc(len(step.errors))
-            if not continues or collection.jobs.stopping:
+            collection.metrics.job_documents.labels("failed").inc(step.failed)
+            if not continues or collection.jobs.stopping or collection.jobs.turn_is_over(job):
                 return
             position, line = step.position, step.line
+            indexed, failed = indexed + step.indexed, failed + step.failed
+            if not indexed and failed >= HOPELESS_LINES:
+                detail = f"none of its first {failed} lines is a document"
+                collection.jobs.end(job, "failed", detail)
+                return
     collection.jobs.end(job, "done")
 
 
@@ -130,6 +154,7 @@ async def _index_batch(collection: Collection, batch: Batch) -> Step:
         indexed=len(stored),
         unchanged=sum(one.unchanged for one in stored),
         truncated=sum(one.receipt.tokens_read < one.receipt.tokens for one in stored),
+        failed=batch.failed + len(errors),
         errors=[*batch.errors, *errors],
     )
 

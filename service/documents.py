@@ -4,8 +4,9 @@ import json
 from collections.abc import AsyncIterator, Sequence
 
 from index.directory.data_directory import DataDirectory
+from index.document import Document
 from index.near_duplicates.families import Member
-from index.store.listing import ListedDocument
+from index.store.listing import DamagedDocument, Page
 from service.engine import Collection
 from service.errors import DocumentNotFoundError
 from service.threads import run_in
@@ -13,9 +14,7 @@ from service.threads import run_in
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
 
 
-async def list_documents(
-    collection: Collection, after: str, limit: int
-) -> Sequence[ListedDocument]:
+async def list_documents(collection: Collection, after: str, limit: int) -> Page:
     """Return up to `limit` documents after an id, in the order of ids, without their texts.
 
     Raises:
@@ -82,12 +81,20 @@ async def _all_lines(
 def _lines(data: DataDirectory, after: str) -> tuple[bytes, str | None]:
     """Return the next lines and the id of the last document in them; None after the last one."""
     documents = data.store.pages.whole(after, CHARACTERS_AT_A_TIME)
-    lines = [
-        json.dumps(
-            {"id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)},
-            ensure_ascii=False,
-        )
-        for one in documents
-    ]
-    last = documents[-1].id if documents else None
+    lines = [json.dumps(_fields(one), ensure_ascii=False) for one in documents]
+    last = _place(documents[-1]) if documents else None
     return "".join(f"{line}\n" for line in lines).encode(), last
+
+
+def _place(one: Document | DamagedDocument) -> str:
+    return one.place if isinstance(one, DamagedDocument) else one.id
+
+
+def _fields(one: Document | DamagedDocument) -> dict[str, object]:
+    """Return what the line of a document says.
+
+    That of a damaged one has no text: who indexes the lines again is told which one is missing.
+    """
+    if isinstance(one, DamagedDocument):
+        return {"id": one.id, "damaged": True}
+    return {"id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)}

@@ -20,6 +20,7 @@ from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
+from index.sqlite.failures import is_full
 from service.background.maintenance import Maintenance
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
@@ -235,20 +236,31 @@ def record_readiness(engine: Engine) -> None:
     unusable = engine.collections.unusable()
     for one in engine.collections.members():
         engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
+    for opened in engine.collections.opened():
+        opened.metrics.damaged_documents.set(len(opened.data.store.damage))
 
 
 def degraded_parts(engine: Engine) -> list[str]:
-    """Return what is not well, although requests are answered: Redis is down, a lexical index is
-    being made, all places of active requests are taken, or a collection cannot be used.
+    """Return what is not well, although requests are answered.
+
+    Redis is down, a lexical index is being made, all places of active requests are taken, the disk
+    is full or failed, documents were found to be damaged, or a collection cannot be used.
     """
-    making = any(one.data.store.lexical.making for one in engine.collections.opened())
+    opened = engine.collections.opened()
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
-        "lexical": making,
+        "lexical": any(one.data.store.lexical.making for one in opened),
         "active_requests": engine.admission.full_seconds > 0,
+        "storage": any(map(_storage_fails, opened)),
+        "damaged_documents": any(len(one.data.store.damage) for one in opened),
     }
     unusable = [f"collection {name}" for name in engine.collections.unusable()]
     return [*(name for name, fails in parts.items() if fails), *unusable]
+
+
+def _storage_fails(collection: Collection) -> bool:
+    failures = (collection.data.store.failure, collection.jobs.failure)
+    return any(failures) or is_full(collection.data.store.path)
 
 
 def installed_version() -> str:

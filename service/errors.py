@@ -11,6 +11,7 @@
   * UnsupportedMediaTypeError   the body has a media type that is not accepted
   * NotAcceptableError       the client accepts none of the media types of the response
   * BodyTooLargeError        the body has too many bytes
+  * CompressionRatioError    a compressed body is too large decompressed, for its size
   * RequestTooLargeError     the documents of one request have more tokens than the queue holds
   * DocumentNotFoundError    no document has the id
   * CollectionNotFoundError  no collection has the name
@@ -35,7 +36,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 RejectionReason = Literal[
-    "queue_tokens", "queue_seconds", "deadline", "active_requests", "exports", "jobs"
+    "queue_tokens",
+    "queue_seconds",
+    "deadline",
+    "active_requests",
+    "exports",
+    "jobs",
+    "client_jobs",
+    "upload_bytes",
 ]
 
 
@@ -131,6 +139,17 @@ class BodyTooLargeError(ServiceError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body is larger than {limit} bytes")
+        self.limit = limit
+
+
+class CompressionRatioError(ServiceError):
+    """A compressed body is too many times larger when it is decompressed."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__(
+            f"the body decompresses to more than {limit:g} times its size: send it uncompressed, "
+            "or in parts with less repetition"
+        )
         self.limit = limit
 
 

@@ -140,13 +140,17 @@ def _check(collection: Collection, documents: Sequence[Document]) -> None:
 
 
 def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, EncodedDocument]:
-    """Return the documents whose text is stored already, with their stored vectors, by id."""
+    """Return the documents whose text is stored already, with their stored vectors, by id.
+
+    Those of which something is damaged are left out: they are encoded and stored again.
+    """
     hashes = data.store.content_hashes([document.id for document in documents])
     same = [d for d in documents if hashes.get(d.id) == d.content_hash]
-    stored = data.store.find([document.id for document in same])
-    ids, rows = data.store.vectors([found.vector_id for found in stored.values()])
+    stored = data.store.find([document.id for document in same], skip_damaged=True)
+    vector_ids = [found.vector_id for found in stored.values()]
+    ids, rows = data.store.vectors(vector_ids, skip_damaged=True)
     vectors = dict(zip(ids.tolist(), rows, strict=True))
-    blocks = data.store.block_vectors(ids.tolist())
+    blocks = data.store.block_vectors(ids.tolist(), skip_damaged=True)
     return {
         document.id: EncodedDocument(
             document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
@@ -156,6 +160,7 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
         if (found := stored.get(document.id))
         and found.document.content_hash == document.content_hash
         and found.vector_id in vectors
+        and found.vector_id not in data.store.damage
     }
 
 

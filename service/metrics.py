@@ -74,6 +74,7 @@ class CollectionMetrics:
     recall: Labelled[Gauge]
     recall_samples: Labelled[Counter]
     store_free: Gauge
+    damaged_documents: Gauge
     family_documents: Gauge
 
 
@@ -122,6 +123,7 @@ class Metrics:
     recall: Gauge
     recall_samples: Counter
     store_free: Gauge
+    damaged_documents: Gauge
     family_documents: Gauge
     ready: Gauge
     collection_ready: Gauge
@@ -250,6 +252,9 @@ def create_metrics() -> Metrics:
             "recall_samples_total",
             "Searches sampled to be repeated exactly.",
             ["collection", "outcome"],
+        ),
+        damaged_documents=gauge(
+            "damaged_documents", "Stored documents that were found to be damaged.", ["collection"]
         ),
         family_documents=gauge(
             "family_documents",

@@ -104,6 +104,31 @@ class Settings(BaseSettings):
         description="Uploads to one collection that may be received, waiting or indexed at a time; "
         "more are rejected with 503.",
     )
+    max_unfinished_jobs_per_client: int = Field(
+        default=16,
+        ge=1,
+        description="The same, of one client, by its API key or its address; those of different "
+        "clients are indexed in turns.",
+    )
+    max_upload_ratio: float = Field(
+        default=100.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="How many times larger a gzip upload may be decompressed, beyond its first "
+        "MiB; more is rejected with 413.",
+    )
+    max_waiting_upload_bytes: int = Field(
+        default=16 * 1024**3,
+        ge=1,
+        description="Bytes, decompressed, of all uploads that are received, waiting or indexed; "
+        "more are rejected with 503.",
+    )
+    disk_reserve_bytes: int = Field(
+        default=256 * 1024**2,
+        ge=0,
+        description="Free bytes of the disk that uploads leave for the store; an upload that would "
+        "take them is rejected with 507.",
+    )
     max_idempotency_keys: int = Field(
         default=100_000,
         ge=1,

@@ -26,6 +26,7 @@ pytest_plugins = [
     "tests.tools.redis_server",
     "tests.tools.search_page_fixtures",
     "tests.tools.service_fixtures",
+    "tests.tools.small_disk",
     "tests.tools.tiers",
 ]
 

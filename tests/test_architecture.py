@@ -135,7 +135,7 @@ FACES: Mapping[str, str] = {
     "index.search": (
         "alignment calibrator corpus_calibration fusion records score_distribution search"
     ),
-    "index.sqlite": "block_vectors connections free_space task_state",
+    "index.sqlite": "block_vectors connections failures free_space task_state",
     "index.store": (
         "checksums document_store filters listing metadata ports records schema statements"
     ),
@@ -150,7 +150,7 @@ FACES: Mapping[str, str] = {
     "service.background": "maintenance recall_monitor",
     "service.cli.evaluation": "command",
     "service.collections": "changes opening",
-    "service.jobs": "idempotency job runner uploads",
+    "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": "compare match queries rerank retrieve",

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from index.alignment.tables import count_pending, find_space, load_space, read_aligned_blocks
-from index.doctor.findings import Finding, Remedy
+from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import open_for_reading
 
 _ROWS_A_CALL = 500
@@ -28,6 +28,7 @@ def examine_alignment(path: Path) -> Iterator[Finding]:
         try:
             problem = _first_problem(connection)
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+            require_damage(path, error)
             problem = str(error)
     if problem:
         yield Finding("alignment", problem, Remedy.ALIGN)

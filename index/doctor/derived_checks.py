@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from index.doctor.findings import Finding, Remedy
+from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import open_for_reading
 from index.errors import StoreError
 from index.lexical.tables import MAX_COUNT, DocumentTerms, read_document_terms
@@ -38,7 +38,6 @@ def examine_metadata(path: Path) -> Iterator[Finding]:
         sqlite3.Error: the file cannot be read.
     """
     with closing(open_for_reading(path)) as connection:
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.execute("BEGIN")  # everything is compared in one state
         wrong = _wrong_documents(connection)
         missing, surplus = _differences(connection, wrong) if wrong else (0, 0)
@@ -121,6 +120,7 @@ def examine_families(path: Path) -> Iterator[Finding]:
         try:
             problem = _first_family_problem(connection)
         except (sqlite3.DatabaseError, StoreError, TypeError, ValueError) as error:
+            require_damage(path, error)
             problem = str(error)
     if problem:
         yield Finding("families", problem, Remedy.FIND_FAMILIES)
@@ -191,7 +191,10 @@ def examine_words(path: Path) -> Iterator[Finding]:
         try:
             problem = _first_problem(connection)
         except (sqlite3.DatabaseError, ValueError, OverflowError) as error:
+            require_damage(path, error)
             problem = str(error)
+        except (AttributeError, TypeError):
+            problem = "a term or a text is none"
     if problem:
         yield Finding("lexical index", problem, Remedy.REBUILD_LEXICAL_INDEX)
 

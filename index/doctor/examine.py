@@ -25,7 +25,7 @@ from index.directory.data_directory import (
 from index.directory.file_digest import DIGEST_FILE, verify_digest
 from index.doctor.alignment_checks import examine_alignment
 from index.doctor.derived_checks import examine_families, examine_metadata, examine_words
-from index.doctor.findings import Finding, Remedy
+from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import examine_database, examine_rows
 from index.doctor.vector_checks import examine_index, examine_vectors
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
@@ -59,8 +59,8 @@ def examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> tuple[Fin
     """Examine a data directory with the checkpoint of its vectors.
 
     Raises:
-        StoreError: there is no data directory, or a file cannot be read for another reason than
-            damage.
+        StorageError: a file cannot be read for another reason than damage.
+        StoreError: there is no data directory.
     """
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
@@ -81,6 +81,7 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
     try:
         adapter = read_corpus_adapter(data, checkpoint)
     except EncoderError as error:
+        require_damage(data / ADAPTER_FILE, error)
         yield Finding(ADAPTER_FILE, str(error), Remedy.RESTORE_BACKUP)
         return
     yield from _examine_calibration(data, checkpoint, adapter)
@@ -105,6 +106,7 @@ def _examine_lexical_copy(directory: Path) -> Iterator[Finding]:
         try:
             load_view(directory)
         except SnapshotError as error:
+            require_damage(directory, error)
             yield Finding(directory.name, str(error), Remedy.PUBLISH_LEXICAL_INDEX)
 
 
@@ -114,6 +116,7 @@ def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
         try:
             read_verified(checkpoint.directory, checkpoint.files, name)
         except EncoderError as error:
+            require_damage(checkpoint.directory / name, error)
             yield Finding(f"checkpoint {checkpoint.name}", str(error), Remedy.REINSTALL)
 
 
@@ -124,6 +127,7 @@ def _examine_calibration(
     try:
         read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
     except StoreError as error:
+        require_damage(data / CALIBRATION_FILE, error)
         yield Finding(CALIBRATION_FILE, str(error), Remedy.DELETE)
     except EncoderError:
         return  # fusion.json, a file of the checkpoint, which was examined before
@@ -136,7 +140,8 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from broken
         try:
             verify_digest(path)
-        except StoreError:
+        except StoreError as error:
+            require_damage(path, error)
             problem = "the file has changed since it was closed"
             yield Finding(DIGEST_FILE, problem, Remedy.WRITE_DIGEST)
         if any(one.remedy == Remedy.RESTORE_BACKUP for one in broken):
@@ -148,6 +153,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from examine_metadata(path)
         yield from examine_alignment(path)
     except DATABASE_ERRORS as error:
+        require_damage(path, error)
         yield Finding(STORE_FILE, f"the database is damaged: {error}", Remedy.RESTORE_BACKUP)
     except FingerprintMismatchError as error:
         problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"
@@ -155,6 +161,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
             STORE_FILE, f"{problem}: name that one with --checkpoint, or", Remedy.RESTORE_BACKUP
         )
     except StoreError as error:
+        require_damage(path, error)
         yield Finding(STORE_FILE, str(error), Remedy.RESTORE_BACKUP)
 
 

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+
+from index.sqlite.failures import storage_error
 
 
 class Remedy(Enum):
@@ -15,6 +18,9 @@ class Remedy(Enum):
     REBUILD_METADATA_VALUES = "rebuild the metadata values"
     REINDEX_DATABASE = "rebuild the database's indexes"
     ENCODE = "encode again"
+    SET_ASIDE = "remove them, and keep what can be read of them in damaged.jsonl"
+    SET_JOBS_ASIDE = "move it and the uploads into jobs.damaged, send the uploads again"
+    END_JOB = "end the job as failed, send the upload again"
     DELETE = "delete it"
     REBUILD_CHECKSUMS = "compute the checksums again"
     WRITE_DIGEST = "write the digest again"
@@ -27,6 +33,18 @@ class Remedy(Enum):
         return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
 
 
+def require_damage(path: Path, error: Exception) -> None:
+    """Check that an error tells of damage, before it becomes a finding.
+
+    Raises:
+        StorageError: the disk failed, is full, or does not let the file be used: nothing is known
+            of what is on it.
+    """
+    failure = storage_error(path, error)
+    if failure is not None:
+        raise failure from error
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is wrong.
@@ -35,7 +53,7 @@ class Finding:
         what: the file, or the part of the store.
         problem: what is wrong with it, in words.
         remedy: what helps.
-        vector_ids: of the documents to encode again.
+        vector_ids: of the documents to encode again, or to set aside.
     """
 
     what: str

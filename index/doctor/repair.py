@@ -1,7 +1,8 @@
 """Repair a data directory: rebuild what follows from the rest of it.
 
-Words, vectors and families follow from the texts, the index from the vectors. Nothing that cannot
-be rebuilt is touched.
+Words, vectors and families follow from the texts, the index from the vectors. Documents whose text
+has changed are set aside first: `index.doctor.set_aside`. Nothing else is touched that cannot be
+rebuilt.
 """
 
 import sqlite3
@@ -29,6 +30,7 @@ from index.doctor.rebuild import (
     rebuild_lexical_index,
     rebuild_metadata_values,
 )
+from index.doctor.set_aside import DAMAGED_FILE, set_aside
 from index.lexical.title_refresh import refresh_titles
 from index.near_duplicates.tables import make_family_tables
 from index.progress import Progress, SilentProgress
@@ -99,8 +101,9 @@ def repair(
         if Remedy.DELETE in remedies:
             (data / CALIBRATION_FILE).unlink(missing_ok=True)
         remove_digest(data / STORE_FILE)
-        _repair_database(data / STORE_FILE, remedies)
-        again = sorted({vector_id for one in findings for vector_id in one.vector_ids})
+        lost = _named_by(findings, Remedy.SET_ASIDE)
+        _repair_database(data / STORE_FILE, remedies, sorted(lost))
+        again = sorted(_named_by(findings, Remedy.ENCODE) - lost)
         if again:
             _encode_again(data, checkpoint, again, precision, progress)
     if any(one.what == STORE_FILE and not one.remedy.repairable for one in findings):
@@ -125,18 +128,26 @@ def repair(
             directory.store.families.find(progress)
 
 
-def _repair_database(store: Path, remedies: set[Remedy]) -> None:
+def _named_by(findings: Sequence[Finding], remedy: Remedy) -> set[int]:
+    """Return the vector ids that the findings of a remedy name."""
+    return {number for one in findings if one.remedy == remedy for number in one.vector_ids}
+
+
+def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) -> None:
+    """Repair the tables, after setting aside the documents that nothing can be rebuilt from."""
     if Remedy.REINDEX_DATABASE in remedies:
         with translated_errors(store), closing(sqlite3.connect(store)) as connection:
             connection.execute("REINDEX")
             connection.commit()
     with closing(SQLiteConnections(store, read_only=False)) as connections:
-        if Remedy.REBUILD_LEXICAL_INDEX in remedies:
-            rebuild_lexical_index(connections)
-            refresh_titles(connections, SilentProgress())
         if Remedy.FIND_FAMILIES in remedies:
             with connections.writing() as connection:
                 make_family_tables(connection)  # filled below, once block vectors are repaired
+        if lost and set_aside(connections, store.with_name(DAMAGED_FILE), lost):
+            remedies.add(Remedy.REBUILD_LEXICAL_INDEX)
+        if Remedy.REBUILD_LEXICAL_INDEX in remedies:
+            rebuild_lexical_index(connections)
+            refresh_titles(connections, SilentProgress())
         if Remedy.REBUILD_METADATA_VALUES in remedies:
             with connections.writing() as connection:
                 rebuild_metadata_values(connection, store)
@@ -163,6 +174,8 @@ def _encode_again(
             some = vector_ids[start : start + _DOCUMENTS_A_TRANSACTION]
             with connections.reading() as connection:
                 texts = texts_of(connection, some)
+            if not texts:
+                continue
             blocks = {vector_id: tokenizer(text) for vector_id, text in texts.items()}
             encoded = encoder.encode(list(blocks.values()))
             with connections.writing() as connection:

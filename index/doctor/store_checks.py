@@ -13,6 +13,7 @@ import numpy as np
 
 from index.doctor.findings import Finding, Remedy
 from index.document import is_too_deep
+from index.sqlite.connections import open_reader
 from index.store.checksums import (
     Checksums,
     blocks_checksum,
@@ -46,7 +47,9 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: it cannot be opened.
     """
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    connection = open_reader(path)
+    connection.isolation_level = "DEFERRED"
+    return connection
 
 
 def examine_database(path: Path) -> Iterator[Finding]:
@@ -86,9 +89,9 @@ def _database_remedy(problems: Sequence[str]) -> Remedy:
 
 @dataclass(slots=True)
 class _Damage:
-    """Damaged rows: document ids to show, vector ids to repair, and rows without checksums."""
+    """Damaged rows by vector id, the documents with their ids, and rows without checksums."""
 
-    documents: list[str] = field(default_factory=list)
+    documents: dict[int, str] = field(default_factory=dict)
     vectors: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
     unchecked: int = 0
@@ -102,8 +105,6 @@ def examine_rows(path: Path, dimension: int) -> Iterator[Finding]:
     """
     damaged = _Damage()
     with closing(open_for_reading(path)) as connection:
-        # A text that is no longer UTF-8 is damage to report, not to fail on.
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.execute("BEGIN")  # one state for all that is compared
         (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
         last = 0
@@ -113,9 +114,10 @@ def examine_rows(path: Path, dimension: int) -> Iterator[Finding]:
     if damaged.documents:
         yield Finding(
             path.name,
-            f"{_counted(damaged.documents, 'document')} damaged in text, title, metadata or "
-            "receipt: index them again, or",
-            Remedy.RESTORE_BACKUP,
+            f"{_counted(list(damaged.documents.values()), 'document')} damaged in text, title, "
+            "metadata or receipt: restore a backup, index them again, or",
+            Remedy.SET_ASIDE,
+            tuple(damaged.documents),
         )
     if damaged.vectors:
         problem = f"{_counted(damaged.vectors, 'vector')} damaged or missing"
@@ -136,7 +138,7 @@ def _examine_some(
     damaged.unchecked += len(ids) - len(checksums)
     for row in connection.execute(_DOCUMENTS, id_list):
         if _document_is_damaged(row, checksums.get(row[0])):
-            damaged.documents.append(str(row[1]))
+            damaged.documents[row[0]] = str(row[1])
     vectors = {row[0]: row[1:] for row in connection.execute(_VECTORS, id_list)}
     for vector_id in ids:
         if _vector_is_damaged(vector_id, vectors.get(vector_id), bounds, checksums):

@@ -9,7 +9,7 @@ from encoder.arrays import Float32, Int64
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.doctor.findings import Finding, Remedy
+from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import SnapshotError
 from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
@@ -87,6 +87,7 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
         if manifest.sequence < store.log.start:
             raise SnapshotError("it is older than the changes that the store remembers")
     except SnapshotError as error:
+        require_damage(root, error)
         yield Finding("index", str(error), Remedy.REBUILD_INDEX)
         return
     since = store.changes_since(manifest.sequence)

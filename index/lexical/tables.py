@@ -23,6 +23,15 @@ from index.lexical.terms import QUOTE
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
 
+
+class DamagedTermsError(ValueError):
+    """The stored terms of the document `vector_id` are damaged."""
+
+    def __init__(self, vector_id: int) -> None:
+        super().__init__(f"the words of vector id {vector_id} are damaged: their length is wrong")
+        self.vector_id = vector_id
+
+
 NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
 
 _BYTES_A_TERM = 6
@@ -136,7 +145,11 @@ def replace_terms(
 
 
 def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
-    """Remove the terms of documents."""
+    """Remove the terms of documents.
+
+    Raises:
+        DamagedTermsError: those of one are damaged: how often each term occurs is not known then.
+    """
     documents = Counter[int]()
     removed = read_document_terms(connection, vector_ids)
     change = read_statistics(connection).changes + len(removed)
@@ -155,11 +168,11 @@ def read_document_terms(
     """Return the terms of these documents; missing ones are absent.
 
     Raises:
-        ValueError: a row is damaged.
+        DamagedTermsError: a row is damaged.
     """
     id_list = json.dumps([int(one) for one in vector_ids])
     rows = connection.execute(_DOCUMENT_TERMS, (id_list,))
-    return {vector_id: _unpack(terms) for vector_id, terms in rows}
+    return {vector_id: _unpack(vector_id, terms) for vector_id, terms in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +270,7 @@ def _is_sound(terms: object, last: int) -> bool:
 
 
 def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:
-    numbers = [_number_of_terms(terms) for _, terms in rows]
+    numbers = [len(terms) // _BYTES_A_TERM for _, terms in rows]
     both = [(terms, 4 * number) for (_, terms), number in zip(rows, numbers, strict=True)]
     return JoinedTerms(
         np.array([vector_id for vector_id, _ in rows], dtype=np.int64),
@@ -267,14 +280,9 @@ def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:
     )
 
 
-def _number_of_terms(terms: bytes) -> int:
-    number, rest = divmod(len(terms), _BYTES_A_TERM)
-    if rest:
-        raise ValueError("the terms of a document are damaged: their length is wrong")
-    return number
-
-
-def _unpack(terms: bytes) -> DocumentTerms:
-    number = _number_of_terms(terms)
+def _unpack(vector_id: int, terms: object) -> DocumentTerms:
+    if not isinstance(terms, bytes) or len(terms) % _BYTES_A_TERM:
+        raise DamagedTermsError(vector_id)
+    number = len(terms) // _BYTES_A_TERM
     term_ids = np.frombuffer(terms, dtype="<u4", count=number)
     return term_ids, np.frombuffer(terms, dtype="<u2", offset=4 * number)

@@ -138,6 +138,6 @@ def _project(
 ) -> AlignedBlocks | None:
     blocks = query.blocks
     if blocks is None:
-        stored = store.block_vectors([query.vector_id]).get(query.vector_id)
+        stored = store.block_vectors([query.vector_id], skip_damaged=True).get(query.vector_id)
         blocks = None if stored is None else stored.vectors
     return None if blocks is None else space.project(blocks)

@@ -67,5 +67,5 @@ def list_collapsed(
         others = others[among.contains(others)]
     # Two more than are listed: the hit and the query may be among them.
     some = [one for one in others[: MAX_COLLAPSED + 2].tolist() if one != query]
-    ids = [summary.id for _, summary in sorted(store.get(some).items())]
+    ids = [summary.id for _, summary in sorted(store.get(some, skip_damaged=True).items())]
     return tuple(one for one in ids if one != hit.id)[:MAX_COLLAPSED]

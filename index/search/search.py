@@ -149,7 +149,7 @@ def _read(run: _Search, ranking: Ranking) -> dict[int, DocumentSummary]:
     with timed(run.seconds, "fetch"):
         while rows and len(kept) < top_k:
             some, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
-            documents = run.data.store.get([ids[row] for row in some])
+            documents = run.data.store.get([ids[row] for row in some], skip_damaged=True)
             found = ((row, documents.get(ids[row])) for row in some)
             kept |= {row: one for row, one in found if one is not None and _passes(where, one)}
     return {row: kept[row] for row in list(kept)[:top_k]}
@@ -164,13 +164,16 @@ def _scored_exactly(
     kept = ranking.take(np.array(list(documents), dtype=np.int64))
     by_id = dict(zip(kept.vector_ids.tolist(), documents.values(), strict=True))
     with timed(run.seconds, "fetch"):
-        ids, vectors = run.data.store.vectors(kept.vector_ids)  # without what was deleted since
+        # Without what was deleted since; what is damaged must not keep its rounded score.
+        ids, vectors = run.data.store.vectors(kept.vector_ids, skip_damaged=True)
     order = np.argsort(kept.vector_ids)
     rows = order[np.isin(kept.vector_ids[order], ids)]
     cosines = kept.vector.copy()
     cosines[rows] = vectors @ run.query.vector
     exact = rescore(kept, run.fusion, vector=cosines)
-    return exact, {row: by_id[one] for row, one in enumerate(exact.vector_ids.tolist())}
+    lost = {one for one in by_id.keys() - set(ids.tolist()) if one in run.data.store.damage}
+    ranked = enumerate(exact.vector_ids.tolist())
+    return exact, {row: by_id[one] for row, one in ranked if one not in lost}
 
 
 def _passes(where: Filter | None, document: DocumentSummary) -> bool:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def insert_block_vectors(
     connection.execute(_INSERT_BLOCKS, (vector_id, offsets, vectors))
 
 
-def read_block_vectors(rows: Sequence[tuple[int, bytes, bytes]]) -> dict[int, BlockVectors]:
+def read_block_vectors(rows: Sequence[tuple[Any, ...]]) -> dict[int, BlockVectors]:
     """Read rows of `BLOCKS_BY_VECTOR_ID`: vector id -> block vectors.
 
     Raises:

@@ -15,11 +15,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from zlib import crc32
-
-from index.errors import StoreError
 
 Rows = Sequence[Sequence[Any]]
 
@@ -98,59 +95,45 @@ def blocks_checksum(vector_id: int, offsets: bytes | None, vectors: bytes | None
     return crc32(_as_bytes(vectors), crc32(_as_bytes(offsets), vector_id & 0xFFFFFFFF))
 
 
-def require_sound_summaries(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
-    """Check rows that begin with vector id, id, title and metadata.
+def unsound_summaries(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
+    """Return the vector ids of damaged rows that begin with vector id, id, title and metadata."""
+    return {
+        row[0]
+        for row in rows
+        if (known := checksums.get(row[0])) and known.summary != summary_checksum(row[:4])
+    }
 
-    Raises:
-        StoreError: one is damaged.
+
+def unsound_documents(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
+    """Return the vector ids of damaged rows of vector id, id, text, title, metadata, the receipt's
+    fields and time.
     """
-    for row in rows:
-        known = checksums.get(row[0])
-        if known and known.summary != summary_checksum(row[:4]):
-            raise _damaged(path, f"document {row[1]!r} is")
-
-
-def require_sound_documents(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
-    """Check rows of vector id, id, text, title, metadata, the receipt's fields, time.
-
-    Raises:
-        StoreError: one is damaged, its text for example.
-    """
-    summaries = [(row[0], row[1], row[3], row[4]) for row in rows]
-    require_sound_summaries(path, summaries, checksums)
-    for vector_id, document_id, text, _, _, *values in rows:
+    found = unsound_summaries([(row[0], row[1], row[3], row[4]) for row in rows], checksums)
+    for vector_id, _, text, _, _, *values in rows:
         known = checksums.get(vector_id)
         content_hash = sha256(str(text).encode("utf-8", "replace")).digest()
         if known and known.details != details_checksum(content_hash, values):
-            raise _damaged(path, f"document {document_id!r} is")
+            found.add(vector_id)
+    return found
 
 
-def require_sound_vectors(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
-    """Check rows of vector id and vector.
-
-    Raises:
-        StoreError: one is damaged.
-    """
-    for vector_id, vector in rows:
-        known = checksums.get(vector_id)
-        if known and known.vector != vector_checksum(vector_id, vector):
-            raise _damaged(path, f"the vector of vector id {vector_id} is")
+def unsound_vectors(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
+    """Return the vector ids of damaged rows of vector id and vector."""
+    return {
+        vector_id
+        for vector_id, vector in rows
+        if (known := checksums.get(vector_id))
+        and known.vector != vector_checksum(vector_id, vector)
+    }
 
 
-def require_sound_blocks(path: Path, rows: Rows, checksums: Mapping[int, Checksums]) -> None:
-    """Check rows of vector id, offsets and block vectors.
-
-    Raises:
-        StoreError: one is damaged.
-    """
-    for row in rows:
-        known = checksums.get(row[0])
-        if known and known.blocks != blocks_checksum(*row):
-            raise _damaged(path, f"the block vectors of vector id {row[0]} are")
-
-
-def _damaged(path: Path, what: str) -> StoreError:
-    return StoreError(f"{path}: {what} damaged; run longmatch doctor")
+def unsound_blocks(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
+    """Return the vector ids of damaged rows of vector id, offsets and block vectors."""
+    return {
+        row[0]
+        for row in rows
+        if (known := checksums.get(row[0])) and known.blocks != blocks_checksum(*row)
+    }
 
 
 def _of_values(values: Sequence[Any]) -> int:

@@ -1,7 +1,7 @@
 """The document store in one SQLite file: documents, their vectors and a change sequence."""
 
-import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,19 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignmentIndex
 from index.document import Document
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
-from index.lexical.tables import insert_terms, replace_terms
+from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import add_text
 from index.progress import Progress
 from index.sqlite.block_vectors import (
     BLOCKS_BY_VECTOR_ID,
     BlockVectors,
     as_stored,
-    insert_block_vectors,
     read_block_vectors,
 )
 from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
@@ -36,12 +34,13 @@ from index.store.change_log import ChangeLog
 from index.store.checksums import (
     Checksums,
     read_checksums,
-    require_sound_blocks,
-    require_sound_documents,
-    require_sound_summaries,
-    require_sound_vectors,
+    unsound_blocks,
+    unsound_documents,
+    unsound_summaries,
+    unsound_vectors,
     write_checksums,
 )
+from index.store.damage import DamageLog
 from index.store.filter_sql import Selections
 from index.store.filters import Filter
 from index.store.listing import DocumentPages
@@ -63,6 +62,7 @@ class SQLiteDocumentStore:
         families: which documents are near-duplicates, changed in the same transactions.
         finds_families: whether near-duplicates of documents that are put are looked for.
         log: which vectors were removed, and since when that is known.
+        damage: which documents were found to be damaged.
         maintenance: what the maintenance of the store needs to know after a restart.
     """
 
@@ -95,10 +95,11 @@ class SQLiteDocumentStore:
         self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
         self.lexical = LexicalIndex(self._connections, path)
         self.alignment = AlignmentIndex(self._connections, path)
-        self.pages = DocumentPages(self._connections, path)
         self.families = Families(self._connections)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
+        self.damage = DamageLog(self._connections, path)
+        self.pages = DocumentPages(self._connections, path, self.damage)
         self.maintenance = MaintenanceState(self._connections, path)
         # What another process writes is only seen where nothing is cached.
         self._selections = Selections(self._connections, cached=not read_only)
@@ -117,15 +118,22 @@ class SQLiteDocumentStore:
         """Let changes move from the log into the file from now on."""
         self._connections.allow_checkpoints()
 
+    @property
+    def failure(self) -> StorageError | None:
+        """The failure of the disk that opening the store or the last write met."""
+        return self._connections.failure
+
     def put(self, entries: Sequence[EncodedDocument]) -> Change:
         """Insert or replace documents in one transaction that is durable at return.
 
         A document of unchanged text keeps its vector id and its vector; of it only title and
-        metadata are updated. A new text gets a new vector id, and the old one is removed.
+        metadata are updated. A new text gets a new vector id, and the old one is removed. So does
+        the text of a document that was found to be damaged.
 
         Raises:
             ValueError: an id twice in one call, or a vector that is not Float32[dimension] of
                 unit norm.
+            DamagedDocumentError: the words of a replaced document are damaged; nothing was done.
             StoreError: the change could not be written; nothing of it was.
         """
         check_entries(entries, self.dimension)
@@ -134,11 +142,11 @@ class SQLiteDocumentStore:
         # As they are stored: a document that is aligned anew later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
-        with self._connections.writing() as connection:
+        with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
-            changed = [e for e in entries if not _has_text(known, e.document)]
-            described = [e.document for e in entries if _has_text(known, e.document)]
+            changed = [e for e in entries if not self._has_text(known, e.document)]
+            described = [e.document for e in entries if self._has_text(known, e.document)]
             for document in described:
                 vector_id = known[document.id][0]
                 if sql.update_description(connection, vector_id, document):
@@ -147,7 +155,8 @@ class SQLiteDocumentStore:
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
-            added = [self._insert(connection, one, sequence, signatures) for one in changed]
+            signed = [(one, self._signature(one, signatures)) for one in changed]
+            added = [sql.insert_entry(connection, one, sequence, by) for one, by in signed]
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
@@ -158,33 +167,40 @@ class SQLiteDocumentStore:
         self.lexical.changed()
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
+        self.damage.forget(replaced)
         return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
         """Delete documents in one transaction that is durable at return; unknown ids are ignored.
 
         Raises:
+            DamagedDocumentError: the words of one are damaged; nothing was done.
             StoreError: the change could not be written; nothing of it was.
         """
         ids = document_id_list(document_ids)
-        with self._connections.writing() as connection:
+        with self._connections.writing() as connection, self._damaged_words():
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
         self.lexical.changed()
         self._selections.changed()
+        self.damage.forget(removed)
         return Change(sequence, _int64([]), _int64(removed))
 
-    def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
-        """Return what an answer shows of these vector ids; removed ones are absent.
+    def get(
+        self, vector_ids: Sequence[int], *, skip_damaged: bool = False
+    ) -> dict[int, DocumentSummary]:
+        """Return what an answer shows of these vector ids, without the texts, which are long.
 
-        The texts are not read: those of a thousand long documents are many megabytes.
+        Removed documents are absent, as damaged ones may be.
 
         Raises:
-            StoreError: the file cannot be read, or a document in it is damaged.
+            DamagedDocumentError: a document is damaged, and not to be skipped.
+            StoreError: the file cannot be read.
         """
         rows, checksums = self._read_with_checksums(sql.SUMMARIES, vector_id_list(vector_ids))
-        require_sound_summaries(self.path, rows, checksums)
+        unsound = unsound_summaries(rows, checksums)
+        rows = self.damage.without(rows, unsound, "title or metadata", skip=skip_damaged)
         return {
             vector_id: DocumentSummary(
                 document_id, title, stored_metadata(self.path, document_id, metadata)
@@ -192,16 +208,19 @@ class SQLiteDocumentStore:
             for vector_id, document_id, title, metadata in rows
         }
 
-    def find(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
-        """Return the documents of these document ids; unknown ids are absent.
+    def find(
+        self, document_ids: Sequence[str], *, skip_damaged: bool = False
+    ) -> dict[str, StoredDocument]:
+        """Return the documents of these ids; unknown ones are absent, as damaged ones may be.
 
         Raises:
-            StoreError: the file cannot be read, or a document in it is damaged.
+            DamagedDocumentError: a document is damaged, and not to be skipped.
+            StoreError: the file cannot be read.
         """
-        rows, checksums = self._read_with_checksums(
-            sql.DOCUMENTS_BY_ID, document_id_list(document_ids)
-        )
-        require_sound_documents(self.path, rows, checksums)
+        ids = document_id_list(document_ids)
+        rows, checksums = self._read_with_checksums(sql.DOCUMENTS_BY_ID, ids)
+        unsound = unsound_documents(rows, checksums)
+        rows = self.damage.without(rows, unsound, "text or title", skip=skip_damaged)
         return {row[1]: stored_document(self.path, row) for row in rows}
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
@@ -213,29 +232,34 @@ class SQLiteDocumentStore:
         rows = self._read(sql.CONTENT_HASHES, document_id_list(document_ids))
         return {document_id: content_hash for document_id, _, content_hash in rows}
 
-    def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
-        """Return those of these vector ids that exist, ascending, with their vectors.
-
-        Returns:
-            Int64[N] and Float32[N, dimension].
+    def vectors(
+        self, vector_ids: Sequence[int] | Int64, *, skip_damaged: bool = False
+    ) -> tuple[Int64, Float32]:
+        """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension].
 
         Raises:
-            StoreError: the file cannot be read, or a vector in it is damaged.
+            DamagedDocumentError: a vector is damaged, and not to be skipped.
+            StoreError: the file cannot be read, or a vector without a checksum is damaged.
         """
         rows, checksums = self._read_with_checksums(sql.VECTORS, vector_id_list(vector_ids))
-        require_sound_vectors(self.path, rows, checksums)
+        unsound = unsound_vectors(rows, checksums)
+        rows = self.damage.without(rows, unsound, "vector", skip=skip_damaged)
         return vector_arrays(self.path, rows, self.dimension)
 
-    def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
+    def block_vectors(
+        self, vector_ids: Sequence[int], *, skip_damaged: bool = False
+    ) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent.
 
         Raises:
-            StoreError: the file cannot be read, or block vectors in it are damaged.
+            DamagedDocumentError: block vectors are damaged, and not to be skipped.
+            StoreError: the file cannot be read, or ones without a checksum are damaged.
         """
         rows, checksums = self._read_with_checksums(BLOCKS_BY_VECTOR_ID, vector_id_list(vector_ids))
-        require_sound_blocks(self.path, rows, checksums)
+        unsound = unsound_blocks(rows, checksums)
+        rows = self.damage.without(rows, unsound, "block vectors", skip=skip_damaged)
         try:
-            return read_block_vectors([(row[0], row[1], row[2]) for row in rows])
+            return read_block_vectors(rows)
         except (TypeError, ValueError) as error:
             raise StoreError(f"{self.path}: block vectors are damaged: {error}") from error
 
@@ -278,17 +302,11 @@ class SQLiteDocumentStore:
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
     def reclaim(self, pages: int) -> Space:
-        """Return up to `pages` free pages to the file system; see `free_space.reclaim`.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Return up to `pages` free pages to the file system; see `free_space.reclaim`."""
         return reclaim(self._connections, pages)
 
     def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Search all texts again for the titles of documents, including those that came later.
-
-        Ends early when `stop` returns true.
+        """Search all texts again for the titles of documents; end early when `stop` returns true.
 
         Raises:
             StoreError: the file cannot be read or written; a later call starts again.
@@ -339,7 +357,7 @@ class SQLiteDocumentStore:
 
     def _read_with_checksums(
         self, statement: str, ids: str
-    ) -> tuple[list[tuple[Any, ...]], Mapping[int, Checksums]]:
+    ) -> tuple[Sequence[tuple[Any, ...]], Mapping[int, Checksums]]:
         """Return rows that begin with a vector id, and their checksums."""
         with self._connections.reading() as connection:
             rows = connection.execute(statement, (ids,)).fetchall()
@@ -355,28 +373,24 @@ class SQLiteDocumentStore:
             one: sign(document.text) for document, one in hashed if known.get(document.id) != one
         }
 
-    def _insert(
-        self,
-        connection: sqlite3.Connection,
-        entry: EncodedDocument,
-        sequence: int,
-        signatures: Mapping[bytes, UInt32],
-    ) -> int:
-        """Insert a new document, all but its terms, and return its vector id."""
-        document = entry.document
-        vector_id = sql.insert_document(connection, document, entry.receipt)
-        sql.insert_vector(connection, vector_id, sequence, entry.vector)
-        if entry.blocks is not None:
-            insert_block_vectors(connection, vector_id, entry.blocks)
-        if self.finds_families:
-            signature = signatures.get(document.content_hash)  # None: the text has changed since
-            signature = sign(document.text) if signature is None else signature
-            add_text(connection, document.content_hash, signature)
-        return vector_id
+    def _signature(
+        self, entry: EncodedDocument, signatures: Mapping[bytes, UInt32]
+    ) -> UInt32 | None:
+        found = signatures.get(entry.document.content_hash)  # None: the text has changed since
+        return sign(entry.document.text) if found is None and self.finds_families else found
 
+    def _has_text(self, known: Mapping[str, tuple[int, bytes]], document: Document) -> bool:
+        """Return whether the text of a document is stored, and not known to be damaged."""
+        vector_id, content_hash = known.get(document.id, (0, b""))
+        return content_hash == document.content_hash and vector_id not in self.damage
 
-def _has_text(known: Mapping[str, tuple[int, bytes]], document: Document) -> bool:
-    return document.id in known and known[document.id][1] == document.content_hash
+    @contextmanager
+    def _damaged_words(self) -> Iterator[None]:
+        """Name the document whose words cannot be read."""
+        try:
+            yield
+        except DamagedTermsError as error:
+            raise self.damage.note([error.vector_id], "words") from None
 
 
 def _int64(values: Sequence[int] | Sequence[tuple[int]]) -> Int64:

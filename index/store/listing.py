@@ -4,29 +4,32 @@ Pages are cut by id, not by number: a document that exists throughout is on exac
 whatever is inserted, replaced or deleted between two pages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from encoder.blocks import Receipt
 from index.document import Document
-from index.errors import DocumentError, StoreError
+from index.errors import DamagedDocumentError, DocumentError
 from index.sqlite.connections import SQLiteConnections
+from index.store.checksums import Checksums, read_checksums, unsound_summaries
+from index.store.damage import DamageLog
 from index.store.rows import stored_metadata
 
 BEFORE_ALL = ""  # no document has this id
 
 _LISTED = """
-SELECT id, title, metadata, tokens, tokens_read, blocks, blocks_left_out, tokens_encoded,
-    indexed_at, (
+SELECT d.vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
+    tokens_encoded, indexed_at, (
     SELECT t.family FROM texts t WHERE t.content_hash = d.content_hash AND EXISTS (
         SELECT 1 FROM texts o JOIN documents m USING (content_hash)
         WHERE o.family = t.family AND m.vector_id != d.vector_id
     )
-) FROM documents d WHERE id > ? ORDER BY id LIMIT ?"""
+), CAST(id AS BLOB) FROM documents d WHERE id > CAST(? AS TEXT) ORDER BY id LIMIT ?"""
 _WHOLE = """
-SELECT id, text, title, metadata FROM documents WHERE id > ? ORDER BY id"""
+SELECT vector_id, id, text, title, metadata, content_hash, CAST(id AS BLOB)
+FROM documents WHERE id > CAST(? AS TEXT) ORDER BY id"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,54 +47,110 @@ class ListedDocument:
     family: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedDocument:
+    """A stored document that cannot be read; `place` is what to list on after."""
+
+    id: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Documents in the order of their ids, and the ids of those that are damaged and left out.
+
+    Attributes:
+        documents: that are sound.
+        damaged: ids of the others.
+        last: what to list on after; None on an empty page.
+        full: whether there may be more after it.
+    """
+
+    documents: Sequence[ListedDocument]
+    damaged: Sequence[str]
+    last: str | None
+    full: bool
+
+
 class DocumentPages:
     """The documents of an open store in the order of their ids. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+    def __init__(self, connections: SQLiteConnections, path: Path, damage: DamageLog) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.pages` is one."""
         self._connections = connections
         self._path = path
+        self._damage = damage
 
-    def listed(self, after: str, limit: int) -> list[ListedDocument]:
+    def listed(self, after: str, limit: int) -> Page:
         """Return up to `limit` documents after an id, which need not be stored; reads no text.
 
         Raises:
-            StoreError: the file cannot be read, or a document in it is damaged.
+            StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
-            rows = connection.execute(_LISTED, (after, limit)).fetchall()
-        return [
-            ListedDocument(
-                row[0],
-                row[1],
-                stored_metadata(self._path, row[0], row[2]),
-                Receipt(*row[3:8]),
-                row[8],
-                row[9],
-            )
-            for row in rows
-        ]
+            rows = connection.execute(_LISTED, (_bytes(after), limit)).fetchall()
+            checksums = read_checksums(connection, (row[0] for row in rows))
+        unsound = unsound_summaries(rows, checksums)
+        documents = []
+        for row in rows:
+            if row[0] not in unsound:
+                try:
+                    documents.append(_listed(self._path, row))
+                except DamagedDocumentError:
+                    unsound.add(row[0])
+        if unsound:
+            self._damage.note(unsound, "title or metadata")
+        return Page(
+            documents,
+            [row[1] for row in rows if row[0] in unsound],
+            _place(rows[-1][-1]) if rows else None,
+            len(rows) == limit,
+        )
 
-    def whole(self, after: str, characters: int) -> list[Document]:
+    def whole(self, after: str, characters: int) -> list[Document | DamagedDocument]:
         """Return documents after an id until they have so many characters together.
 
         At least one, if there is one: memory is bounded by `characters` and the longest document.
 
         Raises:
-            StoreError: the file cannot be read, or a document in it is damaged.
+            StoreError: the file cannot be read.
         """
-        documents: list[Document] = []
+        documents: list[Document | DamagedDocument] = []
         with self._connections.reading() as connection:
-            rows = connection.execute(_WHOLE, (after,))
+            rows = connection.execute(_WHOLE, (_bytes(after),))
             while characters > 0 and (row := rows.fetchone()) is not None:
-                documents.append(self._document(*row))
-                characters -= len(documents[-1].text) + len(row[3])
+                documents.append(self._document(row, read_checksums(connection, [row[0]])))
+                characters -= len(row[2]) + len(row[4])
             rows.close()
         return documents
 
-    def _document(self, document_id: str, text: str, title: str, metadata: str) -> Document:
+    def _document(
+        self, row: tuple[Any, ...], checksums: Mapping[int, Checksums]
+    ) -> Document | DamagedDocument:
+        vector_id, document_id, text, title, metadata, content_hash, raw = row
         try:
             shown = stored_metadata(self._path, document_id, metadata)
-            return Document(document_id, text, title, shown)
-        except DocumentError as error:
-            raise StoreError(f"{self._path}: document {document_id!r} is damaged") from error
+            document = Document(document_id, text, title, shown)
+        except (DamagedDocumentError, DocumentError):
+            document = None
+        summary = (vector_id, document_id, title, metadata)
+        damaged = unsound_summaries([summary], checksums)
+        if document is None or damaged or document.content_hash != content_hash:
+            self._damage.note([vector_id], "text or title")
+            return DamagedDocument(document_id, _place(raw))
+        return document
+
+
+# An id that is damaged has a place in the order, too: that of its bytes.
+def _bytes(place: str) -> bytes:
+    return place.encode("utf-8", "surrogateescape")
+
+
+def _place(document_id: bytes) -> str:
+    return document_id.decode("utf-8", "surrogateescape")
+
+
+def _listed(path: Path, row: tuple[Any, ...]) -> ListedDocument:
+    _, document_id, title, metadata, *receipt, indexed_at, family, _ = row
+    shown = stored_metadata(path, document_id, metadata)
+    return ListedDocument(document_id, title, shown, Receipt(*receipt), indexed_at, family)

@@ -10,7 +10,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from encoder.blocks import Receipt
 from index.document import Document
-from index.errors import DocumentError, StoreError
+from index.errors import DamagedDocumentError, DocumentError, StoreError
 from index.store.records import EncodedDocument, StoredDocument
 
 UNIT_NORM_TOLERANCE = 1e-3
@@ -40,13 +40,13 @@ def stored_document(path: Path, row: tuple[Any, ...]) -> StoredDocument:
     """Read a row of `DOCUMENTS_BY_ID` of the store at `path`.
 
     Raises:
-        StoreError: it is damaged.
+        DamagedDocumentError: it is damaged.
     """
     vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
     try:
         document = Document(document_id, text, title, stored_metadata(path, document_id, metadata))
     except DocumentError as error:
-        raise StoreError(f"{path}: document {document_id!r} is damaged") from error
+        raise DamagedDocumentError(path, document_id, error.field) from error
     return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
 
 
@@ -54,12 +54,12 @@ def stored_metadata(path: Path, document_id: str, text: str) -> dict[str, Any]:
     """Read the metadata of a document of the store at `path`.
 
     Raises:
-        StoreError: it is damaged.
+        DamagedDocumentError: it is damaged.
     """
     try:
         return dict(json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path}: document {document_id!r} is damaged") from error
+        raise DamagedDocumentError(path, document_id, "metadata") from error
 
 
 def vector_arrays(

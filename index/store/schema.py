@@ -11,7 +11,8 @@ from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
 from index.near_duplicates.tables import make_family_tables
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
-from index.sqlite.connections import DATABASE_ERRORS, utc_now
+from index.sqlite.connections import DATABASE_ERRORS, open_reader, utc_now
+from index.sqlite.failures import storage_error
 from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.metadata import METADATA_SCHEMA
@@ -85,7 +86,9 @@ def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
         _create(unfinished, fingerprint, dimension)
         replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path}: cannot be created: {error}") from error
+        raise (
+            storage_error(path, error) or StoreError(f"{path}: cannot be created: {error}")
+        ) from error
 
 
 def _create(path: Path, fingerprint: str, dimension: int) -> None:
@@ -149,12 +152,13 @@ def read_space(path: Path) -> VectorSpace:
     if not path.is_file():
         raise StoreError(f"{path}: there is no document store here")
     try:
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
+        with closing(open_reader(path)) as connection:
             check_format(connection, path)
             fingerprint, dimension = connection.execute(
                 "SELECT fingerprint, dimension FROM meta"
             ).fetchone()
     except (*DATABASE_ERRORS, TypeError) as error:
-        raise StoreError(f"{path}: cannot be read: {error}") from error
+        raise (
+            storage_error(path, error) or StoreError(f"{path}: cannot be read: {error}")
+        ) from error
     return VectorSpace(str(fingerprint), int(dimension))

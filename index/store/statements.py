@@ -3,14 +3,16 @@
 import sqlite3
 from collections.abc import Sequence
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, UInt32
 from encoder.blocks import Receipt
 from index.document import Document, metadata_json
 from index.lexical.tables import remove_terms
-from index.near_duplicates.tables import contents_of, remove_texts
+from index.near_duplicates.tables import add_text, contents_of, remove_texts
+from index.sqlite.block_vectors import insert_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.metadata import insert_metadata, remove_metadata
+from index.store.records import EncodedDocument
 
 # A list of ids is passed as one JSON array: SQLite limits the variables of a statement.
 DOCUMENTS_BY_ID = """
@@ -60,6 +62,25 @@ def advance_sequence(connection: sqlite3.Connection) -> int:
     """Count a change of the set of vectors and return the new sequence."""
     connection.execute("UPDATE meta SET sequence = sequence + 1")
     return read_sequence(connection)
+
+
+def insert_entry(
+    connection: sqlite3.Connection,
+    entry: EncodedDocument,
+    sequence: int,
+    signature: UInt32 | None,
+) -> int:
+    """Insert a new document, all but its terms, and return its vector id.
+
+    Near-duplicates of its text are looked for if it has a signature.
+    """
+    vector_id = insert_document(connection, entry.document, entry.receipt)
+    insert_vector(connection, vector_id, sequence, entry.vector)
+    if entry.blocks is not None:
+        insert_block_vectors(connection, vector_id, entry.blocks)
+    if signature is not None:
+        add_text(connection, entry.document.content_hash, signature)
+    return vector_id
 
 
 def insert_document(connection: sqlite3.Connection, document: Document, receipt: Receipt) -> int:

@@ -9,6 +9,7 @@ from service.api.deps import Admitted, CollectionDep
 from service.api.http.negotiation import choose_media_type
 from service.api.http.problems import (
     BODY_TOO_LARGE,
+    DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
     ENCODING_FAILED,
     INTERNAL_ERROR,
@@ -106,7 +107,8 @@ GOOD["content"][HTML] = {
         200: GOOD,
         **problem_responses(
             MALFORMED_BODY, DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
-            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, ENCODING_FAILED, OVERLOADED,
+            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED,
+            ENCODING_FAILED, OVERLOADED,
             NOT_READY, SHUTTING_DOWN,
         ),
     },

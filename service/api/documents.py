@@ -12,6 +12,7 @@ from index.store.listing import BEFORE_ALL
 from service.api.deps import Admitted, CollectionDep
 from service.api.http.negotiation import JSON, NDJSON, choose_media_type
 from service.api.http.problems import (
+    DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -19,6 +20,8 @@ from service.api.http.problems import (
     NOT_READY,
     OVERLOADED,
     SHUTTING_DOWN,
+    STORAGE_FAILED,
+    STORAGE_FULL,
 )
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.common import DocumentResponse, document_response
@@ -67,7 +70,11 @@ ANSWER = {
     "indexed_at": "2026-01-31T12:00:00+00:00",
 }
 PAGE = json_example(
-    {"documents": [{**ANSWER, "family": 12}], "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0"},
+    {
+        "documents": [{**ANSWER, "family": 12}],
+        "damaged": [],
+        "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0",
+    },
     "A page; with `Accept: application/x-ndjson`, all documents with their texts, one on each "
     "line, as `longmatch index` reads them",
 )
@@ -89,8 +96,9 @@ FAMILY = {
     "next_cursor": None,
 }
 PROBLEMS = problem_responses(
-    DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN
-)
+    DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED, STORAGE_FULL,
+    STORAGE_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+)  # fmt: skip
 
 DocumentId = Annotated[
     str,
@@ -127,7 +135,7 @@ async def get_documents(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    return documents_response(await list_documents(collection, cursor, limit), limit)
+    return documents_response(await list_documents(collection, cursor, limit))
 
 
 @router.get(

@@ -7,12 +7,14 @@ from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
 
 from service.api.deps import Admitted, CollectionDep
-from service.api.http.access import own_name
-from service.api.http.bodies import LinesRoute
+from service.api.http.access import client_of, own_name
+from service.api.http.bodies import LinesRoute, request_body
 from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
 from service.api.http.negotiation import NDJSON
 from service.api.http.problems import (
     BODY_TOO_LARGE,
+    COMPRESSION_RATIO,
+    DOCUMENT_DAMAGED,
     ENCODING_FAILED,
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -23,12 +25,14 @@ from service.api.http.problems import (
     OVERLOADED,
     REQUEST_TOO_LARGE,
     SHUTTING_DOWN,
+    STORAGE_FAILED,
+    STORAGE_FULL,
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
 from service.api.schemas.jobs import AcceptedBody, accepted_response
-from service.bulk_upload import submit_upload
+from service.bulk_upload import UploadHead, submit_upload
 from service.errors import UnsupportedMediaTypeError
 from service.indexing import index_documents
 
@@ -118,8 +122,9 @@ router = APIRouter(tags=["documents"])
         200: json_example(ANSWER, "All documents are durable, and the next match finds them"),
         202: ACCEPTED,
         **problem_responses(
-            MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
-            INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR, ENCODING_FAILED,
+            MALFORMED_BODY, BODY_TOO_LARGE, COMPRESSION_RATIO, REQUEST_TOO_LARGE,
+            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR,
+            DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED, ENCODING_FAILED,
             OVERLOADED, NOT_READY, SHUTTING_DOWN,
         ),
     },
@@ -164,8 +169,12 @@ async def post_lines(
         request.stream(),
         partial(accepted_response, request.scope.get("root_path", "")),
         partial(request.state.charge.cover, complete=True),
-        gzip=_is_gzip(request),
-        key=own_name(request.scope, idempotency_key),
+        UploadHead(
+            gzip=_is_gzip(request),
+            key=own_name(request.scope, idempotency_key),
+            client=client_of(request.scope),
+            announced=request_body(request.scope).length,
+        ),
     )
     return to_response(answer, replayed=replayed)
 

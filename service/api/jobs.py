@@ -12,6 +12,8 @@ from service.api.http.problems import (
     JOB_NOT_FOUND,
     NOT_READY,
     SHUTTING_DOWN,
+    STORAGE_FAILED,
+    STORAGE_FULL,
 )
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.jobs import JobResponse, JobsResponse, job_body, job_response
@@ -35,7 +37,10 @@ JOB = {
     "ended": "2026-01-31T12:04:51+00:00",
 }
 ANSWER = {**JOB, "errors": [{"line": 17, "pointer": "#/text", "detail": "is empty"}]}
-PROBLEMS = (JOB_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, NOT_READY, SHUTTING_DOWN)
+PROBLEMS = (
+    JOB_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, STORAGE_FULL, STORAGE_FAILED,
+    NOT_READY, SHUTTING_DOWN,
+)  # fmt: skip
 
 JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["id"]}})]
 

@@ -8,6 +8,7 @@ from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, CollectionDep
 from service.api.http.problems import (
     BODY_TOO_LARGE,
+    DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
     ENCODING_FAILED,
     INTERNAL_ERROR,
@@ -126,7 +127,8 @@ ANSWER = {
         200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`"),
         **problem_responses(
             MALFORMED_BODY, DOCUMENT_NOT_FOUND, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
-            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, ENCODING_FAILED, OVERLOADED,
+            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED,
+            ENCODING_FAILED, OVERLOADED,
             NOT_READY, SHUTTING_DOWN,
         ),
     },

@@ -31,6 +31,7 @@ from service.cli.options import (
     with_reading,
 )
 from service.cli.progress import printable, show_progress
+from service.jobs.doctor import examine_jobs, repair_jobs
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 
@@ -83,16 +84,20 @@ def doctor(
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
 ) -> None:
-    """Examine a data directory; exit status 0 if no problem is found, else 1."""
+    """Examine a data directory: exit status 0 if no problem is found, 1 if one is.
+
+    2 if a disk that is full or fails lets it not be examined.
+    """
     check_data_directory(data, "DATA")
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        findings = examine(data, opened, sampling)
+        findings = (*examine(data, opened, sampling), *(jobs := examine_jobs(data)))
         _print_findings(findings)
         if repair and any(one.remedy.repairable for one in findings):
-            repair_data(data, opened, findings, precision, progress)
-            findings = examine(data, opened, sampling)
+            repair_jobs(data, jobs)
+            repair_data(data, opened, findings[: len(findings) - len(jobs)], precision, progress)
+            findings = (*examine(data, opened, sampling), *examine_jobs(data))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):

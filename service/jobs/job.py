@@ -47,11 +47,12 @@ class Job:
     """One job, as it is stored.
 
     Attributes:
-        number: jobs run in this order.
+        number: jobs of one client run in this order.
         id: its name for clients.
         state: waiting, running, or how it ended.
         size: bytes of the upload, decompressed.
         digest: SHA-256 of the upload.
+        client: who sent it: jobs of one run in their order, those of different ones in turns.
         accepted: number of lines that are not blank.
         position: bytes of the upload that have been processed.
         line: lines that have been processed, including blank ones.
@@ -69,6 +70,7 @@ class Job:
     state: JobState
     size: int
     digest: bytes
+    client: str
     accepted: int
     position: int
     line: int
@@ -101,7 +103,8 @@ class Step:
         indexed: documents stored by this step.
         unchanged: as in `Job`, of this step.
         truncated: as in `Job`, of this step.
-        errors: the lines of this step that are not valid documents.
+        failed: lines of this step that are not valid documents.
+        errors: the first of them.
     """
 
     position: int
@@ -109,4 +112,5 @@ class Step:
     indexed: int
     unchanged: int
     truncated: int
+    failed: int
     errors: Sequence[LineError]

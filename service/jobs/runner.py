@@ -1,4 +1,7 @@
-"""The jobs of a data directory: received, then run one after the other by one thread; never lost.
+"""The jobs of a data directory: received, then run by one thread; never lost.
+
+Those of one client run one after the other: of two versions of a document, the later one wins.
+Those of different clients run in turns, so that none waits for the end of another's.
 
 jobs.sqlite3   the jobs, their progress and errors; the responses stored for Idempotency-Key
 uploads/       the files of the jobs that have not ended
@@ -11,15 +14,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import get_args
 
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from index.sqlite.connections import SQLiteConnections
-from service.errors import OverloadedError, ShuttingDownError, UnavailableError
+from service.errors import ShuttingDownError, UnavailableError
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
 from service.jobs.job import EndState, Job, Upload
+from service.jobs.room import Place, UploadRoom
 from service.jobs.store import JobStore, open_tables
-from service.jobs.uploads import UploadFile, remove_others
+from service.jobs.uploads import UploadFile, remove_others, verify_upload
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 
@@ -28,7 +33,7 @@ UPLOADS_DIRECTORY = "uploads"
 _THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 5
-_SLOT_RETRY_SECONDS = 10
+_TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,11 +66,18 @@ class Jobs:
         self._uploads = data / UPLOADS_DIRECTORY
         for state in get_args(EndState):  # so that each is exported as 0
             metrics.jobs_ended.labels(state)
-        self._receiving = 0
-        self._lock = threading.Lock()
+        self._room = UploadRoom(self._uploads, settings, self.store.unfinished)
+        self._verified: set[str] = set()
+        self._turns: dict[str, int] = {}  # the number of each client's last turn
+        self._turn_began = 0.0
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._worker: threading.Thread | None = None
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The failure of the disk that keeps uploads from being received."""
+        return self._connections.failure
 
     @property
     def stopping(self) -> bool:
@@ -81,7 +93,10 @@ class Jobs:
         Raises:
             StoreError: the uploads cannot be read.
         """
-        remove_others(self._uploads, [job.id for job in self.store.unfinished()])
+        try:
+            remove_others(self._uploads, [job.id for job in self.store.unfinished()])
+        except StorageError as error:
+            _LOG.error("%s", error)
         self.record()
         self._worker = threading.Thread(target=self._work, args=(run,), name="jobs", daemon=True)
         self._worker.start()
@@ -100,42 +115,41 @@ class Jobs:
         self._connections.close()
 
     @contextmanager
-    def receiving(self) -> Iterator[None]:
-        """Count one upload as being received while the block runs.
+    def receiving(self, client: str = "", announced: int = 0) -> Iterator[Place]:
+        """Give a place to an upload that is received while the block runs.
 
         Raises:
-            OverloadedError: the limit of uploads that are received, waiting or running is reached.
+            OverloadedError, StorageFullError: there is no room for it, see `UploadRoom`.
             ShuttingDownError: the service is closing.
         """
-        unfinished = len(self.store.unfinished())
-        with self._lock:
-            if self.stopping:
-                raise ShuttingDownError
-            if unfinished + self._receiving >= self._settings.max_unfinished_jobs:
-                raise OverloadedError(_SLOT_RETRY_SECONDS, "jobs")
-            self._receiving += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._receiving -= 1
+        if self.stopping:
+            raise ShuttingDownError
+        if self._connections.lost is not None:
+            raise self._connections.lost
+        with self._room.place(client, announced) as place:
+            yield place
 
-    def begin_upload(self, *, gzip: bool) -> UploadFile:
+    def begin_upload(self, place: Place, *, gzip: bool) -> UploadFile:
         """Open the file of a new upload.
 
         Raises:
             StoreError: it cannot be written.
         """
-        path = self._uploads / f"{uuid.uuid4().hex}.ndjson"
-        return UploadFile(path, max_bytes=self._settings.max_upload_bytes, gzip=gzip)
+        return UploadFile(
+            self._uploads / f"{uuid.uuid4().hex}.ndjson",
+            max_bytes=self._settings.max_upload_bytes,
+            gzip=gzip,
+            max_ratio=self._settings.max_upload_ratio,
+            take=place.take,
+        )
 
-    def add(self, upload: Upload, keyed: KeyedResponse | None) -> None:
-        """Create a job for an upload, durably, and wake the runner.
+    def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> None:
+        """Create a job of a client for an upload, durably, and wake the runner.
 
         Raises:
             StoreError: it could not be stored; there is no such job.
         """
-        self.store.add(upload, keyed)
+        self.store.add(upload, keyed, client)
         self._woken.set()
         self.record()
 
@@ -155,6 +169,22 @@ class Jobs:
         if self.store.end(job, state, detail):
             self._ended(job, state)
 
+    def verify(self, job: Job) -> bool:
+        """Return whether the upload of a job is what was received; read once in each process.
+
+        Raises:
+            StoreError: it exists and cannot be read.
+        """
+        if job.id not in self._verified and verify_upload(self.path_of(job), job.digest):
+            self._verified.add(job.id)
+        return job.id in self._verified
+
+    def turn_is_over(self, job: Job) -> bool:
+        """Return whether the running job is to let one of another client run."""
+        if monotonic() - self._turn_began < _TURN_SECONDS:
+            return False
+        return any(one.client != job.client for one in self.store.unfinished())
+
     def path_of(self, job: Job) -> Path:
         """Return the path of the upload of a job."""
         return self._uploads / f"{job.id}.ndjson"
@@ -166,28 +196,49 @@ class Jobs:
     def _ended(self, job: Job, state: EndState) -> None:
         with suppress(OSError):  # a file that cannot be removed now is removed at the next start
             self.path_of(job).unlink(missing_ok=True)
+        self._verified.discard(job.id)
         self.metrics.jobs_ended.labels(state).inc()
         self.record()
 
     def _work(self, run: RunJob) -> None:
+        said = ""  # of a full disk, once
         while not self.stopping:
             try:
                 if self._run_next(run):
                     continue
+                said = ""
+            except StorageError as error:
+                if said != str(error):
+                    said = str(error)
+                    _LOG.error("jobs are paused: %s", said)
             except Exception as error:
                 _LOG.error("jobs are paused: %s", type(error).__name__)
             self._woken.wait(_IDLE_SECONDS)
             self._woken.clear()  # the store is read after this: no job added before is missed
 
-    def _run_next(self, run: RunJob) -> bool:
-        """Run the oldest unfinished job; return whether there was one.
+    def _next(self) -> Job | None:
+        """Return the oldest job of the client whose last turn was the longest ago."""
+        first: dict[str, Job] = {}
+        for job in self.store.unfinished():
+            first.setdefault(job.client, job)
+        self._turns = {name: turn for name, turn in self._turns.items() if name in first}
+        if not first:
+            return None
+        client = min(first, key=lambda name: (self._turns.get(name, 0), first[name].number))
+        self._turns[client] = max(self._turns.values(), default=0) + 1
+        return first[client]
 
-        A job that cannot continue stays the oldest, and those behind it wait: of two versions of a
-        document, the later one must win.
+    def _run_next(self, run: RunJob) -> bool:
+        """Run the next job for a turn; return whether there was one.
+
+        A job that cannot continue stays the oldest of its client, and those behind it wait: of two
+        versions of a document, the later one must win.
         """
-        job = self.store.begin_next()
+        waiting = self._next()
+        job = None if waiting is None else self.store.begin(waiting)
         if job is None:
-            return False
+            return waiting is not None
+        self._turn_began = monotonic()
         try:
             run(job)
         except Exception as error:

@@ -1,5 +1,6 @@
 """The jobs of a data directory, durable and in the order in which they run."""
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -7,13 +8,14 @@ from dataclasses import fields
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from index.sqlite.connections import SQLiteConnections, utc_now
+from index.sqlite.failures import storage_error
 from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x4C4D4A42
 MAX_ENDED_JOBS = 1000  # older ones are deleted
 
@@ -28,6 +30,7 @@ CREATE TABLE jobs (
     state TEXT NOT NULL,
     size INTEGER NOT NULL,
     digest BLOB NOT NULL,
+    client TEXT NOT NULL,
     accepted INTEGER NOT NULL,
     position INTEGER NOT NULL DEFAULT 0,
     line INTEGER NOT NULL DEFAULT 0,
@@ -60,15 +63,26 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
+_BEGIN = "INSERT INTO meta VALUES (0)"
 
-def open_tables(path: Path) -> SQLiteConnections:
+_log = logging.getLogger(__name__)
+
+
+def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
     """Open the tables; create them if there is no file.
+
+    Where a full disk has no room for a new file, they are empty and refuse writes.
 
     Raises:
         StoreError: the file cannot be created or is not a database of jobs.
     """
-    _create_if_missing(path)
-    connections = SQLiteConnections(path, read_only=False)
+    try:
+        if not read_only:
+            _create_if_missing(path)
+    except StorageError as failure:
+        _log.error("%s: no upload is accepted until the next start", failure)
+        return SQLiteConnections.in_memory(path, f"{SCHEMA}{_BEGIN};", failure)
+    connections = SQLiteConnections(path, read_only=read_only)
     try:
         _check_format(connections, path)
     except StoreError:
@@ -86,11 +100,13 @@ def _create_if_missing(path: Path) -> None:
         with closing(sqlite3.connect(unfinished)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(SCHEMA)
-            connection.execute("INSERT INTO meta VALUES (0)")
+            connection.execute(_BEGIN)
             connection.commit()
         replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:
-        raise StoreError(f"{path}: cannot be created: {error}") from error
+        raise (
+            storage_error(path, error) or StoreError(f"{path}: cannot be created: {error}")
+        ) from error
 
 
 def _check_format(connections: SQLiteConnections, path: Path) -> None:
@@ -115,17 +131,17 @@ class JobStore:
     def __init__(self, connections: SQLiteConnections) -> None:
         self._connections = connections
 
-    def add(self, upload: Upload, keyed: KeyedResponse | None) -> Job:
-        """Store a new job, together with the response to its request if that has a key.
+    def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> Job:
+        """Store a new job of a client, together with the response to its request if that has a key.
 
         Raises:
             StoreError: it could not be written; the job does not exist.
         """
         with self._connections.writing() as connection:
             connection.execute(
-                "INSERT INTO jobs (id, state, size, digest, accepted, created) "
-                "VALUES (?, 'waiting', ?, ?, ?, ?)",
-                (upload.id, upload.size, upload.digest, upload.lines, utc_now()),
+                "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
+                "VALUES (?, 'waiting', ?, ?, ?, ?, ?)",
+                (upload.id, upload.size, upload.digest, client, upload.lines, utc_now()),
             )
             if keyed is not None:
                 insert_response(connection, keyed)
@@ -166,20 +182,20 @@ class JobStore:
             return [Job(*row) for row in rows]
 
     def unfinished(self) -> list[Job]:
-        """Return the waiting and running jobs in the order in which they run."""
+        """Return the waiting and running jobs in the order in which they were accepted."""
         with self._connections.reading() as connection:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM jobs WHERE {_UNFINISHED} ORDER BY number"  # noqa: S608
             )
             return [Job(*row) for row in rows]
 
-    def begin_next(self) -> Job | None:
-        """Mark the oldest unfinished job as running and return it; None if there is none."""
+    def begin(self, job: Job) -> Job | None:
+        """Mark an unfinished job as running and return it; None if it has ended."""
         with self._connections.writing() as connection:
             row = connection.execute(
                 "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
-                f"WHERE number = (SELECT min(number) FROM jobs WHERE {_UNFINISHED}) "
-                f"RETURNING {_COLUMNS}"
+                f"WHERE number = ? AND {_UNFINISHED} RETURNING {_COLUMNS}",
+                (job.number,),
             ).fetchone()
             return None if row is None else Job(*row)
 
@@ -199,7 +215,7 @@ class JobStore:
                     step.indexed,
                     step.unchanged,
                     step.truncated,
-                    len(step.errors),
+                    step.failed,
                     job.number,
                 ),
             )

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -14,14 +15,21 @@ from encoder.atomic_files import replace_durably
 from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
-from service.errors import BodyTooLargeError, FieldError, InvalidInputError, MalformedUploadError
-from service.jobs.job import LineError, Upload
+from index.sqlite.failures import storage_error
+from service.errors import (
+    BodyTooLargeError,
+    CompressionRatioError,
+    FieldError,
+    InvalidInputError,
+    MalformedUploadError,
+)
+from service.jobs.job import MAX_LISTED_ERRORS, LineError, Upload
 
 T = TypeVar("T")
 
 MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more
-_MAX_ERRORS = 1000  # of a batch
-_MAX_LINES = 10_000  # of a batch, including blank ones
+_MAX_LINES = 20_000  # of a batch, including blank ones and those that are no document
+_FREE_BYTES = 2**20  # of any upload, whatever its ratio
 _SKIP_BYTES = 2**20
 _READ_BYTES = 2**20
 _BYTE_ORDER_MARK = "\ufeff"
@@ -53,12 +61,14 @@ class Batch:
         position: bytes of the upload up to the end of the batch.
         line: lines up to the end of the batch.
         documents: to store.
-        errors: the lines that are not valid documents.
+        failed: number of lines that are not valid documents.
+        errors: the first of them.
     """
 
     position: int
     line: int
     documents: list[tuple[int, Document]] = field(default_factory=list)
+    failed: int = 0
     errors: list[LineError] = field(default_factory=list)
 
 
@@ -85,7 +95,9 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
         if raw is None or raw.strip():
             found = _document(raw, batch.line + 1, limits)
             if isinstance(found, LineError):
-                batch.errors.append(found)
+                batch.failed += 1
+                if len(batch.errors) < MAX_LISTED_ERRORS:
+                    batch.errors.append(found)
             else:
                 characters += len(found.text)
                 if found.id in ids or (ids and characters > MAX_CHARACTERS):
@@ -100,11 +112,7 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
 
 
 def _is_full(batch: Batch, begun: int, limits: BatchLimits) -> bool:
-    return (
-        len(batch.documents) == limits.documents
-        or len(batch.errors) == _MAX_ERRORS
-        or batch.line - begun == _MAX_LINES
-    )
+    return len(batch.documents) == limits.documents or batch.line - begun == _MAX_LINES
 
 
 def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
@@ -141,13 +149,23 @@ class UploadFile:
     Use it from one thread at a time, and end with either `finish` or `abandon`.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int, gzip: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_bytes: int,
+        gzip: bool,
+        max_ratio: float = inf,
+        take: Callable[[int], None] = lambda _: None,
+    ) -> None:
         """Create a file beside `path`, which `finish` moves there.
 
         Args:
             path: ID.ndjson of the job.
             max_bytes: of the upload as received, and also decompressed.
             gzip: whether it is compressed.
+            max_ratio: how many times larger it may be decompressed.
+            take: is told of the bytes that will be written; raises if there is no room.
 
         Raises:
             StoreError: the file cannot be written.
@@ -155,12 +173,15 @@ class UploadFile:
         self._path = path
         self._partial = path.with_suffix(".partial")
         self._max_bytes = max_bytes
+        self._max_ratio = max_ratio
+        self._take = take
         self._gunzip = _Gunzip() if gzip else None
         self._received = 0
         self._bytes = 0
         self._lines = 0
         self._line_is_filled = False
         self._digest = hashlib.sha256()
+        _or_store_error(path, lambda: path.parent.mkdir(exist_ok=True))
         self._file = _or_store_error(path, lambda: self._partial.open("wb"))
 
     @property
@@ -173,7 +194,9 @@ class UploadFile:
 
         Raises:
             BodyTooLargeError: there are too many, compressed or decompressed.
+            CompressionRatioError: they are too many for their compressed size.
             MalformedUploadError: they are not gzip.
+            OverloadedError, StorageFullError: there is no room for them.
             StoreError: they cannot be written.
         """
         self._received += len(chunk)
@@ -183,6 +206,9 @@ class UploadFile:
             self._bytes += len(part)
             if self._bytes > self._max_bytes:
                 raise BodyTooLargeError(self._max_bytes)
+            if self._bytes > max(_FREE_BYTES, self._max_ratio * self._received):
+                raise CompressionRatioError(self._max_ratio)
+            self._take(len(part))
             self._digest.update(part)
             self._count_lines(part)
             _or_store_error(self._path, partial(self._file.write, part))
@@ -277,11 +303,17 @@ def remove_others(folder: Path, keep: Iterable[str]) -> None:
             if path.name not in kept:
                 path.unlink()
     except OSError as error:
-        raise StoreError(f"{folder}: cannot be written: {error.strerror}") from error
+        raise (
+            storage_error(folder, error)
+            or StoreError(f"{folder}: cannot be written: {error.strerror}")
+        ) from error
 
 
 def _or_store_error(path: Path, call: Callable[[], T]) -> T:
     try:
         return call()
     except OSError as error:
-        raise StoreError(f"{path.name}: cannot be written: {error.strerror}") from error
+        raise (
+            storage_error(Path(path.name), error)
+            or StoreError(f"{path.name}: cannot be written: {error.strerror}")
+        ) from error

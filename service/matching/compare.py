@@ -92,9 +92,9 @@ async def compare(
 async def explain(
     collection: Collection, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
 ) -> dict[str, Explanation]:
-    """Compare a query with its first matches; those deleted since are absent.
+    """Compare a query with its first matches; those deleted since, or damaged, are absent.
 
-    Only documents that were stored without block vectors are encoded.
+    Only documents that were stored without block vectors are encoded, or whose are damaged.
 
     Returns:
         Explanations by document id.
@@ -103,11 +103,10 @@ async def explain(
         ServiceError: the errors of `encode_texts`, for such documents.
     """
     first = document_ids[: options.matches]
-    found = await run_in(collection.engine.readers, find_stored, collection.data, first)
+    readers = collection.engine.readers
+    found = await run_in(readers, find_stored, collection.data, first, skip_damaged=True)
     texts = await add_blocks(collection, [query, *found.values()])
-    explanations = await run_in(
-        collection.engine.readers, _explain, collection, texts, options.passages
-    )
+    explanations = await run_in(readers, _explain, collection, texts, options.passages)
     return dict(zip(found, explanations, strict=True))
 
 

@@ -49,15 +49,20 @@ async def read_queries(
     ]
 
 
-def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, EncodedText]:
-    """Return stored documents by their ids, without block vectors; unknown ids are absent.
+def find_stored(
+    data: DataDirectory, document_ids: Sequence[str], *, skip_damaged: bool = False
+) -> dict[str, EncodedText]:
+    """Return stored documents by their ids, without block vectors.
+
+    Unknown ids are absent, as damaged documents are if they are to be skipped.
 
     Raises:
+        DamagedDocumentError: a document is damaged, and not to be skipped.
         StoreError: the store cannot be read.
     """
-    documents = data.store.find(document_ids)
+    documents = data.store.find(document_ids, skip_damaged=skip_damaged)
     vector_ids = [document.vector_id for document in documents.values()]
-    vectors = dict(zip(*data.store.vectors(vector_ids), strict=True))
+    vectors = dict(zip(*data.store.vectors(vector_ids, skip_damaged=skip_damaged), strict=True))
     return {
         name: EncodedText(
             text=found.document.text,
@@ -73,13 +78,13 @@ def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, E
 
 
 def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:
-    """Return texts with their stored block vectors, where they have none yet.
+    """Return texts with their stored block vectors, where they have none yet and those are sound.
 
     Raises:
         StoreError: the store cannot be read.
     """
     missing = [text.vector_id for text in texts if text.blocks is None]
-    stored = data.store.block_vectors(missing) if missing else {}
+    stored = data.store.block_vectors(missing, skip_damaged=True) if missing else {}
     return [replace(text, blocks=text.blocks or stored.get(text.vector_id)) for text in texts]
 
 

@@ -152,8 +152,8 @@ def validate_rerank(
 
 
 def _texts(data: DataDirectory, hits: Sequence[Hit]) -> Mapping[str, str]:
-    """Return the texts of documents by their ids, without those deleted since."""
-    found = data.store.find([hit.id for hit in hits])
+    """Return the texts of documents by their ids, without those deleted since, or damaged."""
+    found = data.store.find([hit.id for hit in hits], skip_damaged=True)
     return {name: one.document.titled_text for name, one in found.items()}
 
 

@@ -241,7 +241,9 @@ def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
 
 def families_in(job: Job) -> set[frozenset[str]]:
     with job.opened() as data:
-        numbers = data.store.families.of_ids([one.id for one in data.store.pages.listed("", 100)])
+        numbers = data.store.families.of_ids(
+            [one.id for one in data.store.pages.listed("", 100).documents]
+        )
     return {
         frozenset(name for name, one in numbers.items() if one == number)
         for number in numbers.values()

@@ -112,8 +112,8 @@ def test_on_a_full_disk_it_says_so_and_goes_on(
         size = (data / "store.sqlite3-wal").stat().st_size
         with limited(server.process.pid, resource.RLIMIT_FSIZE, size + 5000):
             status, problem = server.request("POST", "/index", documents("second"))
-            assert (status, problem["type"]) == (500, "/problems/internal-error")
-            assert server.request("DELETE", "/documents/first")[0] == 500
+            assert (status, problem["type"]) == (503, "/problems/storage-failed")
+            assert server.request("DELETE", "/documents/first")[0] == 503
             assert server.request("GET", "/documents/second")[0] == 404
             assert server.request("GET", "/documents/first")[0] == 200
             assert server.request("POST", "/match", {"text": RIVER})[0] == 200

@@ -22,6 +22,7 @@ import pytest
 from index.doctor.examine import Sampling, examine
 from index.errors import SnapshotError
 from index.progress import SilentProgress
+from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from tests.tools.tiers import Tier
 
@@ -122,10 +123,11 @@ def send(client: Any, name: str) -> httpx.Response:
 
 def failed(response: httpx.Response, *names: str) -> dict[str, Any]:
     """Check that it is a clear problem of the service, without a word of its inside."""
-    assert response.status_code == 500, response.text
     assert response.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = response.json()
-    assert problem["type"].removeprefix("/problems/") in names
+    name = problem["type"].removeprefix("/problems/")
+    assert name in names
+    assert response.status_code == PROBLEM_TYPES[name].status, response.text
     assert problem["detail"]
     assert problem["request_id"] == response.headers["x-request-id"]
     for word in ("Traceback", 'File "', "onnxruntime", "Error", "sqlite", "17 bytes"):
@@ -277,7 +279,7 @@ def test_the_disk_fails_at_every_page_of_a_write(client: Any, tier: Tier) -> Non
             response = send(client, "index")
         if response.status_code == 200:
             break
-        failed(response, "internal-error")
+        failed(response, "storage-failed")
         assert stored(client) == set()
     assert number > 5
     assert stored(client) == set(NEW)
@@ -295,7 +297,7 @@ def test_a_full_database_refuses_what_has_no_room_and_nothing_else(client: Any) 
         response = client.post("/index", json={"documents": long})
         if response.status_code == 200:
             break
-        failed(response, "internal-error")
+        failed(response, "storage-full")
         assert stored(client) == set()
     assert more > 1
     assert stored(client) == set(NEW)
@@ -364,7 +366,7 @@ def test_an_upload_is_taken_whole_or_not_at_all(client: Any) -> None:
             response = client.post("/index", content=body, headers=LINES)
         if response.status_code == 202:
             break
-        failed(response, "internal-error")
+        failed(response, "storage-full", "storage-failed")
         assert list(folder.iterdir()) == []
         assert client.get("/jobs").json()["jobs"] == []
     assert size > 10_000

@@ -40,6 +40,7 @@ EXPECTED = {
     "longmatch_recall_samples": ("counter", {"collection", "outcome"}),
     "longmatch_store_free_bytes": ("gauge", {"collection"}),
     "longmatch_family_documents": ("gauge", {"collection"}),
+    "longmatch_damaged_documents": ("gauge", {"collection"}),
     "longmatch_ready": ("gauge", set()),
     "longmatch_collection_ready": ("gauge", {"collection"}),
     "longmatch_build_info": ("gauge", {"version", "checkpoint", "precision", "provider"}),

@@ -43,7 +43,7 @@ def entry_of(
 
 def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
     """Return the families of a store as sets of ids."""
-    numbers = store.families.of_ids([one.id for one in store.pages.listed("", 1000)])
+    numbers = store.families.of_ids([one.id for one in store.pages.listed("", 1000).documents])
     return {
         frozenset(name for name, one in numbers.items() if one == number)
         for number in numbers.values()

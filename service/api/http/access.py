@@ -7,6 +7,7 @@ orchestrator has none, and they say nothing of the documents.
 import json
 import logging
 import logging.handlers
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ from service.errors import KeyBoundError, KeyRequiredError, ScopeMissingError
 from service.keys import api_key
 from service.keys.api_key import ApiKey
 from service.keys.key_file import KeyRing
+from service.limits.rate_limit import client_name
 from service.settings import Settings
+
+_LOG = logging.getLogger(__name__)
 
 AUDIT_FILE = "audit.jsonl"
 _AUDIT_BYTES = 16 * 1024 * 1024
@@ -51,6 +55,12 @@ def key_of(scope: Scope) -> ApiKey | None:
     """Return the key of a request that passed `KeyMiddleware`; None if it needed none."""
     key: ApiKey | None = scope["state"].get("key")
     return key
+
+
+def client_of(scope: Scope) -> str:
+    """Return whose a request is: its key's, or that of its address without one."""
+    key = key_of(scope)
+    return client_name((scope.get("client") or ("", 0))[0]) if key is None else f"key:{key.id}"
 
 
 def own_name(scope: Scope, given: str | None) -> str | None:
@@ -93,12 +103,21 @@ class KeyMiddleware:
         return key
 
 
+class _AuditHandler(logging.handlers.RotatingFileHandler):
+    """A file whose failure is logged in a line, and fails no request."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  a name of `logging`
+        """Log that an entry was not written, and why."""
+        error = sys.exc_info()[1]
+        _LOG.error("%s: an entry was not written: %s", self.baseFilename, error)
+
+
 class AuditLog:
     """Who changed what: a JSON line for each request that may change documents, without texts."""
 
     def __init__(self, path: Path) -> None:
         """Write to a file, which is begun anew at a size; some former ones are kept."""
-        self._handler = logging.handlers.RotatingFileHandler(
+        self._handler = _AuditHandler(
             path,
             maxBytes=_AUDIT_BYTES,
             backupCount=_AUDIT_FILES,

@@ -15,7 +15,7 @@ from contextlib import ExitStack, asynccontextmanager
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.http.access import key_of
+from service.api.http.access import client_of
 from service.api.http.bodies import BodyKind, RequestBody, request_body
 from service.api.http.charge import Charge, tokens_of
 from service.api.http.paths import first_segment, split_path
@@ -26,7 +26,6 @@ from service.errors import (
     InvalidInputError,
     UploadTooSlowError,
 )
-from service.limits.rate_limit import client_name
 from service.workers.reservation import use_reservation
 from service.workers.work import Reservation
 
@@ -150,7 +149,7 @@ class AdmissionMiddleware:
         with ExitStack() as place:
             place.enter_context(reservation)
             place.enter_context(engine.admission.admit())
-            charge = scope["state"]["charge"] = Charge(engine.rate_limiter, _client(scope))
+            charge = scope["state"]["charge"] = Charge(engine.rate_limiter, client_of(scope))
             await charge.cover(expected.length, complete=True)
             if expected.kind is not BodyKind.NONE:
                 receive = TimedBody(
@@ -159,12 +158,6 @@ class AdmissionMiddleware:
             async with _deadline(seconds) as timer:
                 with use_reservation(reservation):
                     await self._app(scope, receive, _responding(send, timer, charge, place))
-
-
-def _client(scope: Scope) -> str:
-    """Return whose rate a request counts for: its key's, or that of its address without one."""
-    key = key_of(scope)
-    return client_name((scope.get("client") or ("", 0))[0]) if key is None else f"key:{key.id}"
 
 
 def is_open(path: str) -> bool:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,18 +18,28 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from encoder.errors import EncoderError
-from index.errors import IndexingError, LexicalIndexNotReadyError
+from index.errors import (
+    DamagedDocumentError,
+    IndexingError,
+    LexicalIndexNotReadyError,
+    StorageError,
+)
+from index.sqlite.failures import storage_error
 from service.api.http.problems import (
+    DOCUMENT_DAMAGED,
     INTERNAL_ERROR,
     INVALID_INPUT,
     MALFORMED_BODY,
     METHOD_NOT_ALLOWED,
     NO_SUCH_ROUTE,
     PROBLEM_OF,
+    STORAGE_FAILED,
+    STORAGE_FULL,
     ProblemType,
 )
 from service.errors import (
     BodyTooLargeError,
+    CompressionRatioError,
     DeadlinePassedError,
     DocumentNotFoundError,
     FieldError,
@@ -47,6 +58,8 @@ _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _LEXICAL_RETRY_SECONDS = "5"
 _MAX_POINTER_CHARACTERS = 300
+_STORAGE_RETRY_SECONDS = "60"
+_OF_THE_DISK = (STORAGE_FULL, STORAGE_FAILED)
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
 _INVALID = "Fields of the request are invalid."
@@ -80,7 +93,7 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     problem = _problem(error, scope)
     _count(scope, error)
     request_id = scope["state"]["request_id"]
-    if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+    if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR or problem.kind in _OF_THE_DISK:
         _log(request_id, error)
     content = problem_content(problem, quote(scope["path"], errors="replace"), request_id)
     return JSONResponse(
@@ -129,10 +142,23 @@ def _problem(error: Exception, scope: Scope) -> Problem:
             return _validation_problem(error)
         case HTTPException():
             return _http_problem(error, scope)
+        case DamagedDocumentError(document_id=document_id, part=part):
+            detail = f"The stored document {document_id!r} is damaged in its {part}."
+            return Problem(DOCUMENT_DAMAGED, detail, members={"id": document_id})
+    if isinstance(error, IndexingError | OSError):
+        failure = storage_error(Path(), error)
+        if failure is not None:
+            return _storage_problem(failure)
     kind = PROBLEM_OF.get(type(error), INTERNAL_ERROR)
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return Problem(kind, _INTERNAL)
     return _own_problem(kind, error)
+
+
+def _storage_problem(failure: StorageError) -> Problem:
+    kind = PROBLEM_OF[type(failure)]
+    retry = {"Retry-After": _STORAGE_RETRY_SECONDS}
+    return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
 
 
 def _own_problem(kind: ProblemType, error: Exception) -> Problem:
@@ -141,7 +167,7 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
             return Problem(kind, _INVALID, [_field_error(item) for item in error.errors])
         case DocumentNotFoundError(pointer=str(pointer)):
             return Problem(kind, str(error), [{"pointer": pointer, "detail": "is not stored"}])
-        case BodyTooLargeError():
+        case BodyTooLargeError() | CompressionRatioError():
             return Problem(
                 kind, str(error), members={"limit": error.limit}, headers={"Connection": "close"}
             )

@@ -94,6 +94,11 @@ BODY_TOO_LARGE = ProblemType(
     "The body has more bytes than the setting `max_body_bytes`, or `max_upload_bytes` if it is "
     "NDJSON, compressed or not.",
 )  # fmt: skip
+COMPRESSION_RATIO = ProblemType(
+    "compression-ratio", 413, "The body decompresses to too many times its size",
+    "A gzip body may be as many times larger decompressed as the setting `max_upload_ratio`, which "
+    "no ordinary text is. Nothing was kept.",
+)  # fmt: skip
 REQUEST_TOO_LARGE = ProblemType(
     "request-too-large", 413, "The request has too many tokens",
     "The texts of the request together have more tokens to read than the queue holds (the setting "
@@ -123,10 +128,25 @@ INTERNAL_ERROR = ProblemType(
     "internal-error", 500, "The service failed",
     "An error of the service, not of the client. Its log has the details under `request_id`.",
 )  # fmt: skip
+DOCUMENT_DAMAGED = ProblemType(
+    "document-damaged", 500, "A stored document is damaged",
+    "The stored document that the request needs is damaged, for example by a failing disk; `id` "
+    "names it, and all others can be used. Index it again, or run `longmatch doctor --repair`.",
+)  # fmt: skip
 ENCODING_FAILED = ProblemType(
     "encoding-failed", 500, "The encoder failed",
     "The encoder failed while it processed the request; nothing was stored. The log of the service "
     "has the details under `request_id`.",
+)  # fmt: skip
+STORAGE_FULL = ProblemType(
+    "storage-full", 507, "The disk of the service is full",
+    "There is no room to store anything. Nothing was changed, and what is stored can be read. "
+    "Retry when the operator has made room.",
+)  # fmt: skip
+STORAGE_FAILED = ProblemType(
+    "storage-failed", 503, "The disk of the service failed",
+    "A file of the service could not be read or written: the disk failed or is read only, or a "
+    "limit of the system is reached, as `detail` says. Nothing was changed.",
 )  # fmt: skip
 OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",
@@ -154,7 +174,8 @@ PROBLEM_TYPES = {
         MALFORMED_REQUEST, MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
         JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
-        REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
+        COMPRESSION_RATIO, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
+        DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
         COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
@@ -186,6 +207,9 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.StoreError: INTERNAL_ERROR,
     index_errors.FingerprintMismatchError: INTERNAL_ERROR,
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
+    index_errors.StorageError: STORAGE_FAILED,
+    index_errors.StorageFullError: STORAGE_FULL,
+    index_errors.DamagedDocumentError: DOCUMENT_DAMAGED,
     index_errors.SnapshotError: INTERNAL_ERROR,
     index_errors.BackupError: INTERNAL_ERROR,
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,
@@ -200,6 +224,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
     service_errors.NotAcceptableError: NOT_ACCEPTABLE,
     service_errors.BodyTooLargeError: BODY_TOO_LARGE,
+    service_errors.CompressionRatioError: COMPRESSION_RATIO,
     service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
     service_errors.CollectionNotFoundError: COLLECTION_NOT_FOUND,

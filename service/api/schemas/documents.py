@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field, JsonValue
 
 from index.near_duplicates.families import Member
-from index.store.listing import ListedDocument
+from index.store.listing import Page
 from service.api.schemas.common import ReceiptBody, receipt_body
 from service.api.schemas.fields import nullable
 from service.api.schemas.paging import write_cursor
@@ -28,6 +28,9 @@ class DocumentsResponse(BaseModel):
     """A page of the stored documents, in the order of their ids."""
 
     documents: list[ListedBody]
+    damaged: list[str] = Field(
+        description="Ids of documents of this page that are damaged, and therefore left out."
+    )
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
 
 
@@ -50,7 +53,7 @@ class FamilyResponse(BaseModel):
     next_cursor: str | None = nullable("The `cursor` of the next page; null on the last page.")
 
 
-def documents_response(documents: Sequence[ListedDocument], limit: int) -> DocumentsResponse:
+def documents_response(page: Page) -> DocumentsResponse:
     """Shape a page; one that is not full is the last."""
     return DocumentsResponse(
         documents=[
@@ -62,9 +65,10 @@ def documents_response(documents: Sequence[ListedDocument], limit: int) -> Docum
                 indexed_at=one.indexed_at,
                 family=one.family,
             )
-            for one in documents
+            for one in page.documents
         ],
-        next_cursor=write_cursor(documents[-1].id) if len(documents) == limit else None,
+        damaged=list(page.damaged),
+        next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
     )
 
 

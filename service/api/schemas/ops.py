@@ -26,7 +26,8 @@ class ReadyResponse(LiveResponse):
     degraded: list[str] = Field(
         description="What is not well: `redis`, while it is down; `lexical`, while a lexical "
         "index is being made after a start; `active_requests`, while no more requests are "
-        "accepted; `collection NAME`, while this collection cannot be used."
+        "accepted; `storage`, while the disk is full or fails; `damaged_documents`, if some were "
+        "found; `collection NAME`, while this collection cannot be used."
     )
 
 
@@ -63,6 +64,9 @@ class LimitsBody(BaseModel):
     max_body_bytes: int
     max_upload_bytes: int
     max_unfinished_jobs: int
+    max_unfinished_jobs_per_client: int
+    max_upload_ratio: float
+    max_waiting_upload_bytes: int
     max_text_characters: int
     max_documents_per_request: int
     max_queries_per_request: int

@@ -10,7 +10,8 @@ from pydantic import AfterValidator
 
 MAX_PAGE, DEFAULT_PAGE = 1_000, 100
 _VERSION = 1
-_SURROGATE = re.compile("[\ud800-\udfff]")
+# Except those that stand for the bytes of a damaged id.
+_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _INVALID = "is not a cursor of this service"
 
 

@@ -96,7 +96,7 @@ def test_damaged_block_vectors_are_an_error_that_names_the_store(
     store.put([replace(entry("a"), blocks=find_blocks(2))])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
         connection.execute(f"UPDATE block_vectors SET {damage}")
-    with pytest.raises(StoreError, match=r"store\.sqlite3: the block vectors of .* are damaged"):
+    with pytest.raises(StoreError, match=r"sqlite3: document .* is damaged in its block vectors"):
         store.block_vectors([1])
 
 

@@ -219,7 +219,7 @@ def test_a_damaged_vector_is_an_error_that_names_the_file(
 ) -> None:
     run_sql(closed_store, "UPDATE vectors SET vector = ? WHERE vector_id = 7", vector)
     store = open_store()
-    with pytest.raises(StoreError, match=r"store\.sqlite3: the vector of vector id 7 is damaged"):
+    with pytest.raises(StoreError, match=r"store\.sqlite3: document '6' is damaged"):
         store.vectors([6, 7, 8])
     assert store.vectors([6, 8])[0].tolist() == [6, 8]
 

@@ -234,7 +234,7 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
     with store._connections.writing() as connection:
         connection.execute("UPDATE vectors SET vector = zeroblob(3) WHERE vector_id = 25")
 
-    with pytest.raises(StoreError, match="the vector of vector id 25 is damaged"):
+    with pytest.raises(StoreError, match="document 'd24' is damaged in its vector"):
         live.apply(change)
     assert live.sequence == 0
     with store._connections.writing() as connection:

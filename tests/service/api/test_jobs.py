@@ -1,5 +1,6 @@
 """NDJSON uploads as a client sees them: accepted, indexed later, listed, cancelled."""
 
+import asyncio
 import gzip
 import json
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -195,6 +197,75 @@ def test_no_more_uploads_are_taken_than_allowed(
     assert problem["retry_after"] == 10
     assert client.post(f"{first.headers['location']}/cancel").status_code == 200
     assert client.post("/index", content=body, headers=LINES).status_code == 202
+
+
+def from_address(client: Any, address: str, body: bytes) -> httpx.Response:
+    """Send an upload as the client of an address does."""
+
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(client.app, client=(address, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            return await http.post("/index", content=body, headers=LINES)
+
+    return asyncio.run(send())
+
+
+def test_one_client_does_not_take_all_places(
+    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
+) -> None:
+    client = make_client(max_unfinished_jobs=4, max_unfinished_jobs_per_client=2)
+    gate = hold_writer(client)
+    body = lines_of({"id": "a", "text": "Ants dig."})
+    first = [from_address(client, "10.0.0.1", body) for _ in range(3)]
+    assert [one.status_code for one in first] == [202, 202, 503]
+    assert first[2].headers["retry-after"] == "10"
+    assert from_address(client, "10.0.0.2", body).status_code == 202
+    metrics = client.get("/metrics").text
+    assert 'longmatch_admission_rejected_total{reason="client_jobs"} 1.0' in metrics
+    gate.set()
+    wait_for(lambda: all(one["ended"] for one in client.get("/jobs").json()["jobs"]))
+    assert from_address(client, "10.0.0.1", body).status_code == 202
+
+
+def test_uploads_that_wait_have_no_more_bytes_than_allowed(
+    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
+) -> None:
+    body = lines_of(*({"id": str(number), "text": "Ants dig." * 50} for number in range(100)))
+    client = make_client(max_waiting_upload_bytes=int(2.5 * len(body)))
+    hold_writer(client)
+    for _ in range(2):
+        sent = client.post("/index", content=gzip.compress(body), headers=GZIP)
+        assert sent.status_code == 202
+    for content, more in ((body, LINES), (gzip.compress(body), GZIP)):
+        problem = refused(client.post("/index", content=content, headers=more), 503, "overloaded")
+        assert problem["retry_after"] == 10
+    assert len(uploads(client)) == 2
+
+
+def test_a_bomb_is_refused_and_nothing_of_it_stays(make_client: Callable[..., Any]) -> None:
+    client = make_client()
+    bomb = gzip.compress(b"{}\n" * 3_000_000)
+    assert len(bomb) < 50_000
+    headers = LINES | {"content-encoding": "gzip"}
+    problem = refused(
+        client.post("/index", content=bomb, headers=headers), 413, "compression-ratio"
+    )
+    assert problem["limit"] == 100.0
+    assert uploads(client) == []
+
+
+def test_uploads_leave_the_reserve_of_the_disk_to_the_store(
+    make_client: Callable[..., Any],
+) -> None:
+    client = make_client(disk_reserve_bytes=2**60)
+    body = lines_of({"id": "a", "text": "Ants dig."})
+    response = client.post("/index", content=body, headers=LINES)
+    problem = refused(response, 507, "storage-full")
+    assert "uploads leave 1152921504606846976" in problem["detail"]
+    assert response.headers["retry-after"] == "60"
+    assert uploads(client) == []
+    documents = {"documents": [{"id": "a", "text": "Ants dig."}]}
+    assert client.post("/index", json=documents).status_code == 200
 
 
 def test_a_job_is_cancelled_once_and_what_is_in_hand_is_still_counted(

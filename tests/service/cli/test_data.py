@@ -12,6 +12,8 @@ import pytest
 from index.directory.collections import collection_path
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.store.schema import read_space
+from service.jobs.store import JobStore, open_tables
+from service.jobs.uploads import UploadFile
 from tests.tools.command import Run
 
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
@@ -218,15 +220,101 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     assert matches(longmatch, data) == expected
 
 
-def test_doctor_says_what_cannot_be_made_again(longmatch: Run, data: Path) -> None:
-    sql(data, "UPDATE documents SET text = 'forged' WHERE id = 'd3'")
-    answer = longmatch("doctor", data, "--repair")
+def test_doctor_sets_aside_what_cannot_be_made_again(longmatch: Run, data: Path) -> None:
+    expected = [one for one in matches(longmatch, data, "--top-k", 24) if one["id"] != "d3"]
+    sql(
+        data,
+        "UPDATE documents SET text = CAST(x'666f72676564ff' AS TEXT) WHERE id = 'd3'",
+        "UPDATE document_terms SET terms = x'00' WHERE vector_id IN (4, 7)",
+        "UPDATE vectors SET vector = x'00' WHERE vector_id = 9",
+        "DELETE FROM metadata_values WHERE vector_id = 11",
+        "UPDATE texts SET signature = x'00' WHERE text_id = 4",
+    )
+    answer = longmatch("doctor", data)
     assert answer.status == 1
     assert "1 document (d3) is damaged in text" in answer.err
-    assert "not repairable: restore a backup" in answer.err
+    assert "forged" not in answer.err
+    answer = longmatch("doctor", data, "--repair")
+    assert "no problems found" in answer.err
+    kept = [json.loads(line) for line in (data / "damaged.jsonl").read_text().splitlines()]
+    assert [(one["id"], one["text"]) for one in kept] == [("d3", "forged\ufffd")]
+    assert kept[0]["metadata"]["year"] == 1993
+    found = matches(longmatch, data, "--top-k", 24)
+    assert [one["id"] for one in found] == [one["id"] for one in expected]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE documents SET text = CAST(x'666f72676564ff' AS TEXT) WHERE id = 'd3'",
+        "UPDATE documents SET title = 'forged' WHERE id = 'd3'",
+    ],
+)
+def test_indexing_again_repairs_a_damaged_document(
+    longmatch: Run, data: Path, corpus: Path, damage: str
+) -> None:
+    expected = matches(longmatch, data, "--top-k", 24)
+    sql(data, damage)
+    assert longmatch("doctor", data).status == 1
+    answer = longmatch("index", corpus, "--data", data)
+    assert answer.status == 0, answer.err
+    assert "forged" not in answer.err
+    assert longmatch("doctor", data).status == 0
+    assert matches(longmatch, data, "--top-k", 24) == expected
+
+
+def test_doctor_says_what_cannot_be_repaired(longmatch: Run, data: Path) -> None:
     (data / ADAPTER_FILE).write_bytes(b"no adapter")
     answer = longmatch("doctor", data)
     assert (answer.status, "adapter.npz" in answer.err) == (1, True)
+
+
+@pytest.fixture
+def waiting(data: Path) -> Path:
+    """A data directory with an upload that waits."""
+    connections = open_tables(data / "jobs.sqlite3")
+    (data / "uploads").mkdir()
+    file = UploadFile(data / "uploads" / "a1.ndjson", max_bytes=1000, gzip=False)
+    file.write(b'{"id": "new", "text": "Music."}\n')
+    JobStore(connections).add(file.finish(), None)
+    connections.close()
+    return data
+
+
+def test_doctor_examines_the_jobs(longmatch: Run, waiting: Path) -> None:
+    assert longmatch("doctor", waiting).status == 0
+    (waiting / "uploads" / "a1.ndjson").write_bytes(b'{"id": "other", "text": "Music."}\n')
+    answer = longmatch("doctor", waiting)
+    assert (answer.status, "job a1 has no upload, or another than was" in answer.err) == (1, True)
+    assert longmatch("doctor", waiting, "--repair").status == 0
+    with closing(open_tables(waiting / "jobs.sqlite3")) as connections:
+        job, _ = JobStore(connections).find("a1")
+    assert (job.state, job.detail) == ("failed", "the upload is missing or damaged: send it again")
+
+
+@pytest.mark.parametrize("damage", ["no database", "another format", "a page"])
+def test_doctor_sets_damaged_jobs_aside(longmatch: Run, waiting: Path, damage: str) -> None:
+    path = waiting / "jobs.sqlite3"
+    content = bytearray(path.read_bytes())
+    if damage == "no database":
+        content = bytearray(b"no database" * 1000)
+    elif damage == "another format":
+        content[60:64] = bytes(4)  # user_version
+    else:
+        content[4096:8192] = b"\xff" * 4096
+    path.write_bytes(content)
+    expected = matches(longmatch, waiting)
+    answer = longmatch("doctor", waiting)
+    assert answer.status == 1
+    assert "jobs.sqlite3: is damaged (" in answer.err
+    assert "uploads that had not ended: a1" in answer.err
+    assert longmatch("doctor", waiting, "--repair").status == 0
+    kept = waiting / "jobs.damaged"
+    assert (kept / "jobs.sqlite3").read_bytes() == content
+    assert json.loads((kept / "uploads" / "a1.ndjson").read_text())["id"] == "new"
+    with closing(open_tables(path)) as connections:
+        assert JobStore(connections).unfinished() == []
+    assert matches(longmatch, waiting) == expected
 
 
 def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> None:

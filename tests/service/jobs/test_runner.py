@@ -54,9 +54,9 @@ class Recorder:
             assert self.ended.acquire(timeout=10)
 
 
-def add(jobs: Jobs) -> str:
+def add(jobs: Jobs, client: str = "") -> str:
     job_id = uuid.uuid4().hex
-    jobs.add(Upload(job_id, 1, 1, DIGEST), None)
+    jobs.add(Upload(job_id, 1, 1, DIGEST), None, client)
     return job_id
 
 
@@ -79,7 +79,7 @@ def test_a_job_that_was_running_when_the_process_died_runs_again_first(
 ) -> None:
     dead = make_jobs()
     ids = [add(dead) for _ in range(2)]
-    begun = dead.store.begin_next()
+    begun = dead.store.begin(dead.store.unfinished()[0])
     assert begun is not None
     assert (begun.id, begun.state) == (ids[0], "running")
     dead.close()
@@ -131,15 +131,15 @@ def test_tables_that_cannot_be_written_for_a_while_are_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("service.jobs.runner._IDLE_SECONDS", 0.01)
-    begin_next = JobStore.begin_next
+    real = JobStore.begin
     failures = iter(range(3))
 
-    def begin(self: JobStore) -> Job | None:
+    def begin(self: JobStore, job: Job) -> Job | None:
         if next(failures, None) is not None:
             raise StoreError("jobs.sqlite3: database or disk is full")
-        return begin_next(self)
+        return real(self, job)
 
-    monkeypatch.setattr(JobStore, "begin_next", begin)
+    monkeypatch.setattr(JobStore, "begin", begin)
     jobs = make_jobs()
     job_id = add(jobs)
     runner = Recorder(jobs)
@@ -153,3 +153,48 @@ def test_an_end_that_no_job_had_is_counted_as_0(make_jobs: Callable[[], Jobs]) -
     value = make_jobs().metrics.registry.get_sample_value
     for state in ("done", "cancelled", "failed"):
         assert value("longmatch_jobs_ended_total", {"state": state}) == 0
+
+
+class Turns:
+    """A runner of jobs of several turns each; every turn is over as soon as it may be."""
+
+    def __init__(self, jobs: Jobs, turns: dict[str, int]) -> None:
+        self.jobs = jobs
+        self.left = turns
+        self.ran: list[str] = []
+        self.ended = threading.Semaphore(0)
+
+    def __call__(self, job: Job) -> None:
+        while self.left[job.id]:
+            self.left[job.id] -= 1
+            self.ran.append(job.id)
+            if self.jobs.turn_is_over(job):
+                return
+        self.jobs.end(job, "done")
+        self.ended.release()
+
+
+def test_jobs_of_different_clients_run_in_turns_and_those_of_one_in_order(
+    make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.jobs.runner._TURN_SECONDS", 0.0)
+    jobs = make_jobs()
+    large, later = add(jobs, "key:a"), add(jobs, "key:a")
+    small, other = add(jobs, "key:b"), add(jobs, "key:c")
+    runner = Turns(jobs, {large: 4, later: 1, small: 1, other: 2})
+    jobs.start(runner)
+    for _ in range(4):
+        assert runner.ended.acquire(timeout=10)
+    assert runner.ran[:3] == [large, small, other]
+    assert [one for one in runner.ran if one in (large, later)] == [large] * 4 + [later]
+    assert runner.ran.index(small) < runner.ran.index(other) < len(runner.ran) - 3
+
+
+def test_a_job_alone_is_not_interrupted(
+    make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.jobs.runner._TURN_SECONDS", 0.0)
+    jobs = make_jobs()
+    first = add(jobs, "key:a")
+    add(jobs, "key:a")
+    assert not jobs.turn_is_over(jobs.store.find(first)[0])

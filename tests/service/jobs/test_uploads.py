@@ -14,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import StoreError
-from service.errors import BodyTooLargeError, InvalidInputError, MalformedUploadError
+from service.errors import (
+    BodyTooLargeError,
+    CompressionRatioError,
+    InvalidInputError,
+    MalformedUploadError,
+)
 from service.jobs.job import Upload
 from service.jobs.uploads import (
     MAX_CHARACTERS,
@@ -220,5 +225,29 @@ def test_a_line_of_fifty_megabytes_is_passed_without_being_held() -> None:
 
 
 def test_blank_lines_without_end_are_read_in_bounded_batches() -> None:
-    batches = read_all(b"\n" * 25_000 + GOOD[0])
-    assert [batch.line for batch in batches] == [10_000, 20_000, 25_001]
+    batches = read_all(b"\n" * 45_000 + GOOD[0])
+    assert [batch.line for batch in batches] == [20_000, 40_000, 45_001]
+
+
+def test_lines_that_are_no_document_are_counted_and_the_first_are_kept() -> None:
+    batches = read_all(b"{}\n" * 45_000 + GOOD[0])
+    assert [batch.failed for batch in batches] == [20_000, 20_000, 5_000]
+    assert [len(batch.errors) for batch in batches] == [100, 100, 100]
+    assert [len(batch.documents) for batch in batches] == [0, 0, 1]
+
+
+def test_what_is_compressed_too_well_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "id.ndjson"
+    file = UploadFile(path, max_bytes=2**30, gzip=True, max_ratio=20.0)
+    bomb = gzip.compress(b"{}\n" * 5_000_000)
+    with pytest.raises(CompressionRatioError, match="more than 20 times its size"):
+        file.write(bomb)
+    assert file.size <= 2 * 2**20
+    file.abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_small_upload_may_have_any_ratio(tmp_path: Path) -> None:
+    file = UploadFile(tmp_path / "id.ndjson", max_bytes=2**30, gzip=True, max_ratio=1.0)
+    file.write(gzip.compress(b"{}\n" * 1000))
+    assert file.finish().lines == 1000

@@ -43,7 +43,7 @@ def test_a_page_shows_what_a_document_shows(library: Any) -> None:
 
 
 def test_an_empty_index_has_one_empty_page(empty: Any) -> None:
-    assert empty.get("/documents").json() == {"documents": [], "next_cursor": None}
+    assert empty.get("/documents").json() == {"documents": [], "damaged": [], "next_cursor": None}
     response = empty.get("/documents", headers=LINES)
     assert (response.status_code, response.content) == (200, b"")
 

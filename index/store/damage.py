@@ -1,0 +1,87 @@
+"""Which stored documents were found to be damaged while they were read.
+
+One damaged document makes no other one unreadable: who reads many leaves it out, who asks for it
+gets an error that names it. It is remembered, for the operator, until it is removed or replaced.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from index.errors import DamagedDocumentError
+from index.sqlite.connections import SQLiteConnections, vector_id_list
+
+_NAMES = """
+SELECT vector_id, id FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+_log = logging.getLogger(__name__)
+
+
+class DamageLog:
+    """The damaged documents of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+        """Use the connections of the store at `path`; `SQLiteDocumentStore.damage` is one."""
+        self._connections = connections
+        self._path = path
+        self._lock = threading.Lock()
+        self._known: dict[int, set[str]] = {}
+
+    def __len__(self) -> int:
+        """Return how many documents are known to be damaged."""
+        return len(self._known)
+
+    def __contains__(self, vector_id: int) -> bool:
+        """Return whether the document of a vector id is known to be damaged."""
+        return vector_id in self._known
+
+    def without(
+        self, rows: Sequence[tuple[Any, ...]], damaged: Iterable[int], part: str, *, skip: bool
+    ) -> Sequence[tuple[Any, ...]]:
+        """Return rows that begin with a vector id without those of damaged documents.
+
+        Args:
+            rows: that were read.
+            damaged: vector ids of those that are damaged.
+            part: what of these documents it is, for the log.
+            skip: leave them out, instead of raising.
+
+        Raises:
+            DamagedDocumentError: there is one, and it is not to be skipped.
+        """
+        found = set(damaged)
+        if not found:
+            return rows
+        first = self.note(found, part)
+        if not skip:
+            raise first
+        return [row for row in rows if row[0] not in found]
+
+    def note(self, vector_ids: Iterable[int], part: str) -> DamagedDocumentError:
+        """Remember that documents are damaged, log the new ones, and return the error of one."""
+        found = sorted(vector_ids)
+        names = self._names(found)
+        with self._lock:
+            new = [one for one in found if part not in self._known.get(one, ())]
+            for one in new:
+                self._known.setdefault(one, set()).add(part)
+        for one in new:
+            _log.error(
+                "%s: document %r is damaged in its %s: run longmatch doctor --repair",
+                *(self._path, names[one], part),
+            )
+        return DamagedDocumentError(self._path, names[found[0]], part)
+
+    def forget(self, vector_ids: Iterable[int]) -> None:
+        """Forget documents that were removed."""
+        with self._lock:
+            for one in vector_ids:
+                self._known.pop(int(one), None)
+
+    def _names(self, vector_ids: Sequence[int]) -> dict[int, str]:
+        with self._connections.reading() as connection:
+            rows = connection.execute(_NAMES, (vector_id_list(vector_ids),)).fetchall()
+        names = {vector_id: str(document_id) for vector_id, document_id in rows}
+        return {one: names.get(one, f"of vector id {one}") for one in vector_ids}

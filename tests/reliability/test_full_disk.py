@@ -1,0 +1,187 @@
+"""A disk that is really full: nothing is lost, what is stored is served, and each part says why."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.command import Run
+from tests.tools.small_disk import SmallDisk
+
+RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
+MakeDisk = Callable[[int], SmallDisk]
+Process = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def documents(*names: str) -> dict[str, Any]:
+    return {"documents": [{"id": name, "text": f"{name}. {RIVER}"} for name in names]}
+
+
+def send_lines(server: Any, lines: bytes) -> tuple[int, Any]:
+    headers = {"Content-Type": "application/x-ndjson"}
+    request = urllib.request.Request(f"{server.url}/index", lines, headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+@pytest.fixture
+def disk(small_disk: MakeDisk) -> SmallDisk:
+    return small_disk(12)
+
+
+@pytest.fixture
+def data(disk: SmallDisk, longmatch: Run, tmp_path: Path) -> Path:
+    """Index two documents on the small disk; no server has run there."""
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [json.dumps(one) + "\n" for one in documents("first", "second")["documents"]]
+    corpus.write_text("".join(lines))
+    path = disk.path / "data"
+    assert longmatch("index", corpus, "--data", path).status == 0
+    return path
+
+
+def reads(server: Any) -> None:
+    """Check that everything that reads is answered."""
+    status, answer = server.request("POST", "/match", {"text": RIVER, "explain": {"matches": 2}})
+    assert (status, {one["id"] for one in answer["matches"]}) == (200, {"first", "second"})
+    status, answer = server.request("GET", "/documents")
+    assert (status, [one["id"] for one in answer["documents"]]) == (200, ["first", "second"])
+    sides = {"left": {"id": "first"}, "right": {"text": RIVER}}
+    assert server.request("POST", "/compare", sides)[0] == 200
+    assert server.request("GET", "/jobs")[0] == 200
+
+
+def refuses_writes(server: Any) -> None:
+    for status, problem in (
+        server.request("POST", "/index", documents("third")),
+        server.request("DELETE", "/documents/first"),
+        send_lines(server, json.dumps({"id": "fourth", "text": RIVER}).encode()),
+    ):
+        assert (status, problem["type"]) == (507, "/problems/storage-full"), problem
+        assert "The disk of the service is full" in problem["detail"]
+        assert "sqlite" not in json.dumps(problem)
+    status, ready = server.request("GET", "/readyz")
+    assert (status, ready["status"], ready["degraded"]) == (200, "degraded", ["storage"])
+
+
+def accepts_writes(server: Any) -> None:
+    status, answer = server.request("POST", "/index", documents("third"))
+    assert status == 200, answer
+    assert server.request("DELETE", "/documents/third")[0] == 204
+    assert server.request("GET", "/readyz")[1]["status"] == "ready"
+
+
+@pytest.mark.parametrize("begun", ["never served", "served before", "killed"])
+def test_a_server_starts_on_a_full_disk_and_reads(
+    serve: Callable[..., Any], disk: SmallDisk, data: Path, tiny_checkpoint: Path, begun: str
+) -> None:
+    if begun != "never served":
+        with serve(data, tiny_checkpoint, threads=1) as server:
+            accepts_writes(server)
+            if begun == "served before":
+                assert server.stop() == 0
+    disk.fill()
+    with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
+        reads(server)
+        refuses_writes(server)
+        reads(server)
+        disk.free()
+        status, answer = server.request("POST", "/index", documents("third"))
+        assert status == 200, answer
+        assert server.request("DELETE", "/documents/third")[0] == 204
+        assert "disk is full" in server.log.read_text()
+        assert "Traceback" not in server.log.read_text()
+        assert server.stop() == 0
+    with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
+        reads(server)
+        accepts_writes(server)
+        assert send_lines(server, json.dumps({"id": "x", "text": RIVER}).encode())[0] == 202
+
+
+def test_a_disk_that_fills_while_a_server_runs(
+    serve: Callable[..., Any],
+    disk: SmallDisk,
+    data: Path,
+    tiny_checkpoint: Path,
+    longmatch: Run,
+) -> None:
+    with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
+        accepts_writes(server)
+        disk.fill()
+        refuses_writes(server)
+        reads(server)
+        disk.free()
+        accepts_writes(server)
+        assert server.stop() == 0
+    assert longmatch("doctor", data).status == 0
+
+
+def test_the_doctor_examines_a_store_on_a_full_disk(
+    disk: SmallDisk, data: Path, longmatch: Run, tmp_path: Path
+) -> None:
+    disk.fill()
+    answer = longmatch("doctor", data)
+    assert (answer.status, "no problems found" in answer.err) == (0, True), answer.err
+    query = tmp_path / "query.txt"
+    query.write_text(RIVER)
+    answer = longmatch("match", query, "--data", data, "--json")
+    assert {one["id"] for one in json.loads(answer.out)["matches"]} == {"first", "second"}
+
+
+def test_the_doctor_repairs_nothing_on_a_full_disk_and_says_why(
+    disk: SmallDisk, data: Path, longmatch: Run
+) -> None:
+    with closing(sqlite3.connect(data / "store.sqlite3")) as store, store:
+        store.execute("UPDATE term_statistics SET documents = 7")
+    (data / ".store-digest").unlink()
+    disk.fill()
+    answer = longmatch("doctor", data, "--repair")
+    assert answer.status == 2
+    assert "the disk is full" in answer.err
+    assert "restore a backup" not in answer.err
+    disk.free()
+    assert longmatch("doctor", data, "--repair").status == 0
+
+
+FAILING = Path("/proc/self/mem")  # whose first byte cannot be read: EIO
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["store.sqlite3", "calibration.json", "adapter.npz", "lexical/current", "snapshots/current"],
+)
+def test_the_doctor_takes_no_failing_disk_for_damage(
+    longmatch: Run, tmp_path: Path, name: str
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [json.dumps(one) + "\n" for one in documents("first", "second")["documents"]]
+    corpus.write_text("".join(lines))
+    data = tmp_path / "data"
+    assert longmatch("index", corpus).status == 0
+    path = (
+        next(one for one in data.rglob("*") if one.name.lower() == Path(name).name)
+        if (data / name.split("/")[0]).exists()
+        else data / name
+    )
+    kept = tmp_path / "kept"
+    if path.exists():
+        shutil.move(path, kept)
+    path.symlink_to(FAILING)
+    for repair in ((), ("--repair",)):
+        answer = longmatch("doctor", data, *repair)
+        assert answer.status == 2, answer.err
+        assert "Input/output error" in answer.err or "disk I/O error" in answer.err
+        for word in ("damaged", "restore", "delete it", "rebuild"):
+            assert word not in answer.err
+        assert path.is_symlink()

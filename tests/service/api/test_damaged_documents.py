@@ -1,0 +1,119 @@
+"""A stored document that is damaged: it is named, and everything else goes on."""
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from service.engine import Engine
+
+BEES = "Bees live in hives. Each hive has a queen. Workers carry nectar and pollen home."
+# A byte that UTF-8 does not have at the end of each; and a text that is valid, but another one.
+DAMAGES = {
+    "text": "UPDATE documents SET text = CAST(text || x'ff' AS TEXT) WHERE id = 'bees'",
+    "another text": "UPDATE documents SET text = 'Bees live in houses.' WHERE id = 'bees'",
+    "title": "UPDATE documents SET title = CAST(x'42656573ff' AS TEXT) WHERE id = 'bees'",
+    "metadata": "UPDATE documents SET metadata = '{\"letters\": 5}' WHERE id = 'bees'",
+    "vector": "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE vector_id = 2",
+    "block vectors": "UPDATE block_vectors SET vectors = x'00' WHERE vector_id = 2",
+}
+OTHERS = {"ants", "tax law", "a/b c/ü?#%"}
+WORDS = ("Bees", "hives", "nectar")
+
+
+def damage(client: Any, statement: str) -> None:
+    with closing(sqlite3.connect(client.app.state.engine.default.data.store.path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def found(client: Any, body: dict[str, Any]) -> set[str]:
+    response = client.post("/match", json=body)
+    assert response.status_code == 200, response.text
+    return {one["id"] for one in response.json()["matches"]}
+
+
+def says_damaged(response: Any) -> None:
+    problem = response.json()
+    assert (response.status_code, problem["type"]) == (500, "/problems/document-damaged")
+    assert problem["id"] == "bees"
+    assert "'bees' is damaged in its" in problem["detail"]
+
+
+@pytest.mark.parametrize("part", DAMAGES)
+def test_everything_else_is_answered(
+    filled: Any, part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(filled, DAMAGES[part])
+    for mode in ("semantic", "lexical", "hybrid"):
+        among = found(filled, {"text": BEES, "mode": mode, "explain": {"matches": 10}})
+        assert among >= (OTHERS if mode != "lexical" else {"ants"})
+    assert found(filled, {"id": "ants"}) >= {"tax law"}
+    listed = filled.get("/documents?limit=2").json()
+    assert len(listed["documents"]) + len(listed["damaged"]) == 2
+    lines = filled.get("/documents", headers={"accept": "application/x-ndjson"}).text.splitlines()
+    exported = {one["id"]: one for one in map(json.loads, lines)}
+    assert exported.keys() == {*OTHERS, "bees"}
+    assert all(exported[one]["text"] for one in OTHERS)
+    if part in ("text", "another text", "title", "metadata"):
+        assert exported["bees"] == {"id": "bees", "damaged": True}
+        says_damaged(filled.get("/documents/bees"))
+        says_damaged(filled.post("/match", json={"id": "bees"}))
+        sides = {"left": {"id": "bees"}, "right": {"id": "ants"}}
+        says_damaged(filled.post("/compare", json=sides))
+    elif part == "vector":
+        says_damaged(filled.post("/match", json={"id": "bees"}))
+    else:
+        assert filled.post("/match", json={"id": "bees"}).status_code == 200
+    ready = filled.get("/readyz").json()
+    assert (ready["status"], ready["degraded"]) == ("degraded", ["damaged_documents"])
+    assert re.search(r"^longmatch_damaged_documents{collection="default"} 1\.0$", filled.get("/metrics").text, re.M)
+    assert "document 'bees' is damaged" in caplog.text
+    for word in WORDS:
+        assert word not in caplog.text
+
+
+@pytest.mark.parametrize("part", DAMAGES)
+def test_indexing_it_again_repairs_it(filled: Any, engine: Engine, part: str) -> None:
+    damage(filled, DAMAGES[part])
+    document = {"id": "bees", "text": BEES, "title": "Bees", "metadata": {"letters": 4}}
+    response = filled.post("/index", json={"documents": [document]})
+    assert response.status_code == 200
+    assert filled.get("/readyz").json()["status"] == "ready"
+    shown = filled.get("/documents/bees?text=true").json()
+    assert {name: shown[name] for name in document} == document
+    assert engine.default.data.store.block_vectors([shown_id(engine)])
+    assert found(filled, {"text": BEES}) == {*OTHERS, "bees"}
+
+
+def shown_id(engine: Engine) -> int:
+    return engine.default.data.store.find(["bees"])["bees"].vector_id
+
+
+@pytest.mark.parametrize("part", DAMAGES)
+def test_it_can_be_deleted(filled: Any, part: str) -> None:
+    damage(filled, DAMAGES[part])
+    filled.get("/documents", headers={"accept": "application/x-ndjson"})
+    assert filled.delete("/documents/bees").status_code == 204
+    assert filled.get("/readyz").json()["status"] == "ready"
+    assert found(filled, {"text": BEES}) == OTHERS
+
+
+@pytest.mark.parametrize("terms", ["x'00'", "'no bytes'", "7"])
+def test_where_its_words_are_damaged_writes_name_it(
+    filled: Any, terms: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage(filled, f"UPDATE document_terms SET terms = {terms} WHERE vector_id = 2")
+    for response in (
+        filled.delete("/documents/bees"),
+        filled.post("/index", json={"documents": [{"id": "bees", "text": "Wasps."}]}),
+    ):
+        says_damaged(response)
+    assert filled.get("/documents/bees?text=true").json()["text"] == BEES
+    more = {"documents": [{"id": "wasps", "text": "Wasps build nests of paper."}]}
+    assert filled.post("/index", json=more).status_code == 200
+    assert filled.get("/readyz").json()["degraded"] == ["damaged_documents"]
+    assert "document 'bees' is damaged in its words: run longmatch doctor --repair" in caplog.text
