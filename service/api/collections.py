@@ -13,6 +13,8 @@ from service.api.http.problems import (
     INVALID_INPUT,
     NOT_READY,
     SHUTTING_DOWN,
+    STORAGE_FAILED,
+    STORAGE_FULL,
     TOO_MANY_COLLECTIONS,
 )
 from service.api.openapi.responses import json_example, problem_responses
@@ -94,7 +96,7 @@ async def get_collection(
     responses={
         200: json_example(ANSWER, "It existed"),
         201: json_example({**ANSWER, "documents": 0, "sequence": 0}, "It was created"),
-        **problem_responses(*PROBLEMS, TOO_MANY_COLLECTIONS),
+        **problem_responses(*PROBLEMS, TOO_MANY_COLLECTIONS, STORAGE_FULL, STORAGE_FAILED),
     },
 )
 async def put_collection(
@@ -114,7 +116,10 @@ async def put_collection(
     "/{collection}",
     summary="Delete a collection and all that it holds",
     status_code=204,
-    responses={204: {"description": "It is deleted"}, **problem_responses(*PROBLEMS)},
+    responses={
+        204: {"description": "It is deleted"},
+        **problem_responses(*PROBLEMS, STORAGE_FULL, STORAGE_FAILED),
+    },
 )
 async def delete_collection(name: CollectionName, request: Request, engine: OpenEngineDep) -> None:
     """Delete the documents, the index and the uploads of a collection; this takes the scope admin.

@@ -188,7 +188,7 @@ def test_a_collection_that_cannot_be_removed_is_named(
             "index.directory.collections.replace_durably",
             lambda *_: (_ for _ in ()).throw(OSError(30, "Read-only file system")),
         )
-        assert client.delete(PAPERS).status_code == 500
+        assert client.delete(PAPERS).status_code == 503  # the disk failed
     assert client.get(PAPERS).json()["state"] == "unavailable"
     assert client.get(f"{PAPERS}/documents").status_code == 503
     assert client.request("PUT", PAPERS).json()["state"] == "open"
@@ -348,6 +348,6 @@ def test_a_failure_to_create_leaves_nothing(
 
     with monkeypatch.context() as patched, caplog.at_level(logging.ERROR):
         patched.setattr("index.directory.collections.sync_tree", full)
-        assert client.request("PUT", PAPERS).status_code == 500
+        assert client.request("PUT", PAPERS).status_code == 507
     assert names(client) == ["default"]
     assert client.request("PUT", PAPERS).status_code == 201

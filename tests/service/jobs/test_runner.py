@@ -149,10 +149,13 @@ def test_tables_that_cannot_be_written_for_a_while_are_waited_for(
     assert "jobs are paused: StoreError" in caplog.text
 
 
-def test_an_end_that_no_job_had_is_counted_as_0(make_jobs: Callable[[], Jobs]) -> None:
-    value = make_jobs().metrics.registry.get_sample_value
+def test_an_end_that_no_job_had_is_counted_as_0(tmp_path: Path) -> None:
+    metrics = create_metrics()
+    open_jobs(tmp_path, Settings(data=tmp_path), metrics.of("papers")).close()
+    value = metrics.registry.get_sample_value
     for state in ("done", "cancelled", "failed"):
-        assert value("longmatch_jobs_ended_total", {"state": state}) == 0
+        labels = {"collection": "papers", "state": state}
+        assert value("longmatch_jobs_ended_total", labels) == 0
 
 
 class Turns:
