@@ -13,6 +13,7 @@
   * RequestTooLargeError     the documents of one request have more tokens than the queue holds
   * DocumentNotFoundError    no document has the id
   * MalformedUploadError     the body cannot be decompressed
+  * ModelNotFoundError       the name of a model is not that of the served checkpoint
   * JobNotFoundError         no job has the id
   * JobEndedError            the job to cancel has ended already
   * KeyInUseError            a request with the same Idempotency-Key is in progress
@@ -141,6 +142,14 @@ class DocumentNotFoundError(ServiceError):
 
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
+        self.pointer = pointer
+
+
+class ModelNotFoundError(ServiceError):
+    """The name of a model is not that of the served checkpoint, nor its alias."""
+
+    def __init__(self, name: str, served: str, pointer: str | None = None) -> None:
+        super().__init__(f"there is no model {name!r}: the one that is served is {served!r}")
         self.pointer = pointer
 
 

@@ -79,7 +79,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "workers",
         "engine",
         "documents encode",
-        "indexing matching",
+        "embeddings indexing matching",
         "bulk_upload",
         "startup",
         "api",
@@ -88,7 +88,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "service.api": (
         "deps http schemas",
-        "compare documents index jobs ops page",
+        "compare documents embeddings index jobs ops page",
         "match",
         "similar",
         "app",
@@ -141,7 +141,7 @@ FACES: Mapping[str, str] = {
     "service.api.http": (
         "access admission bodies errors hosts idempotency middleware negotiation openapi problems"
     ),
-    "service.api.schemas": "common compare documents filter jobs match ops paging",
+    "service.api.schemas": "common compare documents embeddings filter jobs match ops paging",
     "service.background": "maintenance recall_monitor",
     "service.cli.evaluation": "command",
     "service.jobs": "idempotency job runner uploads",

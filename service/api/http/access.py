@@ -27,6 +27,7 @@ _AUDIT_FILES = 10
 _PROBES = frozenset({"livez", "readyz"})
 _DESCRIPTIONS = frozenset({"", "static", "docs", "openapi.json", "problems"})
 _SEARCHES = frozenset({"match", "compare"})  # POST, and change nothing
+_EMBEDDINGS = "/v1/embeddings"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -37,7 +38,7 @@ def needed_scope(method: str, path: str, settings: Settings) -> api_key.Scope | 
         return None
     if first in _DESCRIPTIONS and settings.open_docs:
         return None
-    if first in _SEARCHES or (method in _READING and first != "jobs"):
+    if first in _SEARCHES or path == _EMBEDDINGS or (method in _READING and first != "jobs"):
         return "read"
     return "write"
 

@@ -18,6 +18,7 @@ from starlette.types import Scope
 
 from encoder.errors import EncoderError
 from index.errors import IndexingError, LexicalIndexNotReadyError
+from service.api.http.openai_errors import openai_member
 from service.api.http.problems import (
     INTERNAL_ERROR,
     INVALID_INPUT,
@@ -34,6 +35,7 @@ from service.errors import (
     FieldError,
     InvalidInputError,
     KeyRequiredError,
+    ModelNotFoundError,
     OverloadedError,
     RateLimitedError,
     RequestTooLargeError,
@@ -107,7 +109,7 @@ def problem_content(problem: Problem, instance: str, request_id: str) -> dict[st
     }
     if problem.errors:
         content["errors"] = list(problem.errors[:_MAX_ERRORS])
-    return content
+    return content | openai_member(instance, content)
 
 
 def _count(scope: Scope, error: Exception) -> None:
@@ -139,8 +141,8 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
     match error:
         case InvalidInputError():
             return Problem(kind, _INVALID, [_field_error(item) for item in error.errors])
-        case DocumentNotFoundError(pointer=str(pointer)):
-            return Problem(kind, str(error), [{"pointer": pointer, "detail": "is not stored"}])
+        case DocumentNotFoundError(pointer=str(pointer)) | ModelNotFoundError(pointer=str(pointer)):
+            return Problem(kind, str(error), [{"pointer": pointer, "detail": "does not exist"}])
         case BodyTooLargeError():
             return Problem(
                 kind, str(error), members={"limit": error.limit}, headers={"Connection": "close"}
