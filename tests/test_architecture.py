@@ -311,6 +311,7 @@ def test_nothing_that_serves_imports_the_training_half(product: SourceTree) -> N
 
 def test_folders_and_files_are_small(everything: SourceTree) -> None:
     assert_none(against_sizes(everything))
+    assert_none(against_sizes(SourceTree(ROOT / "clients/python", ["longmatch"])))
 
 
 @pytest.mark.parametrize("module", ["service.api.app", "service.cli.main"])

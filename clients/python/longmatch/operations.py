@@ -1,0 +1,243 @@
+"""The methods for jobs and for the service itself."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from longmatch.decoding import read_reply
+from longmatch.errors import (
+    ConnectionFailedError,
+    DeadlineExceededError,
+    JobFailedError,
+    LongmatchError,
+    UnavailableError,
+)
+from longmatch.requests import segment
+from longmatch.retries import Caller
+from longmatch.status import Job, Model, ProblemType, Ready, Version
+from longmatch.steps import Emit, Emitting, Request, Sleep, Steps
+
+_ENDED = frozenset({"done", "cancelled", "failed"})
+_FIRST_POLL, _LAST_POLL = 0.05, 2.0  # seconds
+_JOBS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    jobs: list[Job]
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    data: list[Model]
+
+
+def job(caller: Caller, job_id: str) -> Steps[Job]:
+    """Return a job: its state, its progress and its first errors.
+
+    Args:
+        caller: set by the client.
+        job_id: of the job.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path=_job_path(job_id)))
+    return read_reply(Job, reply)
+
+
+def jobs(caller: Caller) -> Emitting[Job]:
+    """Iterate over the jobs, the newest first.
+
+    Args:
+        caller: set by the client.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    before: str | None = None
+    while True:
+        params = {"limit": _JOBS, "before": before}
+        reply = yield from caller.again().ask(Request(method="GET", path="/jobs", params=params))
+        page = read_reply(_Jobs, reply).jobs
+        for one in page:
+            yield Emit(one)
+        if len(page) < _JOBS:
+            return
+        before = page[-1].id
+
+
+def cancel_job(caller: Caller, job_id: str) -> Steps[Job]:
+    """Cancel a job; what it has stored stays.
+
+    Args:
+        caller: set by the client.
+        job_id: of the job.
+
+    Raises:
+        ConflictError: it has ended.
+        LongmatchError: see `longmatch.errors`.
+    """
+    path = f"{_job_path(job_id)}/cancel"
+    yield from caller.ask(Request(method="POST", path=path, done_status=409))
+    return (yield from job(caller, job_id))
+
+
+def wait_for_job(
+    caller: Caller,
+    job_id: str,
+    *,
+    timeout: float | None = None,
+    progress: Callable[[Job], None] | None = None,
+) -> Steps[Job]:
+    """Wait until a job is done, and return it.
+
+    Args:
+        caller: set by the client.
+        job_id: of the job.
+        timeout: seconds to wait at most; by default, any time.
+        progress: called with the job each time that it was asked for.
+
+    Raises:
+        JobFailedError: it was cancelled or failed.
+        DeadlineExceededError: the time is over; the job goes on.
+        LongmatchError: see `longmatch.errors`.
+    """
+    until = None if timeout is None else time.monotonic() + timeout
+    wait = _FIRST_POLL
+    while True:
+        found = yield from job(caller.again(), job_id)
+        if progress is not None:
+            progress(found)
+        if found.state in _ENDED:
+            if found.state != "done":
+                raise JobFailedError(found)
+            return found
+        if until is not None and time.monotonic() + wait > until:
+            raise DeadlineExceededError(f"the job {job_id} is {found.state} after {timeout} s")
+        yield Sleep(wait)
+        wait = min(_LAST_POLL, wait * 1.5)
+
+
+def version(caller: Caller) -> Steps[Version]:
+    """Return the version, the checkpoint and the limits of the service.
+
+    Args:
+        caller: set by the client.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/version"))
+    return read_reply(Version, reply)
+
+
+def ready(caller: Caller) -> Steps[Ready]:
+    """Return the state of the service if it is ready; asks once.
+
+    Args:
+        caller: set by the client.
+
+    Raises:
+        UnavailableError: it is not ready.
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/readyz", retried=False))
+    return read_reply(Ready, reply)
+
+
+def wait_until_ready(caller: Caller, *, timeout: float = 60.0) -> Steps[Ready]:
+    """Wait until the service is ready, while it starts for example.
+
+    Args:
+        caller: set by the client.
+        timeout: seconds to wait at most.
+
+    Raises:
+        DeadlineExceededError: it is not ready in time; the cause says why.
+        LongmatchError: see `longmatch.errors`.
+    """
+    until, wait = time.monotonic() + timeout, _FIRST_POLL
+    while True:
+        failure: LongmatchError
+        try:
+            return (yield from ready(caller.again()))
+        except (UnavailableError, ConnectionFailedError) as error:
+            failure = error
+        if time.monotonic() + wait > until:
+            raise DeadlineExceededError(f"the service is not ready after {timeout} s") from failure
+        yield Sleep(wait)
+        wait = min(_LAST_POLL, wait * 1.5)
+
+
+def is_alive(caller: Caller) -> Steps[bool]:
+    """Return whether the process answers at all; asks once.
+
+    Args:
+        caller: set by the client.
+    """
+    try:
+        yield from caller.ask(Request(method="GET", path="/livez", retried=False))
+    except LongmatchError:
+        return False
+    return True
+
+
+def metrics(caller: Caller) -> Steps[str]:
+    """Return the metrics of the service, in the text format of Prometheus.
+
+    Args:
+        caller: set by the client.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/metrics"))
+    return reply.content.decode()
+
+
+def models(caller: Caller) -> Steps[list[Model]]:
+    """Return the models that give embeddings: the checkpoint.
+
+    Args:
+        caller: set by the client.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/v1/models"))
+    return read_reply(_Models, reply).data
+
+
+def model(caller: Caller, name: str) -> Steps[Model]:
+    """Return the checkpoint, if this is its name or `longmatch`.
+
+    Args:
+        caller: set by the client.
+        name: of a model.
+
+    Raises:
+        NotFoundError: there is no such model.
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path=f"/v1/models/{segment(name)}"))
+    return read_reply(Model, reply)
+
+
+def problem(caller: Caller, name: str) -> Steps[ProblemType]:
+    """Return the meaning of a kind of error.
+
+    Args:
+        caller: set by the client.
+        name: the `type` of an `ApiError`, or its last part.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    path = f"/problems/{segment(name.rpartition('/')[2])}"
+    reply = yield from caller.ask(Request(method="GET", path=path))
+    return read_reply(ProblemType, reply)
+
+
+def _job_path(job_id: str) -> str:
+    return f"/jobs/{segment(job_id)}"
