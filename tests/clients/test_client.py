@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 import json
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +214,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(
 
 @pytest.mark.parametrize("kind", ["documents", "plain", "compressed", "packed by us"])
 def test_an_upload_of_any_source(client: Any, tmp_path: Path, kind: str) -> None:
-    names = [f"u{number}" for number in range(120)]
+    names = [f"u{number}" for number in range(30)]
     documents = [Document(name, f"Upload {name} tells of the sea.", "", {"n": 1}) for name in names]
     lines = "".join(json.dumps({"id": one.id, "text": one.text}) + "\n" for one in documents)
     path = tmp_path / ("lines.jsonl.gz" if kind == "compressed" else "lines.jsonl")
@@ -224,13 +226,13 @@ def test_an_upload_of_any_source(client: Any, tmp_path: Path, kind: str) -> None
         compress=kind != "plain",
         progress=lambda done, size: sent.append((done, size)),
     )
-    assert upload.accepted == 120
+    assert upload.accepted == 30
     assert sent[0][0] == 0
     assert sent[-1][0] == sent[-1][1] > 0
     if kind == "plain":
         assert sent[-1][1] == len(lines)
     job = client.wait_for_job(upload.id, timeout=60, progress=lambda one: seen.append(one.progress))
-    assert (job.state, job.indexed, job.failed, job.errors) == ("done", 120, 0, [])
+    assert (job.state, job.indexed, job.failed, job.errors) == ("done", 30, 0, [])
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
     for name in names:
@@ -292,6 +294,26 @@ def test_an_error_has_what_the_server_says(client: Any) -> None:
     assert "#/documents/1/id" in str(error)
 
 
+def test_a_client_waits_through_a_crash_of_the_server(
+    tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    """The server is killed after it accepted an upload, and comes back under the same address."""
+    documents = (Document(f"d{n}", f"Part {n}: rivers run to the sea.") for n in range(600))
+    patient = Retry(attempts=1_000, first_seconds=0.1, max_seconds=0.2)
+    serve = partial(serving, tmp_path, tmp_path / "data", tiny_checkpoint, threads=1)
+    with fault_proxy() as proxy, ThreadPoolExecutor(1) as thread:
+        client = Client(proxy.url, retry=patient)
+        with client, serve() as first:
+            proxy.target = first.url
+            upload = client.upload(documents)
+            first.stop(signal.SIGKILL)
+            waiting = thread.submit(client.wait_for_job, upload.id)
+            with serve() as second:
+                proxy.target = second.url
+                job = waiting.result(timeout=60)
+            assert (job.state, job.accepted, job.indexed) == ("done", 600, 600)
+
+
 @pytest.fixture(scope="module")
 def guarded(
     tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path
@@ -318,6 +340,20 @@ def test_keys(make_longmatch: Callable[..., Any], guarded: tuple[str, dict[Scope
     writer = make_longmatch(f"{url}/", api_key=tokens["write"])
     writer.index([DOCUMENTS[0]])
     writer.delete(DOCUMENTS[0].id)
+
+
+def test_an_upload_that_is_refused_while_it_is_sent(
+    make_longmatch: Callable[..., Any], guarded: tuple[str, dict[Scope, str]], tmp_path: Path
+) -> None:
+    """The server closes the connection long before the last byte; its answer must arrive."""
+    url, tokens = guarded
+    path = tmp_path / "large.jsonl"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    with pytest.raises(AuthenticationError):
+        make_longmatch(url).upload(path, compress=False)
+    with pytest.raises(ForbiddenError):
+        make_longmatch(url, api_key=tokens["read"]).upload(path, compress=False)
 
 
 def test_threads_and_tasks_share_a_client(server: Server) -> None:

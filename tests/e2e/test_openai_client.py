@@ -33,11 +33,15 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Pat
     return folder / "data"
 
 
-@pytest.fixture(scope="module")
-def token(data: Path) -> str:
+def token_of(data: Path) -> str:
     key, token = make_key("reader", frozenset(["read"]), None)
     change_keys(data / KEY_FILE, lambda known: known.update({key.id: key}))
     return token
+
+
+@pytest.fixture(scope="module")
+def token(data: Path) -> str:
+    return token_of(data)
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +114,9 @@ def test_errors_are_understood(client: openai.OpenAI, url: str) -> None:
     assert refused.value.code == "key_required"
 
 
-def test_a_rate_limit_is_understood(client: openai.OpenAI) -> None:
-    spend = partial(client.embeddings.create, model="longmatch", input="ants " * 11_000)
+def test_a_rate_limit_is_understood(client: openai.OpenAI, data: Path) -> None:
+    spender = client.with_options(api_key=token_of(data))  # the rate of a key is its own
+    spend = partial(spender.embeddings.create, model="longmatch", input="ants " * 11_000)
     spend()
     with pytest.raises(openai.RateLimitError) as caught:
         spend()

@@ -107,7 +107,7 @@ class Client:
             connect_timeout: seconds to connect.
             retry: how often to repeat, and how long to wait; by default, `Retry()`.
             max_connections: at most, at a time.
-            transport: of httpx, for a proxy or certificates of your own.
+            transport: of httpx, for a proxy or certificates of your own; it has limits of its own.
         """
         self._options = Options(retry or Retry(), timeout, connect_timeout)
         self._http = httpx.Client(

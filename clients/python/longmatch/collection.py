@@ -1,4 +1,8 @@
-"""The methods that store, read, list, export and delete documents."""
+"""The methods that store, read, list, export and delete documents.
+
+The first argument of each is the `Caller` of one call, which the clients pass: their methods are
+without it, and their documentation is what stands here.
+"""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -45,7 +49,6 @@ def index(
     """Store documents, all or none; at return they are durable and the next match finds them.
 
     Args:
-        caller: set by the client.
         documents: the server limits their number; see `upload` for more.
         strict: refuse a text that is too long to be read whole.
         idempotency_key: unique to this request; by default, a new one. With the same one, the same
@@ -74,7 +77,6 @@ def upload(
     connection breaks: documents are first written to a temporary one.
 
     Args:
-        caller: set by the client.
         source: a path of JSON Lines, compressed if it ends in .gz, or documents. With
             `AsyncClient`, documents are iterated in another thread.
         compress: send it as gzip.
@@ -100,7 +102,6 @@ def document(caller: Caller, document_id: str, *, text: bool = False) -> Steps[S
     """Return a stored document.
 
     Args:
-        caller: set by the client.
         document_id: of the document.
         text: with its text.
 
@@ -118,7 +119,6 @@ def delete(caller: Caller, document_id: str) -> Steps[None]:
     """Delete a stored document for good.
 
     Args:
-        caller: set by the client.
         document_id: of the document.
 
     Raises:
@@ -133,7 +133,6 @@ def documents(caller: Caller, *, page_size: int | None = None) -> Emitting[Store
     """Iterate over the stored documents in the order of their ids, without their texts.
 
     Args:
-        caller: set by the client.
         page_size: documents in one request.
 
     Raises:
@@ -156,7 +155,6 @@ def family(caller: Caller, document_id: str, *, page_size: int | None = None) ->
     """Iterate over the copies and versions of a stored document, itself included.
 
     Args:
-        caller: set by the client.
         document_id: of the document.
         page_size: documents in one request.
 
@@ -180,9 +178,6 @@ def export(caller: Caller) -> Emitting[Document]:
     """Iterate over all documents with their texts, as they arrive in one streamed answer.
 
     A connection that breaks before the end raises an error; what has arrived has been iterated.
-
-    Args:
-        caller: set by the client.
 
     Raises:
         LongmatchError: see `longmatch.errors`.

@@ -1,4 +1,8 @@
-"""The methods for jobs and for the service itself."""
+"""The methods for jobs and for the service itself.
+
+The first argument of each is the `Caller` of one call, which the clients pass: their methods are
+without it, and their documentation is what stands here.
+"""
 
 import time
 from collections.abc import Callable
@@ -36,7 +40,6 @@ def job(caller: Caller, job_id: str) -> Steps[Job]:
     """Return a job: its state, its progress and its first errors.
 
     Args:
-        caller: set by the client.
         job_id: of the job.
 
     Raises:
@@ -48,9 +51,6 @@ def job(caller: Caller, job_id: str) -> Steps[Job]:
 
 def jobs(caller: Caller) -> Emitting[Job]:
     """Iterate over the jobs, the newest first.
-
-    Args:
-        caller: set by the client.
 
     Raises:
         LongmatchError: see `longmatch.errors`.
@@ -71,7 +71,6 @@ def cancel_job(caller: Caller, job_id: str) -> Steps[Job]:
     """Cancel a job; what it has stored stays.
 
     Args:
-        caller: set by the client.
         job_id: of the job.
 
     Raises:
@@ -93,7 +92,6 @@ def wait_for_job(
     """Wait until a job is done, and return it.
 
     Args:
-        caller: set by the client.
         job_id: of the job.
         timeout: seconds to wait at most; by default, any time.
         progress: called with the job each time that it was asked for.
@@ -122,9 +120,6 @@ def wait_for_job(
 def version(caller: Caller) -> Steps[Version]:
     """Return the version, the checkpoint and the limits of the service.
 
-    Args:
-        caller: set by the client.
-
     Raises:
         LongmatchError: see `longmatch.errors`.
     """
@@ -134,9 +129,6 @@ def version(caller: Caller) -> Steps[Version]:
 
 def ready(caller: Caller) -> Steps[Ready]:
     """Return the state of the service if it is ready; asks once.
-
-    Args:
-        caller: set by the client.
 
     Raises:
         UnavailableError: it is not ready.
@@ -150,7 +142,6 @@ def wait_until_ready(caller: Caller, *, timeout: float = 60.0) -> Steps[Ready]:
     """Wait until the service is ready, while it starts for example.
 
     Args:
-        caller: set by the client.
         timeout: seconds to wait at most.
 
     Raises:
@@ -171,11 +162,7 @@ def wait_until_ready(caller: Caller, *, timeout: float = 60.0) -> Steps[Ready]:
 
 
 def is_alive(caller: Caller) -> Steps[bool]:
-    """Return whether the process answers at all; asks once.
-
-    Args:
-        caller: set by the client.
-    """
+    """Return whether the process answers at all; asks once."""
     try:
         yield from caller.ask(Request(method="GET", path="/livez", retried=False))
     except LongmatchError:
@@ -186,9 +173,6 @@ def is_alive(caller: Caller) -> Steps[bool]:
 def metrics(caller: Caller) -> Steps[str]:
     """Return the metrics of the service, in the text format of Prometheus.
 
-    Args:
-        caller: set by the client.
-
     Raises:
         LongmatchError: see `longmatch.errors`.
     """
@@ -198,9 +182,6 @@ def metrics(caller: Caller) -> Steps[str]:
 
 def models(caller: Caller) -> Steps[list[Model]]:
     """Return the models that give embeddings: the checkpoint.
-
-    Args:
-        caller: set by the client.
 
     Raises:
         LongmatchError: see `longmatch.errors`.
@@ -213,7 +194,6 @@ def model(caller: Caller, name: str) -> Steps[Model]:
     """Return the checkpoint, if this is its name or `longmatch`.
 
     Args:
-        caller: set by the client.
         name: of a model.
 
     Raises:
@@ -228,7 +208,6 @@ def problem(caller: Caller, name: str) -> Steps[ProblemType]:
     """Return the meaning of a kind of error.
 
     Args:
-        caller: set by the client.
         name: the `type` of an `ApiError`, or its last part.
 
     Raises:

@@ -1,4 +1,8 @@
-"""The methods that search: match, compare, similar, embed."""
+"""The methods that search: match, compare, similar, embed.
+
+The first argument of each is the `Caller` of one call, which the clients pass: their methods are
+without it, and their documentation is what stands here.
+"""
 
 import base64
 import struct
@@ -80,7 +84,6 @@ def match(caller: Caller, query: Query, options: MatchOptions | None = None) -> 
     """Find the documents that match a text or a stored document, best first.
 
     Args:
-        caller: set by the client.
         query: a text, a `Text` with its title, or `Stored(id)`, which is left out of its matches.
         options: what to find.
 
@@ -98,7 +101,6 @@ def match_many(
     """Find the documents that match each of several queries, in their order.
 
     Args:
-        caller: set by the client.
         queries: as those of `match`; the server limits their number.
         options: for each of them.
 
@@ -116,7 +118,6 @@ def similar(
     """Find the documents that are nearest to a stored one, in semantic mode.
 
     Args:
-        caller: set by the client.
         document_id: of the stored document.
         top_k: how many.
         min_score: of matches.
@@ -145,7 +146,6 @@ def compare(
     """Say how two texts, or stored documents, match, and where.
 
     Args:
-        caller: set by the client.
         left: a text, or `Stored(id)`.
         right: the other one.
         passages: how many to return at most.
@@ -169,7 +169,6 @@ def compare_as_page(
     """Return the comparison as a page for a person: HTML in one file.
 
     Args:
-        caller: set by the client.
         left: a text, or `Stored(id)`.
         right: the other one.
         passages: how many to show at most.
@@ -189,7 +188,6 @@ def embed(
     """Return the document vector of each text: those that are stored when it is indexed.
 
     Args:
-        caller: set by the client.
         texts: whole documents; the server limits their number.
         strict: refuse a text that is too long to be read whole.
         model: the name of the checkpoint, to be sure of it; by default, whatever is served.
