@@ -1,8 +1,5 @@
-"""POST /v1/embeddings: texts -> the document vectors that would be stored of them."""
+"""POST /v1/embeddings: what is asked of the encoder, before `service.encode` encodes it."""
 
-from collections.abc import Sequence
-
-from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Engine
 from service.errors import FieldError, InvalidInputError, ModelNotFoundError
 
@@ -25,29 +22,24 @@ def check_model(engine: Engine, name: str, pointer: str | None = None) -> None:
         raise ModelNotFoundError(name, served, pointer)
 
 
-async def embed(
-    engine: Engine, texts: Sequence[RequestText], *, dimensions: int | None, strict: bool
-) -> list[EncodedText]:
-    """Encode texts as documents: with the adapter of the corpus, if the index has one.
+def check_size(engine: Engine, texts: int, dimensions: int | None) -> None:
+    """Refuse what is too much, or cannot be given, before anything is made of the texts.
 
     Args:
-        engine: that encodes.
-        texts: at most `max_embedding_inputs`.
+        engine: that would encode.
+        texts: how many.
         dimensions: that the vectors must have; None for what they have.
-        strict: refuse a text that is too long rather than leave a part of it out.
 
     Raises:
-        InvalidInputError: too many texts, other dimensions than those of the vectors, or a text is
-            refused.
-        ServiceError: the other errors of `encode_texts`.
+        InvalidInputError: more texts than `max_embedding_inputs`, or other dimensions than those
+            of the vectors.
     """
     errors = []
     limit, own = engine.settings.max_embedding_inputs, engine.encoder.dimension
-    if len(texts) > limit:
+    if texts > limit:
         errors.append(FieldError("#/input", f"has more than {limit} texts", limit))
     if dimensions not in (None, own):
         detail = f"must be {own}: the vectors of this checkpoint cannot be shortened"
         errors.append(FieldError("#/dimensions", detail, own))
     if errors:
         raise InvalidInputError(errors)
-    return await encode_texts(engine, texts, strict=strict)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path
 from fastapi.responses import Response
 
-from service.api.deps import Admitted, EngineDep
+from service.api.deps import Admitted, EngineDep, OpenEngineDep
 from service.api.http.negotiation import JSON
 from service.api.http.openapi import json_example, problem_responses
 from service.api.http.problems import (
@@ -30,10 +30,11 @@ from service.api.schemas.embeddings import (
     embeddings_response,
     model_body,
 )
-from service.embeddings import check_model, embed
+from service.embeddings import check_model, check_size
+from service.encode import encode_texts
 from service.threads import run_in
 
-router = APIRouter(prefix="/v1", dependencies=[Admitted])
+router = APIRouter(prefix="/v1")
 
 REQUESTS = {
     "one": {
@@ -74,6 +75,7 @@ MODEL = {"id": "smith-minilm-l6", "object": "model", "created": 0, "owned_by": O
 @router.post(
     "/embeddings",
     tags=["embeddings"],
+    dependencies=[Admitted],
     summary="Get the document vectors of texts",
     response_model=EmbeddingsResponse,
     responses={
@@ -94,9 +96,8 @@ async def post_embeddings(
     index stay the same: see `checkpoint.fingerprint` and `adapter.digest` at /version.
     """
     check_model(engine, request.model, "#/model")
-    texts = await embed(
-        engine, request.to_texts(), dimensions=request.dimensions, strict=request.strict
-    )
+    check_size(engine, request.count, request.dimensions)
+    texts = await encode_texts(engine, request.to_texts(), strict=request.strict)
 
     def render() -> str:
         answer = embeddings_response(texts, engine.checkpoint.name, request.encoding_format)
@@ -112,10 +113,10 @@ async def post_embeddings(
     summary="List the models for /v1/embeddings",
     responses={
         200: json_example({"object": "list", "data": [MODEL]}, "The served checkpoint"),
-        **problem_responses(INTERNAL_ERROR, NOT_READY, OVERLOADED, SHUTTING_DOWN),
+        **problem_responses(INTERNAL_ERROR, NOT_READY),
     },
 )
-async def get_models(engine: EngineDep) -> ModelsResponse:
+async def get_models(engine: OpenEngineDep) -> ModelsResponse:
     """Return the served checkpoint; its alias `longmatch` is not listed."""
     return ModelsResponse(data=[model_body(engine.checkpoint.name)])
 
@@ -126,9 +127,7 @@ async def get_models(engine: EngineDep) -> ModelsResponse:
     summary="Get a model",
     responses={
         200: json_example(MODEL, "The served checkpoint"),
-        **problem_responses(
-            MODEL_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, NOT_READY, OVERLOADED, SHUTTING_DOWN
-        ),
+        **problem_responses(MODEL_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, NOT_READY),
     },
 )
 async def get_model(
@@ -139,7 +138,7 @@ async def get_model(
             openapi_examples={"alias": {"value": "longmatch"}},
         ),
     ],
-    engine: EngineDep,
+    engine: OpenEngineDep,
 ) -> ModelBody:
     """Return the served checkpoint, under its own name, if this is its name or its alias."""
     check_model(engine, model)

@@ -41,6 +41,7 @@ OPEN_PATHS = frozenset(
     {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
     | {"static"}
 )
+_OPEN_BELOW_V1 = "/v1/models"
 
 
 def estimate_tokens(length: int, max_queue_tokens: int) -> int:
@@ -168,7 +169,9 @@ def _client(scope: Scope) -> str:
 
 def is_open(path: str) -> bool:
     """Return whether a path is served under any load."""
-    return path.split("/", 2)[1] in OPEN_PATHS if path.startswith("/") else True
+    if not path.startswith("/"):
+        return True
+    return path.split("/", 2)[1] in OPEN_PATHS or path.startswith(_OPEN_BELOW_V1)
 
 
 def _timeout_seconds(headers: Headers) -> float:

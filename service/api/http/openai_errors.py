@@ -4,7 +4,7 @@ The response stays a problem (RFC 9457); it has one more member, `error`, of the
 clients look for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _PREFIX = "/v1/"
@@ -25,12 +25,16 @@ def openai_member(instance: str, content: Mapping[str, Any]) -> dict[str, Any]:
     server = "server_error" if status >= _SERVER_ERRORS else "invalid_request_error"
     return {
         "error": {
-            "message": "; ".join([content["detail"], *map(_sentence, errors)]),
+            "message": _message(content["detail"], errors),
             "type": _KINDS.get(status, server),
             "param": (errors and _place(errors[0])) or None,
             "code": content["type"].rpartition("/")[2].replace("-", "_"),
         }
     }
+
+
+def _message(detail: str, errors: Sequence[Mapping[str, Any]]) -> str:
+    return f"{detail} ({'; '.join(map(_sentence, errors))})" if errors else detail
 
 
 def _sentence(error: Mapping[str, Any]) -> str:

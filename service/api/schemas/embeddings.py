@@ -64,6 +64,11 @@ class EmbeddingsRequest(Body):
         """Let null pass, instead of the rule of `Body`: clients send it for what is not given."""
         return value
 
+    @property
+    def count(self) -> int:
+        """How many texts there are."""
+        return 1 if isinstance(self.input, str) else len(self.input)
+
     def to_texts(self) -> list[RequestText]:
         """Return the texts, each with the JSON pointer to it.
 
