@@ -111,9 +111,9 @@ def test_the_options_of_a_match(client: Any) -> None:
 
 
 def test_several_queries(client: Any) -> None:
-    queries = [Stored("ants"), TEXTS["ants"], Text(TEXTS["bees"])]
+    queries = [Stored("ants"), TEXTS["ants"], Text(TEXTS[".."])]
     found = client.match_many(queries, MatchOptions(top_k=1))
-    assert [ids(one)[0] for one in found][1:] == ["ants", "bees"]
+    assert [ids(one)[0] for one in found][1:] == ["ants", ".."]
 
 
 def test_similar_and_family(client: Any) -> None:
@@ -357,13 +357,14 @@ def test_an_upload_that_is_refused_while_it_is_sent(
 
 
 def test_threads_and_tasks_share_a_client(server: Server) -> None:
+    texts = {name: text for name, text in TEXTS.items() if not name.startswith("bees")}  # copies
     with Client(server.url, max_connections=3) as client, ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda name: client.match(TEXTS[name]).matches[0].id, TEXTS))
-    assert found == [name if name != "bees/2" else found[2] for name in TEXTS]
+        found = list(threads.map(lambda text: client.match(text).matches[0].id, texts.values()))
+    assert found == list(texts)
 
     async def together() -> list[str]:
         async with AsyncClient(server.url, max_connections=3) as client:
-            answers = await asyncio.gather(*(client.match(text) for text in TEXTS.values()))
+            answers = await asyncio.gather(*(client.match(text) for text in texts.values()))
             return [one.matches[0].id for one in answers]
 
     assert asyncio.run(together()) == found
