@@ -17,6 +17,7 @@
   * CollectionNotFoundError  no collection has the name
   * TooManyCollectionsError  there are as many collections as the settings allow
   * MalformedUploadError     the body cannot be decompressed
+  * ModelNotFoundError       the name of a model is not that of the served checkpoint
   * JobNotFoundError         no job has the id
   * JobEndedError            the job to cancel has ended already
   * KeyInUseError            a request with the same Idempotency-Key is in progress
@@ -188,6 +189,14 @@ class TooManyCollectionsError(ServiceError):
             f"there are {limit} collections, which is the limit (max_collections): remove one"
         )
         self.limit = limit
+
+
+class ModelNotFoundError(ServiceError):
+    """The name of a model is not that of the served checkpoint, nor its alias."""
+
+    def __init__(self, name: str, served: str, pointer: str | None = None) -> None:
+        super().__init__(f"there is no model {name!r}: the one that is served is {served!r}")
+        self.pointer = pointer
 
 
 class MalformedUploadError(ServiceError):

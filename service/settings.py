@@ -211,6 +211,9 @@ class Settings(BaseSettings):
     max_queries_per_request: int = Field(
         default=32, ge=1, description="Queries in one POST /match."
     )
+    max_embedding_inputs: int = Field(
+        default=2048, ge=1, description="Texts in one POST /v1/embeddings."
+    )
     max_explained_matches: int = Field(
         default=100, ge=1, description="Matches explained in one POST /match, of all its queries."
     )

@@ -36,7 +36,7 @@ _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 _ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/[\w/{}-]*)")
 _METRIC = re.compile(r"\blongmatch_[a-z0-9_]+")
 _SETTING = re.compile(r"\bLONGMATCH_([A-Z0-9_]+)")
-_COMMAND = re.compile(r"\blongmatch ((?:longmatch )?)([a-z][a-z-]*)([^|;&#)`]*)")
+_COMMAND = re.compile(r"(?<!from )\blongmatch ((?:longmatch )?)([a-z][a-z-]*)([^|;&#)`]*)")
 
 
 def tracked(root: Path, pattern: str) -> list[str]:

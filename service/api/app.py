@@ -13,7 +13,18 @@ from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from service.api import collections, compare, documents, index, jobs, match, ops, page, similar
+from service.api import (
+    collections,
+    compare,
+    documents,
+    embeddings,
+    index,
+    jobs,
+    match,
+    ops,
+    page,
+    similar,
+)
 from service.api.http.access import KeyMiddleware
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.bodies import BodyRuleMiddleware
@@ -32,6 +43,7 @@ from service.startup import close_engine, open_engine
 ROUTERS = (
     match.router,
     compare.router,
+    embeddings.router,
     index.bulk_router,
     index.router,
     jobs.router,

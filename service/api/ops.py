@@ -76,6 +76,7 @@ VERSION = {
         "max_text_characters": 2000000,
         "max_documents_per_request": 256,
         "max_queries_per_request": 32,
+        "max_embedding_inputs": 2048,
         "max_explained_matches": 100,
         "max_top_k": 1000,
         "default_top_k": 10,

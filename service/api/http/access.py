@@ -33,6 +33,7 @@ _PROBES = frozenset({"livez", "readyz"})
 _DESCRIPTIONS = frozenset({"", "static", "docs", "openapi.json", "problems"})
 _OF_ALL = "metrics"  # says something of every collection
 _SEARCHES = frozenset({"match", "compare"})  # POST, and change nothing
+_EMBEDDINGS = "/v1/embeddings"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -46,7 +47,7 @@ def needed_scope(method: str, path: str, settings: Settings) -> api_key.Scope | 
         return None
     if first == COLLECTIONS and method == "DELETE":
         return "admin"
-    if first in _SEARCHES or (method in _READING and first != "jobs"):
+    if first in _SEARCHES or path == _EMBEDDINGS or (method in _READING and first != "jobs"):
         return "read"
     return "write"
 

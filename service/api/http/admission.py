@@ -41,6 +41,7 @@ OPEN_PATHS = frozenset(
     {"", "livez", "readyz", "metrics", "version", "jobs", "problems", "docs", "openapi.json"}
     | {"static", "collections"}
 )
+_OPEN_BELOW_V1 = "/v1/models"
 
 
 def estimate_tokens(length: int, max_queue_tokens: int) -> int:
@@ -163,7 +164,9 @@ class AdmissionMiddleware:
 def is_open(path: str) -> bool:
     """Return whether a path is served under any load."""
     _, path = split_path(path)
-    return first_segment(path) in OPEN_PATHS if path.startswith("/") else True
+    if not path.startswith("/"):
+        return True
+    return first_segment(path) in OPEN_PATHS or path.startswith(_OPEN_BELOW_V1)
 
 
 def _timeout_seconds(headers: Headers) -> float:

@@ -25,6 +25,7 @@ from index.errors import (
     StorageError,
 )
 from index.sqlite.failures import storage_error
+from service.api.http.openai_errors import openai_member
 from service.api.http.problems import (
     DOCUMENT_DAMAGED,
     INTERNAL_ERROR,
@@ -45,6 +46,7 @@ from service.errors import (
     FieldError,
     InvalidInputError,
     KeyRequiredError,
+    ModelNotFoundError,
     OverloadedError,
     RateLimitedError,
     RequestTooLargeError,
@@ -120,7 +122,7 @@ def problem_content(problem: Problem, instance: str, request_id: str) -> dict[st
     }
     if problem.errors:
         content["errors"] = list(problem.errors[:_MAX_ERRORS])
-    return content
+    return content | openai_member(instance, content)
 
 
 def _count(scope: Scope, error: Exception) -> None:
@@ -165,8 +167,8 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
     match error:
         case InvalidInputError():
             return Problem(kind, _INVALID, [_field_error(item) for item in error.errors])
-        case DocumentNotFoundError(pointer=str(pointer)):
-            return Problem(kind, str(error), [{"pointer": pointer, "detail": "is not stored"}])
+        case DocumentNotFoundError(pointer=str(pointer)) | ModelNotFoundError(pointer=str(pointer)):
+            return Problem(kind, str(error), [{"pointer": pointer, "detail": "does not exist"}])
         case BodyTooLargeError() | CompressionRatioError():
             return Problem(
                 kind, str(error), members={"limit": error.limit}, headers={"Connection": "close"}

@@ -50,6 +50,11 @@ DOCUMENT_NOT_FOUND = ProblemType(
     "document-not-found", 404, "No document has this id",
     "The document was never stored, or it was deleted.",
 )  # fmt: skip
+MODEL_NOT_FOUND = ProblemType(
+    "model-not-found", 404, "No model has this name",
+    "The service has one model, its checkpoint, which GET /v1/models names. `longmatch` stands for "
+    "it, too.",
+)  # fmt: skip
 JOB_NOT_FOUND = ProblemType(
     "job-not-found", 404, "No job has this id",
     "The job never existed, or it ended long ago and was deleted.",
@@ -172,7 +177,7 @@ PROBLEM_TYPES = {
     problem.name: problem
     for problem in (
         MALFORMED_REQUEST, MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
-        JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
+        MODEL_NOT_FOUND, JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         COMPRESSION_RATIO, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
@@ -229,6 +234,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
     service_errors.CollectionNotFoundError: COLLECTION_NOT_FOUND,
     service_errors.TooManyCollectionsError: TOO_MANY_COLLECTIONS,
+    service_errors.ModelNotFoundError: MODEL_NOT_FOUND,
     service_errors.MalformedUploadError: MALFORMED_BODY,
     service_errors.JobNotFoundError: JOB_NOT_FOUND,
     service_errors.JobEndedError: JOB_ENDED,

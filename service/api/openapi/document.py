@@ -39,6 +39,17 @@ _PROBLEM_SCHEMA = {
         "request_id": {"type": "string", "description": "As in X-Request-ID and in the log."},
         "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After."},
         "tokens": {"type": "integer"},
+        "error": {
+            "type": "object",
+            "description": "The same for clients of OpenAI's API; only below /v1.",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": "string", "nullable": True},
+                "code": {"type": "string"},
+            },
+        },
         "limit": {"type": "integer", "description": "The limit that was exceeded."},
         "errors": {
             "type": "array",

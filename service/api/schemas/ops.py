@@ -70,6 +70,7 @@ class LimitsBody(BaseModel):
     max_text_characters: int
     max_documents_per_request: int
     max_queries_per_request: int
+    max_embedding_inputs: int
     max_explained_matches: int
     max_top_k: int
     default_top_k: int

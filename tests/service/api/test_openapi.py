@@ -15,11 +15,17 @@ from service.api.app import create_app
 from service.api.http.problems import PROBLEM_TYPES
 from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
+from service.api.schemas.embeddings import EmbeddingsRequest
 from service.api.schemas.match import MatchRequest
 from service.settings import Settings
 from tests.tools.service_fixtures import with_parts
 
-BODIES = {"/match": MatchRequest, "/compare": CompareRequest, "/index": IndexRequest}
+BODIES = {
+    "/match": MatchRequest,
+    "/compare": CompareRequest,
+    "/index": IndexRequest,
+    "/v1/embeddings": EmbeddingsRequest,
+}
 
 TEXT = "Bees live in hives. Each hive has a queen. Workers carry nectar and pollen home."
 COMPARED = {"left": {"text": TEXT}, "right": {"id": "bees"}}
@@ -51,6 +57,9 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("post", "/match"),
         ("post", "/compare"),
         ("post", "/index"),
+        ("post", "/v1/embeddings"),
+        ("get", "/v1/models"),
+        ("get", "/v1/models/{model}"),
         ("get", "/documents"),
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
@@ -143,6 +152,9 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
         ("post", "/match"),
         ("post", "/compare"),
         ("post", "/index"),
+        ("post", "/v1/embeddings"),
+        ("get", "/v1/models"),
+        ("get", "/v1/models/{model}"),
         ("get", "/documents"),
         ("get", "/documents/{id}"),
         ("get", "/documents/{id}/similar"),
@@ -165,6 +177,11 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
         ),
         "/compare": lambda: filled.post("/compare", json=COMPARED),
         "/index": lambda: filled.post("/index", json={"documents": [{"id": "a", "text": "b"}]}),
+        "/v1/embeddings": lambda: filled.post(
+            "/v1/embeddings", json={"input": TEXT, "model": "longmatch"}
+        ),
+        "/v1/models": lambda: filled.get("/v1/models"),
+        "/v1/models/{model}": lambda: filled.get("/v1/models/longmatch"),
         "/documents": lambda: filled.get("/documents?limit=1"),
         "/documents/{id}/similar": lambda: filled.get("/documents/bees/similar"),
         "/documents/{id}/family": lambda: with_a_copy(filled).get("/documents/bees/family"),

@@ -18,6 +18,8 @@ DOCUMENT = {"id": "ants", "text": "Ants find short paths to their food."}
 READS = [
     ("POST", "/match", {"text": "ants"}),
     ("POST", "/compare", {"left": {"text": "ants"}, "right": {"text": "bees"}}),
+    ("POST", "/v1/embeddings", {"input": "ants", "model": "longmatch"}),
+    ("GET", "/v1/models", None),
     ("GET", "/documents", None),
     ("GET", "/documents/ants", None),
     ("HEAD", "/documents/ants", None),
@@ -155,6 +157,9 @@ def test_the_rate_of_a_key_is_its_own(client: Any, keys: Path) -> None:
         ("/documents/a/similar", "GET", "read"),
         ("/documents/match", "DELETE", "write"),
         ("/match/x", "DELETE", "read"),
+        ("/v1/embeddings", "POST", "read"),
+        ("/v1/models", "GET", "read"),
+        ("/v1/other", "POST", "write"),
         ("/livez", "POST", None),
         ("/collections", "GET", "read"),
         ("/collections/papers", "GET", "read"),

@@ -1,0 +1,1 @@
+"""Checkpoints in the evaluations of others: MTEB and BEIR."""

@@ -1,0 +1,53 @@
+"""A client of a Longmatch server: find the documents that match a long document."""
+
+from longmatch.async_client import AsyncClient
+from longmatch.client import Client
+from longmatch.errors import (
+    ApiError,
+    AuthenticationError,
+    ConflictError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    FieldError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobFailedError,
+    LongmatchError,
+    NotFoundError,
+    RateLimitedError,
+    ResponseError,
+    ServerError,
+    UnavailableError,
+)
+from longmatch.requests import Align, Document, Explain, Query, Rerank, Stored, Text
+from longmatch.retries import Retry
+from longmatch.search import MatchOptions
+
+__all__ = [
+    "Align",
+    "ApiError",
+    "AsyncClient",
+    "AuthenticationError",
+    "Client",
+    "ConflictError",
+    "ConnectionFailedError",
+    "DeadlineExceededError",
+    "Document",
+    "Explain",
+    "FieldError",
+    "ForbiddenError",
+    "InvalidRequestError",
+    "JobFailedError",
+    "LongmatchError",
+    "MatchOptions",
+    "NotFoundError",
+    "Query",
+    "RateLimitedError",
+    "Rerank",
+    "ResponseError",
+    "Retry",
+    "ServerError",
+    "Stored",
+    "Text",
+    "UnavailableError",
+]

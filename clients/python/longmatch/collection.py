@@ -1,0 +1,201 @@
+"""The methods that store, read, list, export and delete documents.
+
+The first argument of each is the `Caller` of one call, which the clients pass: their methods are
+without it, and their documentation is what stands here.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from longmatch.decoding import read_json, read_reply, read_value
+from longmatch.errors import ConnectionFailedError, connection_failed
+from longmatch.requests import Document, body_of, document_body, document_path
+from longmatch.results import IndexResult, Member, StoredDocument
+from longmatch.retries import Caller
+from longmatch.status import Upload
+from longmatch.steps import Emit, Emitting, Read, Reply, Request, Steps, Work
+from longmatch.uploading import NDJSON, open_upload
+
+KEY_HEADER = "Idempotency-Key"
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    documents: list[StoredDocument]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    documents: list[Member]
+    next_cursor: str | None
+
+
+def index(
+    caller: Caller,
+    documents: Iterable[Document],
+    *,
+    strict: bool | None = None,
+    idempotency_key: str | None = None,
+) -> Steps[IndexResult]:
+    """Store documents, all or none; at return they are durable and the next match finds them.
+
+    Args:
+        documents: the server limits their number; see `upload` for more.
+        strict: refuse a text that is too long to be read whole.
+        idempotency_key: unique to this request; by default, a new one. With the same one, the same
+            request is done once within 24 hours, also by another process.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    body = body_of(documents=[document_body(one) for one in documents], strict=strict)
+    headers = {KEY_HEADER: idempotency_key or uuid.uuid4().hex}
+    reply = yield from caller.ask(Request(method="POST", path="/index", json=body, headers=headers))
+    return read_reply(IndexResult, reply)
+
+
+def upload(
+    caller: Caller,
+    source: Path | str | Iterable[Document],
+    *,
+    compress: bool = True,
+    progress: Progress | None = None,
+    idempotency_key: str | None = None,
+) -> Steps[Upload]:
+    """Send any number of documents; they are durable at return, and indexed in the background.
+
+    It takes as long as bytes move. The bytes are in a file, so that they can be sent again when the
+    connection breaks: documents are first written to a temporary one.
+
+    Args:
+        source: a path of JSON Lines, compressed if it ends in .gz, or documents. With
+            `AsyncClient`, documents are iterated in another thread.
+        compress: send it as gzip.
+        progress: called with the bytes sent and all bytes; from 0 again if they are sent again.
+        idempotency_key: unique to this upload; by default, a new one. With the same one, the same
+            upload becomes one job within 24 hours, also by another process.
+
+    Raises:
+        OSError: the file cannot be read.
+        LongmatchError: see `longmatch.errors`.
+    """
+    with ExitStack() as files:
+        opened = partial(open_upload, source, files, compress=compress, progress=progress)
+        body, headers = yield Work(opened)
+        headers = {**headers, KEY_HEADER: idempotency_key or uuid.uuid4().hex}
+        reply = yield from caller.unlimited().ask(
+            Request(method="POST", path="/index", file=body, headers=headers)
+        )
+    return read_reply(Upload, reply)
+
+
+def document(caller: Caller, document_id: str, *, text: bool = False) -> Steps[StoredDocument]:
+    """Return a stored document.
+
+    Args:
+        document_id: of the document.
+        text: with its text.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    params = {"text": "true"} if text else {}
+    reply = yield from caller.ask(
+        Request(method="GET", path=document_path(document_id), params=params)
+    )
+    return read_reply(StoredDocument, reply)
+
+
+def delete(caller: Caller, document_id: str) -> Steps[None]:
+    """Delete a stored document for good.
+
+    Args:
+        document_id: of the document.
+
+    Raises:
+        NotFoundError: it is not stored.
+        LongmatchError: see `longmatch.errors`.
+    """
+    path = document_path(document_id)
+    yield from caller.ask(Request(method="DELETE", path=path, done_status=404))
+
+
+def documents(caller: Caller, *, page_size: int | None = None) -> Emitting[StoredDocument]:
+    """Iterate over the stored documents in the order of their ids, without their texts.
+
+    Args:
+        page_size: documents in one request.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    cursor: str | None = None
+    while True:
+        params = {"limit": page_size, "cursor": cursor}
+        request = Request(method="GET", path="/documents", params=params)
+        reply = yield from caller.again().ask(request)
+        page = read_reply(_Page, reply)
+        for one in page.documents:
+            yield Emit(one)
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor
+
+
+def family(caller: Caller, document_id: str, *, page_size: int | None = None) -> Emitting[Member]:
+    """Iterate over the copies and versions of a stored document, itself included.
+
+    Args:
+        document_id: of the document.
+        page_size: documents in one request.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    cursor: str | None = None
+    while True:
+        params = {"limit": page_size, "cursor": cursor}
+        path = document_path(document_id, "/family")
+        reply = yield from caller.again().ask(Request(method="GET", path=path, params=params))
+        page = read_reply(_Family, reply)
+        for one in page.documents:
+            yield Emit(one)
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor
+
+
+def export(caller: Caller) -> Emitting[Document]:
+    """Iterate over all documents with their texts, as they arrive in one streamed answer.
+
+    A connection that breaks before the end raises an error; what has arrived has been iterated.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    request = Request(method="GET", path="/documents", headers={"Accept": NDJSON}, streamed=True)
+    reply = yield from caller.ask(request)
+    rest = b""
+    while (chunk := (yield from _read(reply))) is not None:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield Emit(read_value(Document, read_json(line)))
+    if rest:
+        raise ConnectionFailedError("the export ended within a document")
+
+
+def _read(reply: Reply) -> Steps[bytes | None]:
+    try:
+        chunk: bytes | None = yield Read(reply)
+    except httpx.TransportError as error:
+        raise connection_failed(error) from error
+    return chunk

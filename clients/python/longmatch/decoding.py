@@ -1,0 +1,117 @@
+"""Read an answer into the data class that it is declared to be."""
+
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from longmatch.errors import ResponseError
+from longmatch.steps import Reply
+
+T = TypeVar("T")
+
+_Read = Callable[[Any, str], Any]
+
+
+def read_reply(kind: type[T], reply: Reply) -> T:
+    """Return the JSON of a reply as an object of a class.
+
+    Raises:
+        ResponseError: it is something else.
+    """
+    return read_value(kind, read_json(reply.content))
+
+
+def read_json(content: bytes) -> Any:
+    """Return the JSON of some bytes.
+
+    Raises:
+        ResponseError: they are something else.
+    """
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise ResponseError("the answer is not JSON: is this the URL of a Longmatch?") from error
+
+
+def read_value(kind: type[T], value: Any) -> T:
+    """Return a JSON value as an object of a class.
+
+    Raises:
+        ResponseError: it lacks a field, or one has another type.
+    """
+    return cast(T, _reader(cast(Any, kind))(value, "answer"))
+
+
+@cache
+def _reader(kind: Any) -> _Read:
+    origin = get_origin(kind)
+    if kind is Any:
+        return lambda value, where: value
+    if is_dataclass(kind):
+        return _class_reader(cast(type, kind))
+    if origin is list:
+        return _list_reader(*get_args(kind))
+    if origin in (dict, Mapping):
+        return _dict_reader(get_args(kind)[1])
+    if origin in (Union, types.UnionType):
+        [inner] = [one for one in get_args(kind) if one is not types.NoneType]
+        read = _reader(inner)
+        return lambda value, where: None if value is None else read(value, where)
+    return _scalar_reader(kind)
+
+
+def _class_reader(kind: type) -> _Read:
+    hints = get_type_hints(kind)
+    readers = {
+        one.name: (_reader(hints[one.name]), one.default is MISSING)
+        for one in fields(cast(Any, kind))
+    }
+
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, dict):
+            raise ResponseError(f"{where} is not an object")
+        found = {}
+        for name, (reader, required) in readers.items():
+            if name in value:
+                found[name] = reader(value[name], f"{where}.{name}")
+            elif required:
+                raise ResponseError(f"{where} has no {name}")
+        return kind(**found)
+
+    return read
+
+
+def _list_reader(inner: Any) -> _Read:
+    reader = _reader(inner)
+
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, list):
+            raise ResponseError(f"{where} is not a list")
+        return [reader(one, where) for one in value]
+
+    return read
+
+
+def _dict_reader(inner: Any) -> _Read:
+    reader = _reader(inner)
+
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, dict):
+            raise ResponseError(f"{where} is not an object")
+        return {name: reader(one, f"{where}.{name}") for name, one in value.items()}
+
+    return read
+
+
+def _scalar_reader(kind: type) -> _Read:
+    def read(value: Any, where: str) -> Any:
+        if kind is float and type(value) is int:
+            return float(value)
+        if type(value) is not kind:
+            raise ResponseError(f"{where} is not {kind.__name__}")
+        return value
+
+    return read

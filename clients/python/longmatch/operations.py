@@ -1,0 +1,289 @@
+"""The methods for jobs, for collections and for the service itself.
+
+The first argument of each is the `Caller` of one call, which the clients pass: their methods are
+without it, and their documentation is what stands here.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from longmatch.decoding import read_reply
+from longmatch.errors import (
+    ConnectionFailedError,
+    DeadlineExceededError,
+    JobFailedError,
+    LongmatchError,
+    UnavailableError,
+)
+from longmatch.requests import segment
+from longmatch.retries import Caller
+from longmatch.status import (
+    CollectionState,
+    CollectionSummary,
+    Job,
+    Model,
+    ProblemType,
+    Ready,
+    Version,
+)
+from longmatch.steps import Emit, Emitting, Request, Sleep, Steps
+
+_ENDED = frozenset({"done", "cancelled", "failed"})
+_FIRST_POLL, _LAST_POLL = 0.05, 2.0  # seconds
+_JOBS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    jobs: list[Job]
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    data: list[Model]
+
+
+@dataclass(frozen=True, slots=True)
+class _Collections:
+    collections: list[CollectionSummary]
+
+
+def job(caller: Caller, job_id: str) -> Steps[Job]:
+    """Return a job: its state, its progress and its first errors.
+
+    Args:
+        job_id: of the job.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path=_job_path(job_id)))
+    return read_reply(Job, reply)
+
+
+def jobs(caller: Caller) -> Emitting[Job]:
+    """Iterate over the jobs, the newest first.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    before: str | None = None
+    while True:
+        params = {"limit": _JOBS, "before": before}
+        reply = yield from caller.again().ask(Request(method="GET", path="/jobs", params=params))
+        page = read_reply(_Jobs, reply).jobs
+        for one in page:
+            yield Emit(one)
+        if len(page) < _JOBS:
+            return
+        before = page[-1].id
+
+
+def cancel_job(caller: Caller, job_id: str) -> Steps[Job]:
+    """Cancel a job; what it has stored stays.
+
+    Args:
+        job_id: of the job.
+
+    Raises:
+        ConflictError: it has ended.
+        LongmatchError: see `longmatch.errors`.
+    """
+    path = f"{_job_path(job_id)}/cancel"
+    yield from caller.ask(Request(method="POST", path=path, done_status=409))
+    return (yield from job(caller, job_id))
+
+
+def wait_for_job(
+    caller: Caller,
+    job_id: str,
+    *,
+    timeout: float | None = None,
+    progress: Callable[[Job], None] | None = None,
+) -> Steps[Job]:
+    """Wait until a job is done, and return it.
+
+    Args:
+        job_id: of the job.
+        timeout: seconds to wait at most; by default, any time.
+        progress: called with the job each time that it was asked for.
+
+    Raises:
+        JobFailedError: it was cancelled or failed.
+        DeadlineExceededError: the time is over; the job goes on.
+        LongmatchError: see `longmatch.errors`.
+    """
+    until = None if timeout is None else time.monotonic() + timeout
+    wait = _FIRST_POLL
+    while True:
+        found = yield from job(caller.again(), job_id)
+        if progress is not None:
+            progress(found)
+        if found.state in _ENDED:
+            if found.state != "done":
+                raise JobFailedError(found)
+            return found
+        if until is not None and time.monotonic() + wait > until:
+            raise DeadlineExceededError(f"the job {job_id} is {found.state} after {timeout} s")
+        yield Sleep(wait)
+        wait = min(_LAST_POLL, wait * 1.5)
+
+
+def version(caller: Caller) -> Steps[Version]:
+    """Return the version, the checkpoint and the limits of the service.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/version"))
+    return read_reply(Version, reply)
+
+
+def ready(caller: Caller) -> Steps[Ready]:
+    """Return the state of the service if it is ready; asks once.
+
+    Raises:
+        UnavailableError: it is not ready.
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/readyz", retried=False))
+    return read_reply(Ready, reply)
+
+
+def wait_until_ready(caller: Caller, *, timeout: float = 60.0) -> Steps[Ready]:
+    """Wait until the service is ready, while it starts for example.
+
+    Args:
+        timeout: seconds to wait at most.
+
+    Raises:
+        DeadlineExceededError: it is not ready in time; the cause says why.
+        LongmatchError: see `longmatch.errors`.
+    """
+    until, wait = time.monotonic() + timeout, _FIRST_POLL
+    while True:
+        failure: LongmatchError
+        try:
+            return (yield from ready(caller.again()))
+        except (UnavailableError, ConnectionFailedError) as error:
+            failure = error
+        if time.monotonic() + wait > until:
+            raise DeadlineExceededError(f"the service is not ready after {timeout} s") from failure
+        yield Sleep(wait)
+        wait = min(_LAST_POLL, wait * 1.5)
+
+
+def is_alive(caller: Caller) -> Steps[bool]:
+    """Return whether the process answers at all; asks once."""
+    try:
+        yield from caller.ask(Request(method="GET", path="/livez", retried=False))
+    except LongmatchError:
+        return False
+    return True
+
+
+def metrics(caller: Caller) -> Steps[str]:
+    """Return the metrics of the service, in the text format of Prometheus.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/metrics"))
+    return reply.content.decode()
+
+
+def models(caller: Caller) -> Steps[list[Model]]:
+    """Return the models that give embeddings: the checkpoint.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/v1/models"))
+    return read_reply(_Models, reply).data
+
+
+def model(caller: Caller, name: str) -> Steps[Model]:
+    """Return the checkpoint, if this is its name or `longmatch`.
+
+    Args:
+        name: of a model.
+
+    Raises:
+        NotFoundError: there is no such model.
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path=f"/v1/models/{segment(name)}"))
+    return read_reply(Model, reply)
+
+
+def problem(caller: Caller, name: str) -> Steps[ProblemType]:
+    """Return the meaning of a kind of error.
+
+    Args:
+        name: the `type` of an `ApiError`, or its last part.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    path = f"/problems/{segment(name.rpartition('/')[2])}"
+    reply = yield from caller.ask(Request(method="GET", path=path))
+    return read_reply(ProblemType, reply)
+
+
+def _job_path(job_id: str) -> str:
+    return f"/jobs/{segment(job_id)}"
+
+
+def collections(caller: Caller) -> Steps[list[CollectionSummary]]:
+    """Return the collections that the API key may see, the default one first.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path="/collections"))
+    return read_reply(_Collections, reply).collections
+
+
+def collection_state(caller: Caller, name: str) -> Steps[CollectionState]:
+    """Return the state of a collection.
+
+    Args:
+        name: of the collection.
+
+    Raises:
+        NotFoundError: there is none of this name.
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="GET", path=_collection_path(name)))
+    return read_reply(CollectionState, reply)
+
+
+def create_collection(caller: Caller, name: str) -> Steps[CollectionState]:
+    """Create an empty collection and return its state; one that exists stays as it is.
+
+    Args:
+        name: of at most 63 lower-case letters, digits, `-` and `_`.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(Request(method="PUT", path=_collection_path(name)))
+    return read_reply(CollectionState, reply)
+
+
+def delete_collection(caller: Caller, name: str) -> Steps[None]:
+    """Delete a collection and all that it holds, for good.
+
+    Args:
+        name: of the collection.
+
+    Raises:
+        NotFoundError: there is none of this name.
+        LongmatchError: see `longmatch.errors`.
+    """
+    yield from caller.ask(Request(method="DELETE", path=_collection_path(name), done_status=404))
+
+
+def _collection_path(name: str) -> str:
+    return f"/collections/{segment(name)}"

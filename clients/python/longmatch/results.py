@@ -1,0 +1,275 @@
+"""What is answered. Fields that a later server adds are left out."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How much of a document was read.
+
+    Attributes:
+        tokens: of the whole text.
+        tokens_read: whose words were counted.
+        blocks: sentence blocks of the tokens that were read.
+        blocks_left_out: beyond what the checkpoint reads.
+        tokens_encoded: by the Transformer.
+    """
+
+    tokens: int
+    tokens_read: int
+    blocks: int
+    blocks_left_out: int
+    tokens_encoded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A part of a text: its characters from `start` to before `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage of the left text, and the one of the right text that matches it.
+
+    Attributes:
+        left: its place.
+        right: its place.
+        score: cosine of the mean block vectors of the two sides.
+        kind: "verbatim", "paraphrase" or "similar".
+    """
+
+    left: Place
+    right: Place
+    score: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPair:
+    """Two sentence blocks that are aligned, and what they give to the alignment score."""
+
+    left: Place
+    right: Place
+    similarity: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttendedPair:
+    """Two sentence blocks that attend to each other."""
+
+    left: Place
+    right: Place
+    left_attention: float
+    right_attention: float
+    times_average: float
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of a text."""
+
+    start: int
+    end: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """How two texts match, and where; as in the documentation of POST /compare."""
+
+    score: float
+    probability: float | None
+    relation: str
+    evidence: list[str]
+    left_coverage: float
+    right_coverage: float
+    passages: list[Passage]
+    passages_left_out: int
+    alignment_score: float | None
+    aligned_blocks: list[BlockPair] | None
+    left_sections: list[Section]
+    right_sections: list[Section]
+    section_scores: list[list[float]]
+    section_scores_from: str
+    attended_blocks: list[AttendedPair] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSide:
+    """One of two texts as it was read; the id is None for a text of the request."""
+
+    id: str | None
+    title: str
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Explanation):
+    """The answer to a comparison."""
+
+    left: ReadSide
+    right: ReadSide
+    timings: dict[str, float]
+    checkpoint: str
+    calibration: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term that two documents share, and its share of the lexical score."""
+
+    term: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A document that matches.
+
+    Attributes:
+        id: of the document.
+        score: what matches are ranked by.
+        title: of the document.
+        metadata: of the document.
+        semantic_score: of vector and alignment.
+        vector_score: cosine of the document vectors.
+        alignment_score: of the sentence blocks; None where they were not aligned.
+        lexical_score: cosine of the words; None in semantic mode.
+        terms: that give most to the lexical score.
+        probability: that it is a match; None without a calibration.
+        false_positive_rate: share of random pairs that score as high; None if not measured.
+        explanation: why it matches; None if that was not asked for.
+        first_stage_score: what it was found by, where a reranker gave the score.
+        family: number of its family of copies and versions, if matches were collapsed.
+        collapsed: ids of others of the family.
+    """
+
+    id: str
+    score: float
+    title: str
+    metadata: dict[str, Any]
+    semantic_score: float
+    vector_score: float
+    alignment_score: float | None
+    lexical_score: float | None
+    terms: list[Term]
+    probability: float | None
+    false_positive_rate: float | None
+    explanation: Explanation | None
+    first_stage_score: float | None
+    family: int | None
+    collapsed: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """What became of the alignment of the candidates."""
+
+    aligned: bool
+    candidates: int
+    scored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """What became of the second stage."""
+
+    reranked: bool
+    candidates: int
+    rescored: int
+    reranker: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """The matches of one document, best first.
+
+    Attributes:
+        matches: best first.
+        receipt: what was read of the document.
+        scored_as: the mode whose scores these are.
+        calibration: version of the one that made the probabilities.
+        alignment: what became of it; None in lexical mode, or where it was switched off.
+        rerank: what became of it; None if it was not asked for.
+        timings: milliseconds of each stage.
+        checkpoint: that made the vectors.
+        generation: of the index.
+        sequence: of the collection that was searched.
+    """
+
+    matches: list[Match]
+    receipt: Receipt
+    scored_as: str
+    calibration: str | None
+    alignment: Alignment | None
+    rerank: Reranking | None
+    timings: dict[str, float]
+    checkpoint: str
+    generation: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A document that was stored; `unchanged` if it had the same text before."""
+
+    id: str
+    receipt: Receipt
+    unchanged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """Documents that were stored: durable, and found by the next match."""
+
+    indexed: int
+    documents: list[Indexed]
+    timings: dict[str, float]
+    checkpoint: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A stored document, as a page or a request for one gives it.
+
+    Attributes:
+        id: of the document.
+        title: "" if it has none.
+        metadata: as stored.
+        receipt: what was read of it.
+        indexed_at: when its text was stored, ISO 8601 in UTC.
+        family: number of its family of copies and versions, if it is in one.
+        text: if it was asked for.
+    """
+
+    id: str
+    title: str
+    metadata: dict[str, Any]
+    receipt: Receipt
+    indexed_at: str
+    family: int | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A document of a family; `copy` if its text is identical."""
+
+    id: str
+    title: str
+    copy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """The document vector of a text, of unit norm, and what was read of it."""
+
+    vector: list[float]
+    receipt: Receipt

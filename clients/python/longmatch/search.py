@@ -1,0 +1,230 @@
+"""The methods that search: match, compare, similar, embed.
+
+The first argument of each is the `Caller` of one call, which the clients pass: their methods are
+without it, and their documentation is what stands here.
+"""
+
+import base64
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from longmatch.decoding import read_json, read_reply, read_value
+from longmatch.errors import ResponseError
+from longmatch.requests import (
+    Align,
+    Explain,
+    Mode,
+    Query,
+    Rerank,
+    Stored,
+    body_of,
+    document_path,
+    query_body,
+)
+from longmatch.results import Comparison, Embedding, Matches, Receipt
+from longmatch.retries import Caller
+from longmatch.steps import Request, Steps
+
+_FLOAT_BYTES = 4
+_HTML = "text/html"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchOptions:
+    """What to find for a query; None leaves the choice to the server.
+
+    Attributes:
+        top_k: how many matches.
+        mode: by what documents are found and ranked.
+        filter: a condition on the metadata, as JSON; see the documentation of filters.
+        exclude: ids of documents not to return.
+        min_score: of matches.
+        min_probability: of matches; refused without a calibration.
+        max_false_positive_rate: of matches; refused without a calibration of the corpus.
+        align: whether, or how, the best candidates are aligned block by block.
+        rerank: how many candidates to read together with the query.
+        explain: whether, or how many of, the first matches say why they match.
+        collapse: return one match of each family of copies and versions.
+        strict: refuse a text that is too long to be read whole.
+    """
+
+    top_k: int | None = None
+    mode: Mode | None = None
+    filter: Mapping[str, Any] | None = None
+    exclude: Sequence[str] | None = None
+    min_score: float | None = None
+    min_probability: float | None = None
+    max_false_positive_rate: float | None = None
+    align: bool | Align | None = None
+    rerank: int | Rerank | None = None
+    explain: bool | Explain | None = None
+    collapse: bool | None = None
+    strict: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    results: list[Matches]
+
+
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    embedding: str
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    data: list[_Vector]
+
+
+def match(caller: Caller, query: Query, options: MatchOptions | None = None) -> Steps[Matches]:
+    """Find the documents that match a text or a stored document, best first.
+
+    Args:
+        query: a text, a `Text` with its title, or `Stored(id)`, which is left out of its matches.
+        options: what to find.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    body = {**query_body(query), **_options(options)}
+    reply = yield from caller.ask(Request(method="POST", path="/match", json=body))
+    return read_reply(Matches, reply)
+
+
+def match_many(
+    caller: Caller, queries: Sequence[Query], options: MatchOptions | None = None
+) -> Steps[list[Matches]]:
+    """Find the documents that match each of several queries, in their order.
+
+    Args:
+        queries: as those of `match`; the server limits their number.
+        options: for each of them.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    body = {"queries": [query_body(query) for query in queries], **_options(options)}
+    reply = yield from caller.ask(Request(method="POST", path="/match", json=body))
+    return read_reply(_Answers, reply).results
+
+
+def similar(
+    caller: Caller, document_id: str, *, top_k: int | None = None, min_score: float | None = None
+) -> Steps[Matches]:
+    """Find the documents that are nearest to a stored one, in semantic mode.
+
+    Args:
+        document_id: of the stored document.
+        top_k: how many.
+        min_score: of matches.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(
+        Request(
+            method="GET",
+            path=document_path(document_id, "/similar"),
+            params={"top_k": top_k, "min_score": min_score},
+        )
+    )
+    return read_reply(Matches, reply)
+
+
+def compare(
+    caller: Caller,
+    left: str | Stored,
+    right: str | Stored,
+    *,
+    passages: int | None = None,
+    strict: bool | None = None,
+) -> Steps[Comparison]:
+    """Say how two texts, or stored documents, match, and where.
+
+    Args:
+        left: a text, or `Stored(id)`.
+        right: the other one.
+        passages: how many to return at most.
+        strict: refuse a text that is too long to be read whole.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    reply = yield from caller.ask(_comparison(left, right, passages, strict, {}))
+    return read_reply(Comparison, reply)
+
+
+def compare_as_page(
+    caller: Caller,
+    left: str | Stored,
+    right: str | Stored,
+    *,
+    passages: int | None = None,
+    strict: bool | None = None,
+) -> Steps[str]:
+    """Return the comparison as a page for a person: HTML in one file.
+
+    Args:
+        left: a text, or `Stored(id)`.
+        right: the other one.
+        passages: how many to show at most.
+        strict: refuse a text that is too long to be read whole.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    request = _comparison(left, right, passages, strict, {"Accept": _HTML})
+    reply = yield from caller.ask(request)
+    return reply.content.decode()
+
+
+def embed(
+    caller: Caller, texts: Sequence[str], *, strict: bool | None = None, model: str = "longmatch"
+) -> Steps[list[Embedding]]:
+    """Return the document vector of each text: those that are stored when it is indexed.
+
+    Args:
+        texts: whole documents; the server limits their number.
+        strict: refuse a text that is too long to be read whole.
+        model: the name of the checkpoint, to be sure of it; by default, whatever is served.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    body = body_of(input=list(texts), model=model, encoding_format="base64", strict=strict)
+    reply = yield from caller.ask(Request(method="POST", path="/v1/embeddings", json=body))
+    found = read_value(_Vectors, read_json(reply.content)).data
+    return [Embedding(_unpacked(one.embedding), one.receipt) for one in found]
+
+
+def _options(options: MatchOptions | None) -> dict[str, Any]:
+    if options is None:
+        return {}
+    given = {name: getattr(options, name) for name in MatchOptions.__dataclass_fields__}
+    if options.exclude is not None:
+        given["exclude"] = list(options.exclude)
+    return body_of(**given)
+
+
+def _comparison(
+    left: str | Stored,
+    right: str | Stored,
+    passages: int | None,
+    strict: bool | None,
+    headers: Mapping[str, str],
+) -> Request:
+    sides = {"left": query_body(left), "right": query_body(right)}
+    body = body_of(**sides, passages=passages, strict=strict)
+    return Request(method="POST", path="/compare", json=body, headers=headers)
+
+
+def _unpacked(text: str) -> list[float]:
+    try:
+        content = base64.b64decode(text, validate=True)
+        return list(struct.unpack(f"<{len(content) // _FLOAT_BYTES}f", content))
+    except (ValueError, struct.error) as error:
+        raise ResponseError("a vector is not base64 of float32") from error

@@ -1,0 +1,415 @@
+"""Every method of both clients, against the real server."""
+
+import asyncio
+import gzip
+import json
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from longmatch import (
+    Align,
+    AsyncClient,
+    AuthenticationError,
+    Client,
+    ConflictError,
+    ConnectionFailedError,
+    DeadlineExceededError,
+    Document,
+    Explain,
+    ForbiddenError,
+    InvalidRequestError,
+    JobFailedError,
+    MatchOptions,
+    NotFoundError,
+    Retry,
+    Stored,
+    Text,
+)
+
+from service.keys.api_key import Scope, make_key
+from service.keys.key_file import KEY_FILE, change_keys
+from tests.tools.fault_proxy import Cut, Drop, FaultProxy, fault_proxy
+from tests.tools.process_fixtures import Server, serving
+
+TEXTS = {
+    "ants": "Ants live in colonies. Each colony has a queen. Workers carry leaves and seeds home.",
+    "bees": "Bees live in hives. Each hive has a queen. Workers carry nectar and pollen home.",
+    "bees/2": "Bees live in hives. Each hive has a queen. Workers carry nectar and pollen home.",
+    "a/b c/ü?#%": "Rivers carve valleys over thousands of years. Ice does the same, but faster.",
+    "..": "The tribunal held that the assessment was void. The appeal was allowed with costs.",
+}
+DOCUMENTS = [
+    Document(name, text, f"About {name}", {"letters": len(name)}) for name, text in TEXTS.items()
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Iterator[Server]:
+    """Return a server that holds DOCUMENTS; leave nothing else in it."""
+    folder = tmp_path_factory.mktemp("client")
+    with serving(folder, folder / "data", tiny_checkpoint, threads=1) as running:
+        with Client(running.url) as client:
+            client.index(DOCUMENTS)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proxy(server: Server) -> Iterator[FaultProxy]:
+    with fault_proxy(server.url) as running:
+        yield running
+
+
+@pytest.fixture
+def client(make_longmatch: Callable[..., Any], server: Server) -> Any:
+    return make_longmatch(server.url)
+
+
+def ids(matches: Any) -> list[str]:
+    return [match.id for match in matches.matches]
+
+
+def test_match(client: Any) -> None:
+    found = client.match(TEXTS["ants"], MatchOptions(top_k=2))
+    assert ids(found)[0] == "ants"
+    assert len(found.matches) == 2
+    assert found.matches[0].title == "About ants"
+    assert found.matches[0].metadata == {"letters": 4}
+    assert found.receipt.tokens == found.receipt.tokens_read > 10
+    assert "ants" not in ids(client.match(Stored("ants")))
+    assert ids(client.match(Text("Something of a colony.", "About ants")))[0] == "ants"
+
+
+def test_the_options_of_a_match(client: Any) -> None:
+    options = MatchOptions(
+        mode="hybrid",
+        filter={"field": "letters", "range": {"gte": 3}},
+        exclude=["bees"],
+        min_score=-1.0,
+        align=Align(candidates=3, budget_ms=60_000),
+        explain=Explain(matches=1, passages=2),
+        collapse=True,
+    )
+    found = client.match(TEXTS["bees"], options)
+    assert found.scored_as == "hybrid"
+    assert set(ids(found)) == {"ants", "bees/2", "a/b c/ü?#%"}
+    assert found.alignment.candidates == 3
+    first = found.matches[0]
+    assert first.id == "bees/2"
+    assert first.explanation.relation == "identical"
+    assert first.explanation.passages[0].left.text
+    assert found.matches[1].explanation is None
+    plain = client.match(Stored("bees"), MatchOptions(mode="semantic", align=False, top_k=1))
+    assert (plain.alignment, plain.matches[0].lexical_score) == (None, None)
+    with pytest.raises(InvalidRequestError) as caught:
+        client.match("a", MatchOptions(rerank=5, min_probability=0.5))
+    assert {error.pointer for error in caught.value.errors} >= {"#/rerank"}
+
+
+def test_several_queries(client: Any) -> None:
+    queries = [Stored("ants"), TEXTS["ants"], Text(TEXTS[".."])]
+    found = client.match_many(queries, MatchOptions(top_k=1))
+    assert [ids(one)[0] for one in found][1:] == ["ants", ".."]
+
+
+def test_similar_and_family(client: Any) -> None:
+    assert ids(client.similar("bees", top_k=1, min_score=0.5)) == ["bees/2"]
+    assert ids(client.similar("a/b c/ü?#%", top_k=1))
+    members = list(client.family("bees", page_size=1))
+    assert [(one.id, one.copy) for one in members] == [("bees", True), ("bees/2", True)]
+    assert list(client.family("ants")) == []
+
+
+def test_compare(client: Any) -> None:
+    compared = client.compare(TEXTS["bees"], Stored("bees/2"), passages=3)
+    assert compared.relation == "identical"
+    assert (compared.left.id, compared.right.id) == (None, "bees/2")
+    assert compared.passages[0].kind == "verbatim"
+    assert client.compare_as_page("Ants.", Stored("ants")).lower().startswith("<!doctype html>")
+
+
+def test_embed_and_models(client: Any) -> None:
+    first, second = client.embed([TEXTS["ants"], TEXTS["bees"]])
+    assert sum(x * x for x in first.vector) == pytest.approx(1, abs=1e-5)
+    score = sum(x * y for x, y in zip(first.vector, second.vector, strict=True))
+    found = client.match(Stored("ants"), MatchOptions(mode="semantic", align=False))
+    scores = {match.id: match.vector_score for match in found.matches}
+    assert scores["bees"] == pytest.approx(score, abs=1e-4)
+    assert first.receipt.tokens > 10
+    [model] = client.models()
+    assert client.model("longmatch") == model
+    assert client.embed(["a"], model=model.id)
+    with pytest.raises(NotFoundError):
+        client.embed(["a"], model="other")
+
+
+@pytest.mark.parametrize("name", list(TEXTS))
+def test_a_document_of_any_name(client: Any, name: str) -> None:
+    found = client.document(name, text=True)
+    assert (found.id, found.text) == (name, TEXTS[name])
+    assert client.document(name).text is None
+    client.delete(name)
+    with pytest.raises(NotFoundError) as caught:
+        client.delete(name)
+    assert caught.value.type == "/problems/document-not-found"
+    stored = client.index([one for one in DOCUMENTS if one.id == name])
+    assert [(one.id, one.unchanged) for one in stored.documents] == [(name, False)]
+
+
+def test_listing_and_export(client: Any) -> None:
+    listed = list(client.documents(page_size=2))
+    assert [one.id for one in listed] == sorted(TEXTS)
+    assert [one.id for one in client.documents()] == sorted(TEXTS)
+    exported = {one.id: one for one in client.export()}
+    assert exported == {one.id: one for one in DOCUMENTS}
+
+
+def test_leaving_an_export_early_frees_its_connection(server: Server) -> None:
+    with Client(server.url, max_connections=1) as client:
+        for _ in client.export():
+            break
+        assert client.is_alive()
+
+    async def leave() -> None:
+        async with AsyncClient(server.url, max_connections=1) as client:
+            documents = client.export()
+            async for _ in documents:
+                break
+            await documents.aclose()
+            assert await client.is_alive()
+
+    asyncio.run(leave())
+
+
+def test_an_export_that_is_cut_is_an_error(
+    make_longmatch: Callable[..., Any], proxy: FaultProxy
+) -> None:
+    client = make_longmatch(proxy.url)
+    proxy.will(Drop(), Cut(150))
+    with pytest.raises(ConnectionFailedError):
+        list(client.export())
+    assert len(proxy.seen) == 2
+
+
+def test_a_write_whose_answer_is_lost_is_done_once(
+    make_longmatch: Callable[..., Any], proxy: FaultProxy
+) -> None:
+    client = make_longmatch(proxy.url, retry=Retry(first_seconds=0.01))
+    proxy.will(Drop(passed_on=True))
+    answer = client.index([Document("once", "Snow falls on the hills.")])
+    assert [one.unchanged for one in answer.documents] == [False]  # the first answer, again
+    before = len(list(client.jobs()))
+    proxy.will(Drop(passed_on=True), Drop(read=False))
+    upload = client.upload([Document("twice", "Rain falls on the sea.")])
+    assert len(list(client.jobs())) == before + 1
+    assert client.wait_for_job(upload.id).indexed == 1
+    proxy.will(Drop(passed_on=True))
+    for name in ("once", "twice"):
+        client.delete(name)
+
+
+@pytest.mark.parametrize("kind", ["documents", "plain", "compressed", "packed by us"])
+def test_an_upload_of_any_source(client: Any, tmp_path: Path, kind: str) -> None:
+    names = [f"u{number}" for number in range(30)]
+    documents = [Document(name, f"Upload {name} tells of the sea.", "", {"n": 1}) for name in names]
+    lines = "".join(json.dumps({"id": one.id, "text": one.text}) + "\n" for one in documents)
+    path = tmp_path / ("lines.jsonl.gz" if kind == "compressed" else "lines.jsonl")
+    path.write_bytes(gzip.compress(lines.encode()) if kind == "compressed" else lines.encode())
+    sent: list[tuple[int, int]] = []
+    seen: list[float] = []
+    upload = client.upload(
+        iter(documents) if kind == "documents" else str(path),
+        compress=kind != "plain",
+        progress=lambda done, size: sent.append((done, size)),
+    )
+    assert upload.accepted == 30
+    assert sent[0][0] == 0
+    assert sent[-1][0] == sent[-1][1] > 0
+    if kind == "plain":
+        assert sent[-1][1] == len(lines)
+    job = client.wait_for_job(upload.id, timeout=60, progress=lambda one: seen.append(one.progress))
+    assert (job.state, job.indexed, job.failed, job.errors) == ("done", 30, 0, [])
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+    for name in names:
+        client.delete(name)
+
+
+def test_lines_that_are_no_documents_are_in_the_job(client: Any, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"id": "a"}\n')
+    job = client.wait_for_job(client.upload(path).id)
+    assert job.failed == 1
+    assert [(one.line, one.pointer) for one in job.errors] == [(1, "#/text")]
+    assert client.job(job.id) == job
+    assert next(iter(client.jobs())).id == job.id
+    surrogate = client.wait_for_job(client.upload([Document("s", "a \ud800 b")]).id)
+    assert surrogate.failed == 1
+    with pytest.raises(ConflictError):
+        client.cancel_job(job.id)
+    with pytest.raises(FileNotFoundError):
+        client.upload(tmp_path / "gone.jsonl")
+    with pytest.raises(NotFoundError):
+        client.wait_for_job("none")
+
+
+def test_waiting_ends_with_its_time_or_with_the_job(client: Any) -> None:
+    many = (Document(f"w{n}", f"{n} " + "Long rivers run to the sea. " * 40) for n in range(2_000))
+    upload = client.upload(many)
+    with pytest.raises(DeadlineExceededError, match=upload.id):
+        client.wait_for_job(upload.id, timeout=0)
+    assert client.cancel_job(upload.id).state == "cancelled"
+    with pytest.raises(JobFailedError) as caught:
+        client.wait_for_job(upload.id)
+    assert caught.value.job.id == upload.id
+    for one in list(client.documents()):
+        if one.id not in TEXTS:
+            client.delete(one.id)
+
+
+def test_the_service_describes_itself(client: Any) -> None:
+    assert client.is_alive()
+    assert client.ready().status in ("ready", "degraded")
+    assert client.wait_until_ready(timeout=5).documents >= len(TEXTS)
+    version = client.version()
+    assert version.checkpoint.dimension > 0
+    assert version.limits["max_top_k"] == 1000
+    assert "longmatch_requests_total" in client.metrics()
+    assert client.problem("/problems/overloaded").status == 503
+    assert client.problem("overloaded").type == "/problems/overloaded"
+
+
+def test_an_error_has_what_the_server_says(client: Any) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        client.index([Document("a", ""), Document("", "text")])
+    error = caught.value
+    assert (error.status, error.type) == (422, "/problems/invalid-input")
+    assert error.title == "A field is invalid"
+    assert [one.pointer for one in error.errors] == ["#/documents/1/id"]
+    assert error.request_id
+    assert "#/documents/1/id" in str(error)
+
+
+def test_a_client_waits_through_a_crash_of_the_server(
+    tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    """The server is killed after it accepted an upload, and comes back under the same address."""
+    documents = (Document(f"d{n}", f"Part {n}: rivers run to the sea.") for n in range(600))
+    patient = Retry(attempts=1_000, first_seconds=0.1, max_seconds=0.2)
+    serve = partial(serving, tmp_path, tmp_path / "data", tiny_checkpoint, threads=1)
+    with fault_proxy() as proxy, ThreadPoolExecutor(1) as thread:
+        client = Client(proxy.url, retry=patient)
+        with client, serve() as first:
+            proxy.target = first.url
+            upload = client.upload(documents)
+            first.stop(signal.SIGKILL)
+            waiting = thread.submit(client.wait_for_job, upload.id)
+            with serve() as second:
+                proxy.target = second.url
+                job = waiting.result(timeout=60)
+            assert (job.state, job.accepted, job.indexed) == ("done", 600, 600)
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path
+) -> Iterator[tuple[str, dict[Scope, str]]]:
+    """Return the URL of a server with keys, and a key of each scope."""
+    folder = tmp_path_factory.mktemp("guarded")
+    tokens: dict[Scope, str] = {}
+    (folder / "data").mkdir()
+    for scope in ("read", "write"):
+        key, tokens[scope] = make_key(scope, frozenset([scope]), None)
+        change_keys(folder / "data" / KEY_FILE, lambda known, key=key: known.update({key.id: key}))
+    with serving(folder, folder / "data", tiny_checkpoint, threads=1) as running:
+        yield running.url, tokens
+
+
+def test_keys(make_longmatch: Callable[..., Any], guarded: tuple[str, dict[Scope, str]]) -> None:
+    url, tokens = guarded
+    with pytest.raises(AuthenticationError):
+        make_longmatch(url).match("a")
+    reader = make_longmatch(url, api_key=tokens["read"])
+    assert reader.match("a").matches == []
+    with pytest.raises(ForbiddenError, match="write"):
+        reader.index([DOCUMENTS[0]])
+    writer = make_longmatch(f"{url}/", api_key=tokens["write"])
+    writer.index([DOCUMENTS[0]])
+    writer.delete(DOCUMENTS[0].id)
+
+
+def test_an_upload_that_is_refused_while_it_is_sent(
+    make_longmatch: Callable[..., Any], guarded: tuple[str, dict[Scope, str]], tmp_path: Path
+) -> None:
+    """The server closes the connection long before the last byte; its answer must arrive."""
+    url, tokens = guarded
+    path = tmp_path / "large.jsonl"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    with pytest.raises(AuthenticationError):
+        make_longmatch(url).upload(path, compress=False)
+    with pytest.raises(ForbiddenError):
+        make_longmatch(url, api_key=tokens["read"]).upload(path, compress=False)
+
+
+def test_threads_and_tasks_share_a_client(server: Server) -> None:
+    texts = {name: text for name, text in TEXTS.items() if not name.startswith("bees")}  # copies
+    with Client(server.url, max_connections=3) as client, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda text: client.match(text).matches[0].id, texts.values()))
+    assert found == list(texts)
+
+    async def together() -> list[str]:
+        async with AsyncClient(server.url, max_connections=3) as client:
+            answers = await asyncio.gather(*(client.match(text) for text in texts.values()))
+            return [one.matches[0].id for one in answers]
+
+    assert asyncio.run(together()) == found
+
+
+def test_cancelling_a_task_frees_its_connection(proxy: FaultProxy) -> None:
+    async def cancel() -> None:
+        async with AsyncClient(proxy.url, max_connections=1) as client:
+            proxy.will(*[Drop()] * 50)
+            waiting = client.with_retry(Retry(attempts=50, first_seconds=10.0))
+            task = asyncio.ensure_future(waiting.match("a"))
+            while not proxy.seen:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            proxy.will()
+            assert await client.is_alive()
+
+    asyncio.run(cancel())
+
+
+def test_a_client_of_a_collection_meets_its_documents_alone(server: Server) -> None:
+    with Client(server.url) as client:
+        assert client.create_collection("papers").state == "open"
+        papers = client.in_collection("papers")
+        papers.index([Document("ice", "Ice carves valleys over thousands of years.")])
+        assert [one.id for one in papers.documents()] == ["ice"]
+        assert [one.id for one in papers.match("Ice carves valleys.").matches] == ["ice"]
+        assert len(papers.embed(["Ice."])) == 1
+        assert papers.version().version == client.version().version  # of the service, not below it
+        for of_default in (client, papers.in_collection(None)):
+            assert "ice" not in {one.id for one in of_default.documents()} >= set(TEXTS)
+        assert [one.name for one in client.collections()] == ["default", "papers"]
+        assert client.collection_state("papers").documents == 1
+        client.delete_collection("papers")
+        with pytest.raises(NotFoundError):
+            client.collection_state("papers")
+        with pytest.raises(NotFoundError):
+            papers.match("Ice.")
+
+    async def ask() -> None:
+        async with AsyncClient(server.url) as other:
+            await other.create_collection("notes")
+            assert [one.id async for one in other.in_collection("notes").documents()] == []
+            await other.delete_collection("notes")
+
+    asyncio.run(ask())

@@ -1,0 +1,125 @@
+"""The Python client knows every route of the server and every field of its answers."""
+
+import re
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import longmatch
+import pytest
+from longmatch import (
+    AsyncClient,
+    Client,
+    collection,
+    operations,
+    requests,
+    results,
+    search,
+    status,
+)
+from pydantic import BaseModel
+
+from service.api.app import create_app
+from service.api.schemas import collections as collection_schemas
+from service.api.schemas import common, compare, documents, embeddings, jobs, match, ops
+from service.settings import Settings
+
+PACKAGE = Path(longmatch.__file__).parent
+README = PACKAGE.parent / "README.md"
+
+ANSWERS: dict[type, type[BaseModel]] = {
+    results.Receipt: common.ReceiptBody,
+    results.Place: compare.PlaceBody,
+    results.Passage: compare.PassageBody,
+    results.BlockPair: compare.BlockPairBody,
+    results.AttendedPair: compare.AttendedPairBody,
+    results.Section: compare.SectionBody,
+    results.Explanation: compare.ComparisonBody,
+    results.ReadSide: compare.ReadBody,
+    results.Comparison: compare.CompareResponse,
+    results.Term: match.TermBody,
+    results.Match: match.MatchBody,
+    results.Alignment: match.AlignedBody,
+    results.Reranking: match.RerankedBody,
+    results.Matches: match.MatchResponse,
+    results.Indexed: common.IndexedBody,
+    results.IndexResult: common.IndexResponse,
+    results.StoredDocument: common.DocumentResponse,
+    status.Upload: jobs.AcceptedBody,
+    status.LineError: jobs.LineErrorBody,
+    status.Job: jobs.JobResponse,
+    status.Ready: ops.ReadyResponse,
+    status.Checkpoint: ops.CheckpointBody,
+    status.Adapter: ops.AdapterBody,
+    status.Version: ops.VersionResponse,
+    status.CollectionSummary: collection_schemas.CollectionBody,
+    status.CollectionState: collection_schemas.CollectionResponse,
+    status.ProblemType: ops.ProblemTypeResponse,
+    results.Member: documents.MemberBody,
+    requests.Document: common.DocumentBody,
+    requests.Align: match.AlignBody,
+    requests.Rerank: match.RerankBody,
+    requests.Explain: match.ExplainBody,
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_class_has_the_fields_of_the_server(kind: Any) -> None:
+    known = {one.serialization_alias or name for name, one in ANSWERS[kind].model_fields.items()}
+    assert {one.name for one in fields(kind)} == known
+
+
+def test_every_result_is_compared() -> None:
+    mine = {results.Embedding, status.Model}  # parts of them are read
+    declared = {
+        one
+        for module in (results, status)
+        for one in vars(module).values()
+        if hasattr(one, "__dataclass_fields__")
+    }
+    assert declared - mine <= ANSWERS.keys()
+    assert {one.name for one in fields(status.Model)} < embeddings.ModelBody.model_fields.keys()
+
+
+def test_every_option_of_a_match_can_be_given() -> None:
+    known = match.MatchRequest.model_fields.keys() - {"text", "title", "id", "queries"}
+    assert {one.name for one in fields(search.MatchOptions)} == known
+
+
+def test_every_route_has_a_method() -> None:
+    """By the README, whose table names the requests of each method."""
+    paths = create_app(Settings()).openapi()["paths"]
+    # Those below a collection are the same, of `client.in_collection`.
+    own = {path: one for path, one in paths.items() if "/{collection}/" not in path}
+    routes = {f"{method.upper()} {path}" for path, one in own.items() for method in one}
+    table = README.read_text(encoding="utf-8")
+    assert set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`]*)`", table)) == routes
+
+
+def test_both_clients_have_every_method() -> None:
+    built = {
+        name
+        for module in (search, collection, operations)
+        for name, one in vars(module).items()
+        if getattr(one, "__module__", "") == module.__name__
+        and callable(one)
+        and name[0] != "_"
+        and name[0].islower()
+    }
+    shared = {"close", "with_timeout", "with_retry", "in_collection"}
+    for client in (Client, AsyncClient):
+        methods = {name for name in vars(client) if name[0] != "_"}
+        assert methods == built | shared
+    text = README.read_text(encoding="utf-8")
+    assert [name for name in built | shared - {"close"} if f"{name}(" not in text] == []
+
+
+def test_the_package_is_typed_and_needs_httpx_alone() -> None:
+    assert (PACKAGE / "py.typed").exists()
+    imported = {
+        found
+        for path in PACKAGE.glob("*.py")
+        for found in re.findall(r"^(?:from|import) (\w+)", path.read_text(encoding="utf-8"), re.M)
+    }
+    assert imported - sys.stdlib_module_names - {"longmatch"} == {"httpx"}
