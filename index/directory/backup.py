@@ -40,6 +40,7 @@ from index.directory.content_swap import ARRIVING, swap_in, sync_tree
 from index.directory.data_directory import (
     ADAPTER_FILE,
     CONTENT,
+    KEY_FILE,
     LOCK_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
@@ -61,6 +62,7 @@ from index.vectors.snapshot import (
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _ATTEMPTS = 5  # to copy an index generation before a newer one replaces it
 _OTHERWISE = (
+    KEY_FILE,
     LOCK_FILE,
     SNAPSHOTS_DIRECTORY,
     LEXICAL_DIRECTORY,
@@ -77,8 +79,9 @@ def copy_data_directory(data: Path, target: Path) -> None:
 
     Its collections are copied after it, one by one, each as it is at one moment of its own.
     The index generation is copied first, so the copy of the store is never behind it and knows the
-    changes that it lacks. All other files are copied too, except hidden ones, the lock, and the
-    copy of the lexical index, which is made when the copied directory is opened.
+    changes that it lacks. All other files are copied too, except hidden ones, the lock, the API
+    keys (a restored copy would accept revoked ones), and the copy of the lexical index, which is
+    made when the copied directory is opened.
 
     Raises:
         BackupError: the copy of the store is damaged.

@@ -43,6 +43,7 @@ from index.vectors.vector_index import Precision
 STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
+KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"

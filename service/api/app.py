@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from index.directory.data_directory import KEY_FILE
 from service.api import (
     collections,
     compare,
@@ -35,7 +36,7 @@ from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.openapi.document import DescribedFastAPI
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.keys.key_file import KEY_FILE, KeyRing
+from service.keys.key_file import KeyRing
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 

@@ -9,6 +9,7 @@ import typer
 from index.build import build_index
 from index.corpus.demo import write_stdlib_corpus
 from index.directory.collections import NAME_PATTERN, collection_path, is_collection_name
+from index.directory.data_directory import KEY_FILE
 from service.cli.checks import (
     OptionError,
     check_address,
@@ -32,7 +33,7 @@ from service.cli.options import (
 )
 from service.cli.progress import printable, show_progress
 from service.keys.api_key import SCOPES, ApiKey, Scope, make_key
-from service.keys.key_file import KEY_FILE, change_keys, read_keys
+from service.keys.key_file import change_keys, read_keys
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 chooses a free port.")]

@@ -22,7 +22,6 @@ from index.directory.collections import is_collection_name
 from service.errors import KeyFileError
 from service.keys.api_key import SCOPES, ApiKey, has_secret, split_token
 
-KEY_FILE = "keys.json"
 FORMAT = 1
 MAX_KEYS = 10_000
 _LOCK_SECONDS = 10.0

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page
 
+from index.directory.data_directory import KEY_FILE
 from service.keys.api_key import make_key
-from service.keys.key_file import KEY_FILE, change_keys
+from service.keys.key_file import change_keys
 from tests.tools.process_fixtures import Server, serving
 from tests.tools.search_page_fixtures import BEES, KEEPER, TRIBUNAL, find, titles
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
+from index.directory.data_directory import KEY_FILE
 from service.keys.api_key import make_key, split_token
-from service.keys.key_file import KEY_FILE, change_keys
+from service.keys.key_file import change_keys
 from tests.tools.process_fixtures import Server, serving
 from tests.tools.search_page_fixtures import BEES, DOCUMENTS, find, titles, told
 

@@ -31,8 +31,9 @@ from longmatch import (
     Text,
 )
 
+from index.directory.data_directory import KEY_FILE
 from service.keys.api_key import Scope, make_key
-from service.keys.key_file import KEY_FILE, change_keys
+from service.keys.key_file import change_keys
 from tests.tools.fault_proxy import Cut, Drop, FaultProxy, fault_proxy
 from tests.tools.process_fixtures import Server, serving
 

@@ -203,6 +203,17 @@ def test_any_changed_byte_is_found_before_anything_is_restored(
     restore_backup(source, tmp_path / "new", checkpoint)
 
 
+def test_keys_are_in_no_backup(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """A key that was revoked after the backup would be accepted again."""
+    (data / "keys.json").write_text("{}")
+    (data / "audit.jsonl").write_text("{}\n")
+    backup = tmp_path / "backup"
+    write_backup(data, backup, checkpoint)
+    names = {path.name for path in backup.iterdir()}
+    assert "keys.json" not in names
+    assert "audit.jsonl" in names
+
+
 def test_half_a_backup_is_none(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
     write_backup(data, tmp_path / "backup", checkpoint)
     write_backup(data, tmp_path / "backup.tar", checkpoint)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from service.keys.key_file import KEY_FILE, KeyRing
+from index.directory.data_directory import KEY_FILE
+from service.keys.key_file import KeyRing
 from tests.tools.command import Run
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from index.directory.data_directory import KEY_FILE
 from service.errors import KeyFileError
 from service.keys.api_key import SCOPES, ApiKey, Scope, make_key, split_token
-from service.keys.key_file import KEY_FILE, KeyRing, change_keys, read_keys
+from service.keys.key_file import KeyRing, change_keys, read_keys
 
 READ: frozenset[Scope] = frozenset(["read"])
 

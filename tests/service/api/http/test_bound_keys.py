@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from index.directory.data_directory import KEY_FILE
 from service.api.http.access import AUDIT_FILE
 from service.api.http.paths import COLLECTION_PARTS
 from service.keys.api_key import SCOPES, Scope, make_key
-from service.keys.key_file import KEY_FILE, change_keys
+from service.keys.key_file import change_keys
 from tests.tools.service_fixtures import Client
 
 NAMES = ("papers", "laws")
