@@ -13,6 +13,7 @@ from index.vectors.vector_index import NO_VECTOR
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
+from service.telemetry.stages import add_span, observe_stage
 from service.threads import run_in
 from service.workers.reservation import current_reservation
 
@@ -86,6 +87,9 @@ async def encode_texts(
         encoded = await collection.engine.scheduler.encode(
             documents, reservation, collection.adapter
         )
+    for result in encoded:  # counted by the threads that encoded
+        add_span("queue", result.queue_seconds)
+        add_span("encode", result.encode_seconds)
     return [
         EncodedText(
             text=item.text,
@@ -132,7 +136,7 @@ async def _tokenise(
 
 
 def _count(metrics: Metrics, receipt: Receipt, seconds: float) -> None:
-    metrics.stage_duration.labels("tokenize").observe(seconds)
+    observe_stage(metrics, "tokenize", seconds)
     metrics.document_tokens.observe(receipt.tokens)
     if receipt.tokens_read < receipt.tokens:
         metrics.documents_truncated.inc()

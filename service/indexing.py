@@ -14,6 +14,7 @@ from service.encode import RequestText, encode_texts
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
+from service.telemetry.stages import observe_stage
 from service.threads import run_in
 
 _ATTEMPTS = 3  # to apply a change to the index
@@ -169,7 +170,7 @@ def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
     started = time.perf_counter()
     _apply(collection, collection.data.store.put(entries))
     seconds = time.perf_counter() - started
-    collection.engine.metrics.stage_duration.labels("store").observe(seconds)
+    observe_stage(collection.engine.metrics, "store", seconds)
     return seconds
 
 

@@ -12,6 +12,8 @@ from service.api.app import check_exposure, create_app
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings
 from service.startup import close_engine, open_engine
+from service.telemetry.logs import configure_logs
+from service.telemetry.stages import require_exporter
 from service.threads import limit_numpy_threads, set_switch_interval
 
 _M_MMAP_THRESHOLD = -3  # malloc.h of glibc
@@ -51,6 +53,8 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
     """
     settings = Settings(**given)
     check_exposure(settings, host)
+    require_exporter()
+    configure_logs(settings.log_level, settings.log_format)
     set_switch_interval()
     limit_numpy_threads()
     engine = open_engine(settings)
@@ -72,7 +76,8 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
                 http=limited_protocol(limits),
                 ws="none",
                 proxy_headers=False,  # `trusted_proxies` says whose to believe
-                log_level=settings.log_level,
+                log_config=None,  # `configure_logs` did it
+                access_log=False,  # `RequestMiddleware` logs requests with their ids
                 timeout_graceful_shutdown=round(settings.drain_seconds),
             )
     finally:

@@ -13,6 +13,7 @@ from index.vectors.vector_index import Precision
 
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
 
+LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 
@@ -276,6 +277,9 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds between rounds of maintenance: retraining and publishing the index, "
         "freeing disk space.",
+    )
+    log_format: LogFormat = Field(
+        default="text", description="Form of a line of the log: text, or JSON."
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 

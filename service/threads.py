@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -31,7 +33,9 @@ async def run_in(
         ShuttingDownError: the executor was shut down.
     """
     try:
-        call = executor.submit(function, *args, **kwargs)
+        # In the context of the request: its id is in the logs, its trace has the stages.
+        within = partial(copy_context().run, partial(function, *args, **kwargs))
+        call = executor.submit(within)
     except RuntimeError as error:
         raise ShuttingDownError from error
     return await asyncio.wrap_future(call)

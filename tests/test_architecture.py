@@ -76,6 +76,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "service": (
         "errors",
         "metrics settings web",
+        "telemetry",
         "background jobs keys limits threads",
         "workers",
         "engine",
@@ -156,6 +157,7 @@ FACES: Mapping[str, str] = {
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": "compare match queries rerank retrieve",
+    "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (
         "block_cache encode_cache redis_block_cache rerank_pool reservation scheduler work"

@@ -22,7 +22,7 @@ _BOUNDS = (0.005, 0.01, 0.025, 0.05)  # seconds; buckets of the histogram
 def counted_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
     """Return the rejections by admission control, their durations, and the block cache hit share.
 
-    Requests rejected by admission control reach no route and are counted as "unmatched": from
+    Durations of requests rejected by admission control are those of "unmatched": from
     reading the head of the request to the last byte of the response. Aborted slow uploads are
     counted there as well, but after many seconds, in none of the buckets read here.
 
@@ -35,7 +35,7 @@ def counted_between(before: Mapping[str, float], after: Mapping[str, float]) -> 
         return after.get(name, 0.0) - before.get(name, 0.0)
 
     duration = "longmatch_request_duration_seconds"
-    refused = since('longmatch_requests_total{code="503",method="POST",route="unmatched"}')
+    refused = since('longmatch_requests_total{code="503",method="POST",route="/match"}')
     within = {
         str(round(1000 * bound)): since(f'{duration}_bucket{{le="{bound}",route="unmatched"}}')
         for bound in _BOUNDS

@@ -39,6 +39,7 @@ from service.errors import SettingsError
 from service.keys.key_file import KeyRing
 from service.settings import Settings
 from service.startup import close_engine, open_engine
+from service.telemetry.stages import TELEMETRY
 
 # The first route that matches is used: routes for some requests of a path come first.
 ROUTERS = (
@@ -93,6 +94,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=TELEMETRY,
         lifespan=_lifespan(settings) if engine is None else None,
     )
     for router in ROUTERS:

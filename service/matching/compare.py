@@ -20,6 +20,7 @@ from service.matching.queries import (
     to_comparable,
 )
 from service.metrics import Stage
+from service.telemetry.stages import observe_stage
 from service.threads import run_in
 
 
@@ -128,9 +129,7 @@ def _explain(
             collection.calibrator, collection.engine.fusion, ours, theirs
         )
         comparison = compare_texts(ours, theirs, probability=probability, reader=reader)
-        collection.engine.metrics.stage_duration.labels("explain").observe(
-            time.perf_counter() - started
-        )
+        observe_stage(collection.engine.metrics, "explain", time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations
 

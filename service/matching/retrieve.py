@@ -13,6 +13,7 @@ from service.encode import EncodedText
 from service.engine import Collection
 from service.matching.compare import Explanation
 from service.metrics import Stage
+from service.telemetry.stages import observe_stage
 from service.threads import run_in
 from service.workers.rerank_pool import RerankReceipt
 
@@ -113,4 +114,4 @@ def _search(
 
 def _observe(collection: Collection, seconds: Mapping[Stage, float]) -> None:
     for stage, duration in seconds.items():
-        collection.engine.metrics.stage_duration.labels(stage).observe(duration)
+        observe_stage(collection.engine.metrics, stage, duration)

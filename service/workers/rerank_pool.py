@@ -19,6 +19,7 @@ from encoder.reranker.sentence_ranking import SentenceGraphText
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
 from service.settings import Settings
+from service.telemetry.stages import observe_stage
 from service.threads import lower_priority, run_in
 
 _LOG = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class RerankPool:
                 first = await self._run(self.reranker.read, query)
                 await _all_or_none([work(first) for _ in range(self._threads)])
         taken = time.perf_counter() - started
-        self._metrics.stage_duration.labels("rerank").observe(taken)
+        observe_stage(self._metrics, "rerank", taken)
         self._metrics.reranked_pairs.inc(len(logits))
         if len(logits) < len(texts):
             self._metrics.rerank_out_of_time.inc()

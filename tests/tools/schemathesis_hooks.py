@@ -35,9 +35,8 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     if not isinstance(body, dict):
         return
     for one in objects(body):
-        text = one.get("text")
-        if isinstance(text, str) and text.strip() and not any(map(str.isalnum, text)):
-            one["text"] = f"{text} a"
+        one |= {name: readable(one[name]) for name in ("text", "input") if name in one}
+    body.pop("dimensions", None)  # those of the vectors, or refused
     if body.get("rerank") not in (None, False):
         body.pop("min_probability", None)
         body.pop("max_false_positive_rate", None)
@@ -48,6 +47,15 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
             if one["id"] in known:
                 one["id"] = f"{one['id'][:500]}{number}"
             known.add(one["id"])
+
+
+def readable(text: Any) -> Any:
+    """Return a text, or texts, with a letter beside what the tokenizer would drop."""
+    if isinstance(text, list):
+        return [readable(one) for one in text]
+    if isinstance(text, str) and text.strip() and not any(map(str.isalnum, text)):
+        return f"{text} a"
+    return text
 
 
 def objects(body: Any) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """ASGI middleware around every request: its id, metrics, reading its body, disconnection."""
 
 import asyncio
+import logging
 import re
 import time
 import uuid
@@ -13,9 +14,13 @@ from service.api.http.bodies import BodyKind, request_body, route_template
 from service.api.http.errors import problem_response
 from service.engine import Engine
 from service.errors import BodyTooLargeError, ShuttingDownError
+from service.telemetry import logs
 
 CLIENT_CLOSED_REQUEST = 499
 UNMATCHED_ROUTE = "unmatched"
+# What asks every few seconds would hide the rest of the log.
+_UNLOGGED = frozenset({"/livez", "/readyz", "/metrics"})
+_LOG = logging.getLogger("service.requests")
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
@@ -37,6 +42,7 @@ class RequestMiddleware:
             return
         request_id = _request_id(Headers(scope=scope))
         scope.setdefault("state", {})["request_id"] = request_id
+        logs.request_id.set(request_id)
         started = time.perf_counter()
         code: int | None = None
         head_only, ended = scope["method"] == "HEAD", False
@@ -183,4 +189,17 @@ def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
     route = route_template(scope) or UNMATCHED_ROUTE
     method = method if method in _METHODS else "other"
     engine.metrics.requests.labels(route, method, str(code)).inc()
-    engine.metrics.request_duration.labels(route).observe(seconds)
+    if route not in _UNLOGGED:
+        _LOG.info(
+            "%s %s %d, %.1f ms",
+            *(method, route, code, 1000 * seconds),
+            extra={
+                "route": route,
+                "method": method,
+                "code": code,
+                "milliseconds": round(1000 * seconds, 3),
+            },
+        )
+    # Apart from those that were served: rejections take no time, and would hide slow answers.
+    served = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
+    engine.metrics.request_duration.labels(served).observe(seconds)

@@ -7,6 +7,8 @@ clients look for.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.api.http.paths import split_path
+
 _PREFIX = "/v1/"
 _KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _SERVER_ERRORS = 500
@@ -19,7 +21,8 @@ def openai_member(instance: str, content: Mapping[str, Any]) -> dict[str, Any]:
         instance: path of the request.
         content: members of the problem.
     """
-    if not instance.startswith(_PREFIX):
+    _, path = split_path(instance)
+    if not path.startswith(_PREFIX):
         return {}
     status, errors = content["status"], content.get("errors", [])
     server = "server_error" if status >= _SERVER_ERRORS else "invalid_request_error"

@@ -26,6 +26,8 @@ def describe_limits(document: dict[str, Any], settings: Settings) -> None:
     schemas = document["components"]["schemas"]
     for schema, field, keyword, setting in _FIELDS:
         schemas[schema]["properties"][field][keyword] = getattr(settings, setting)
+    _, texts = schemas["EmbeddingsRequest"]["properties"]["input"]["anyOf"]
+    texts["maxItems"] = settings.max_embedding_inputs
     milliseconds = settings.rerank_seconds * 1000
     schemas["RerankBody"]["properties"]["budget_ms"]["maximum"] = milliseconds
     number, _ = schemas["MatchRequest"]["properties"]["rerank"]["anyOf"]

@@ -31,7 +31,7 @@ def _texts(value: object) -> object:
     return value
 
 
-_TEXT = {"type": "string"}
+_TEXT = {"type": "string", "pattern": r"\S"}
 InputField = Annotated[
     Any,
     PlainValidator(_texts),

@@ -96,7 +96,7 @@ def test_texts_of_one_corpus_have_no_passage_in_common() -> None:
 
 def test_rejections_are_counted_between_two_scrapes() -> None:
     duration = "longmatch_request_duration_seconds"
-    refused = 'longmatch_requests_total{code="503",method="POST",route="unmatched"}'
+    refused = 'longmatch_requests_total{code="503",method="POST",route="/match"}'
     first = {refused: 10.0, "longmatch_block_cache_hits_total": 4.0}
     second = {
         refused: 110.0,
