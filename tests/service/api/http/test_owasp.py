@@ -1,0 +1,180 @@
+"""The OWASP API Security Top 10 (2023): an attack for each item, which its guard alone stops.
+
+Each attack is made twice: with its guard, where it is refused, and with the guard taken out, where
+it succeeds. So a guard that no longer decides anything is noticed. API10 (unsafe consumption of
+APIs) is about what Redis answers: tests/service/limits/test_without_redis.py plants values in it.
+"""
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from index.directory.data_directory import KEY_FILE
+from service.api.app import check_exposure
+from service.api.http.hosts import AllowedHosts
+from service.api.schemas.common import DocumentBody
+from service.errors import OverloadedError, SettingsError
+from service.keys.api_key import ApiKey, Scope, make_key
+from service.keys.key_file import KeyRing, change_keys
+from service.limits.rate_limit import LocalRateLimiter, rate_limit_status
+from service.settings import Settings
+from tests.tools.service_fixtures import Client
+
+MakeClient = Callable[..., Client]
+Attack = Callable[[MakeClient], bool]  # whether it succeeded
+TakeOut = Callable[[pytest.MonkeyPatch], None]
+
+SECRET = {"id": "plan", "text": "The plan of the merger is kept by the board of the company."}
+OK = 200
+PLACES = {"max_unfinished_jobs_per_client": 1}
+
+
+def key_of(client: Client, *scopes: Scope, collection: str | None = None) -> dict[str, str]:
+    key, token = make_key("of the test", frozenset(scopes), None, collection)
+    file = client.app.state.engine.settings.data / KEY_FILE
+    change_keys(file, lambda known: known.update({key.id: key}))
+    return {"authorization": f"Bearer {token}"}
+
+
+def holding_a_secret(make_client: MakeClient, **settings: Any) -> Client:
+    client = make_client(**settings)
+    assert client.post("/index", json={"documents": [SECRET]}).status_code == OK
+    return client
+
+
+def read_an_object_of_others(make_client: MakeClient) -> bool:
+    client = holding_a_secret(make_client)
+    client.request("PUT", "/collections/mine")
+    mine = key_of(client, "read", collection="mine")
+    return client.get("/collections/default/documents/plan", headers=mine).status_code == OK
+
+
+def come_with_a_forged_key(make_client: MakeClient) -> bool:
+    client = holding_a_secret(make_client)
+    known = key_of(client, "read")["authorization"].split("_")
+    forged = "_".join([*known[:-1], known[-1][::-1]])
+    return client.get("/documents/plan", headers={"authorization": forged}).status_code == OK
+
+
+def set_what_the_service_sets(_: MakeClient) -> bool:
+    try:
+        DocumentBody.model_validate({**SECRET, "family": 1, "receipt": {"tokens": 0}})
+    except ValidationError:
+        return False
+    return True
+
+
+def ask_for_more_than_a_share(make_client: MakeClient) -> bool:
+    client = make_client(rate_limit_tokens_per_minute=300)
+    text = {"text": "A page of many words. " * 50}
+    return all(client.post("/match", json=text).status_code == OK for _ in range(3))
+
+
+def delete_with_a_key_for_reading(make_client: MakeClient) -> bool:
+    client = holding_a_secret(make_client)
+    headers = key_of(client, "read")
+    return client.request("DELETE", "/documents/plan", headers=headers).is_success
+
+
+def take_every_place_for_uploads(make_client: MakeClient) -> bool:
+    client = make_client(**PLACES)
+    jobs = client.app.state.engine.default.jobs
+    with jobs.receiving("address:1", 0):
+        try:
+            with jobs.receiving("address:1", 0):
+                return True
+        except OverloadedError:
+            return False
+
+
+def rebind_a_name(make_client: MakeClient) -> bool:
+    client = holding_a_secret(make_client)
+    return client.get("/documents/plan", headers={"host": "evil.example"}).status_code == OK
+
+
+def listen_to_everybody(_: MakeClient) -> bool:
+    try:
+        check_exposure(Settings(data="/nonexistent"), "0.0.0.0")
+    except SettingsError:
+        return False
+    return True
+
+
+GUARDS: dict[str, tuple[Attack, TakeOut]] = {
+    "API1 broken object level authorization": (
+        read_an_object_of_others,
+        lambda patch: patch.setattr("service.api.http.collections.bound_to", lambda scope: None),
+    ),
+    "API2 broken authentication": (
+        come_with_a_forged_key,
+        lambda patch: patch.setattr("service.keys.key_file.has_secret", lambda *_: True),
+    ),
+    "API3 broken object property level authorization": (
+        set_what_the_service_sets,
+        lambda patch: patch.setattr(
+            DocumentBody, "model_validate", lambda given: DocumentBody.model_construct(**given)
+        ),
+    ),
+    "API4 unrestricted resource consumption": (
+        ask_for_more_than_a_share,
+        lambda patch: patch.setattr(
+            LocalRateLimiter, "spend", lambda *_: rate_limit_status(300, 0, True, 0.0)
+        ),
+    ),
+    "API5 broken function level authorization": (
+        delete_with_a_key_for_reading,
+        lambda patch: patch.setattr(ApiKey, "allows", lambda *_: True),
+    ),
+    "API6 unrestricted access to sensitive business flows": (
+        take_every_place_for_uploads,
+        lambda patch: patch.setitem(PLACES, "max_unfinished_jobs_per_client", 2),
+    ),
+    "API8 security misconfiguration: names": (
+        rebind_a_name,
+        lambda patch: patch.setattr(AllowedHosts, "__contains__", lambda *_: True),
+    ),
+    "API8 security misconfiguration: addresses": (
+        listen_to_everybody,
+        lambda patch: patch.setattr(KeyRing, "required", True),
+    ),
+}
+
+
+@pytest.mark.parametrize("item", GUARDS)
+def test_the_guard_and_nothing_else_stops_the_attack(
+    item: str, make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    attack, take_out = GUARDS[item]
+    assert not attack(partial(make_client, data=tmp_path / "guarded"))
+    take_out(monkeypatch)
+    assert attack(partial(make_client, data=tmp_path / "open"))
+
+
+def test_api7_server_side_request_forgery(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No address that a client sends is ever connected to."""
+    client = make_client()
+    asked: list[object] = []
+    monkeypatch.setattr(socket.socket, "connect", lambda self, address: asked.append(address))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **_: asked.append(given))
+    address = "http://169.254.169.254/latest/meta-data"
+    document = {"id": address, "text": f"See {address} and file:///etc/passwd for more."}
+    html = {"id": "page", "text": f'<img src="{address}"><a href="{address}">more</a>'}
+    client.post("/index", json={"documents": [document, html]})
+    client.post("/match", json={"text": f"See {address}", "explain": True})
+    client.post("/compare", json={"left": {"id": "page"}, "right": {"text": address}})
+    assert asked == []
+
+
+def test_api9_improper_inventory_management(make_client: MakeClient) -> None:
+    """Every route is in the OpenAPI document, but those of the pages of the browser."""
+    app = make_client().app
+    described = set(app.openapi()["paths"])
+    served = {route.path.replace(":path", "") for route in app.state.routes}
+    assert served - described == {"/", "/static", "/docs", "/openapi.json", "/docs/static"}
