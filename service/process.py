@@ -12,7 +12,7 @@ from service.api.app import check_exposure, create_app
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from service.telemetry.logs import configure_logs
+from service.telemetry.logs import configured_logs
 from service.telemetry.stages import require_exporter
 from service.threads import limit_numpy_threads, set_switch_interval
 
@@ -54,31 +54,31 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
     settings = Settings(**given)
     check_exposure(settings, host)
     require_exporter()
-    configure_logs(settings.log_level, settings.log_format)
-    set_switch_interval()
-    limit_numpy_threads()
-    engine = open_engine(settings)
-    limits = SendLimits(
-        seconds=settings.download_seconds,
-        bytes_per_second=settings.download_bytes_per_second,
-        unsent_bytes=settings.max_unsent_bytes,
-        on_slow=engine.metrics.slow_clients.inc,
-    )
-    # uvicorn finishes active requests and then raises the signal again, which would end the process
-    # before the engine is closed.
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        with suppress(KeyboardInterrupt):
-            uvicorn.run(
-                create_app(settings, engine, bound_to=host),
-                host=host,
-                port=port,
-                http=limited_protocol(limits),
-                ws="none",
-                proxy_headers=False,  # `trusted_proxies` says whose to believe
-                log_config=None,  # `configure_logs` did it
-                access_log=False,  # `RequestMiddleware` logs requests with their ids
-                timeout_graceful_shutdown=round(settings.drain_seconds),
-            )
-    finally:
-        close_engine(engine)
+    with configured_logs(settings.log_level, settings.log_format):
+        set_switch_interval()
+        limit_numpy_threads()
+        engine = open_engine(settings)
+        limits = SendLimits(
+            seconds=settings.download_seconds,
+            bytes_per_second=settings.download_bytes_per_second,
+            unsent_bytes=settings.max_unsent_bytes,
+            on_slow=engine.metrics.slow_clients.inc,
+        )
+        # uvicorn finishes active requests and then raises the signal again, which would end the
+        # process before the engine is closed.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        try:
+            with suppress(KeyboardInterrupt):
+                uvicorn.run(
+                    create_app(settings, engine, bound_to=host),
+                    host=host,
+                    port=port,
+                    http=limited_protocol(limits),
+                    ws="none",
+                    proxy_headers=False,  # `trusted_proxies` says whose to believe
+                    log_config=None,  # `configured_logs` does it
+                    access_log=False,  # `RequestMiddleware` logs requests with their ids
+                    timeout_graceful_shutdown=round(settings.drain_seconds),
+                )
+        finally:
+            close_engine(engine)

@@ -2,7 +2,8 @@
 
 import json
 import logging
-import logging.config
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -41,26 +42,22 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(content, ensure_ascii=False, default=str)
 
 
-def configure_logs(level: LogLevel, form: LogFormat) -> None:
-    """Write all logs of this process to standard error.
+@contextmanager
+def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
+    """Write all logs of this process to standard error while the block runs.
 
     Args:
         level: the least severe one that is written.
         form: of the lines.
     """
-    logging.config.dictConfig(
-        {
-            "version": 1,
-            "disable_existing_loggers": False,
-            "formatters": {
-                "text": {"format": _TEXT},
-                "json": {"()": JsonFormatter},
-            },
-            "handlers": {
-                "standard error": {"class": "logging.StreamHandler", "formatter": form},
-            },
-            "root": {"level": level.upper(), "handlers": ["standard error"]},
-            # Of OpenTelemetry and others, what is not well.
-            "loggers": {"opentelemetry": {"level": "WARNING"}},
-        }
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)

@@ -417,7 +417,12 @@ def test_every_command_is_in_the_table() -> None:
 
 def test_the_table_of_extras_is_that_of_the_distribution() -> None:
     """Every distribution of an extra is listed by the name under which it is imported."""
-    imported = {"scikit-learn": "sklearn", "ir-measures": "ir_measures"}
+    imported = {
+        "scikit-learn": "sklearn",
+        "ir-measures": "ir_measures",
+        "opentelemetry-sdk": "opentelemetry.sdk",
+        "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
+    }
     required = [Requirement(one) for one in distribution("longmatch").requires or ()]
     for extra, modules in EXTRAS.items():
         names = {

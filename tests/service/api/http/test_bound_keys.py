@@ -46,7 +46,7 @@ def ask(client: Client) -> Callable[..., Any]:
 
 def bare(answer: Any) -> dict[str, Any]:
     """Return a problem without what differs for each request."""
-    left_out = ("request_id", "instance", "detail")
+    left_out = ("request_id", "instance", "detail", "error")
     return {name: part for name, part in answer.json().items() if name not in left_out}
 
 
