@@ -82,6 +82,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "engine",
         "documents encode",
         "embeddings indexing matching",
+        "pairs",
         "bulk_upload",
         "collections",
         "startup",
@@ -92,7 +93,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "service.api": (
         "deps http schemas",
         "openapi",
-        "compare documents embeddings index jobs ops page",
+        "compare documents embeddings index jobs ops page pairs",
         "collections match",
         "similar",
         "app",
@@ -134,7 +135,7 @@ FACES: Mapping[str, str] = {
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
     "index.search": (
-        "alignment calibrator corpus_calibration fusion records score_distribution search"
+        "alignment calibrator corpus_calibration fusion pairs records score_distribution search"
     ),
     "index.sqlite": "block_vectors connections failures free_space task_state",
     "index.store": (

@@ -15,6 +15,7 @@ from service.cli import (
     corpora,
     data,
     datasets,
+    pairs,
     serving,
     training,
 )
@@ -36,6 +37,7 @@ for command in (
     serving.serve,
     corpora.match,
     corpora.families,
+    pairs.pairs,
     compare.compare,
     corpora.embed,
     evaluation.evaluate,
