@@ -82,7 +82,6 @@ ORDER: Mapping[str, Sequence[str]] = {
         "engine",
         "documents encode",
         "embeddings indexing matching",
-        "pairs",
         "bulk_upload",
         "collections",
         "startup",
@@ -152,12 +151,13 @@ FACES: Mapping[str, str] = {
         "collections common compare documents embeddings filter jobs match ops paging"
     ),
     "service.background": "maintenance recall_monitor",
+    "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.collections": "changes opening",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
-    "service.matching": "compare match queries rerank retrieve",
+    "service.matching": "compare match pairs queries rerank retrieve",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (

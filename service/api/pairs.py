@@ -16,7 +16,7 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
 )
 from service.api.openapi.responses import problem_responses
-from service.pairs import export_pairs
+from service.matching.pairs import export_pairs
 
 router = APIRouter(tags=["match"], dependencies=[Admitted])
 
@@ -60,6 +60,7 @@ async def get_pairs(
             allow_inf_nan=False,
             description="Give no pair under this probability; refused where the checkpoint has no "
             "calibration.",
+            openapi_examples={"some": {"value": 0.9}},
         ),
     ] = None,
     max_false_positive_rate: Annotated[
@@ -70,14 +71,22 @@ async def get_pairs(
             allow_inf_nan=False,
             description="Give no pair whose score a larger share of random pairs of the corpus "
             "reaches; refused where the data directory has not been calibrated.",
+            openapi_examples={"some": {"value": 0.001}},
         ),
     ] = None,
     mode: Annotated[
-        Literal["semantic"], Query(description="Pairs are found by document vectors.")
+        Literal["semantic"],
+        Query(
+            description="Pairs are found by document vectors.",
+            openapi_examples={"only": {"value": "semantic"}},
+        ),
     ] = "semantic",
     collapse: Annotated[
         Literal["families"] | None,
-        Query(description="Compare one document of each family: the one stored first."),
+        Query(
+            description="Compare one document of each family: the one stored first.",
+            openapi_examples={"one of each": {"value": "families"}},
+        ),
     ] = None,
 ) -> StreamingResponse:
     """Return every pair of documents inside the bounds once, in the order they were stored.

@@ -11,15 +11,14 @@ from service.cli import (
     bench,
     calibration,
     checkpoints,
-    compare,
     corpora,
     data,
     datasets,
-    pairs,
     serving,
     training,
 )
 from service.cli.checks import OptionError
+from service.cli.comparison import compare, pairs
 from service.cli.evaluation import command as evaluation
 from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.cli.progress import printable

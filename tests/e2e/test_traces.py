@@ -1,4 +1,4 @@
-"""Traces and logs of a real server: a collector receives the stages of each request, and no text."""
+"""Traces and logs of a real server: a collector receives the stages of each request, no text."""
 
 import json
 import threading

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 import index.search.pairs
+from index.search.calibrator import ScoreCalibrator
+from tests.tools.calibrations import BY_RATE, BY_SCORE
+from tests.tools.service_fixtures import with_parts
 
 
 def pairs_of(client: Any, path: str = "/pairs?min_score=-1") -> list[dict[str, Any]]:
@@ -43,6 +46,33 @@ def test_a_bound_leaves_the_other_pairs_out(library: Any) -> None:
     kept = [one for one in everything if one["score"] >= least]
     assert pairs_of(library, f"/pairs?min_score={least}") == kept
     assert pairs_of(library, f"/collections/default/pairs?min_score={least}") == kept
+
+
+@pytest.mark.parametrize(
+    ("bound", "measure", "calibrator"),
+    [
+        ("min_probability", "probability", BY_SCORE),
+        ("min_probability", "probability", BY_RATE),
+        ("max_false_positive_rate", "false_positive_rate", BY_RATE),
+    ],
+)
+def test_calibrated_bounds_and_measures_are_those_of_match(
+    filled: Any, bound: str, measure: str, calibrator: ScoreCalibrator
+) -> None:
+    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=calibrator)
+    every = pairs_of(filled)
+    limit = sorted(one["score"] for one in every)[2]
+    (least,) = (one[measure] for one in every if one["score"] == limit)
+    kept = pairs_of(filled, f"/pairs?{bound}={least!r}")
+    assert kept == [one for one in every if one["score"] >= limit]
+    assert 0 < len(kept) < len(every)
+    for pair in kept:
+        asked = {"id": pair["left"], "mode": "semantic", "align": False}
+        matches = filled.post("/match", json=asked).json()["matches"]
+        (match,) = (one for one in matches if one["id"] == pair["right"])
+        assert pair["probability"] == pytest.approx(match["probability"], abs=1e-4)
+        rate = pytest.approx(match["false_positive_rate"], abs=1e-4)
+        assert pair["false_positive_rate"] == rate
 
 
 def test_few_documents_and_copies(client: Any) -> None:

@@ -25,7 +25,7 @@ from service.cli.checks import (
 from service.cli.data import DataArgument
 from service.cli.options import INTERRUPTED, RESUMABLE, CheckpointOption, console, opened
 from service.cli.progress import printable, show_progress
-from service.pairs import pair_lines, validate_pair_bounds
+from service.matching.pairs import pair_lines, validate_pair_bounds
 
 _SECONDS_BETWEEN_POSITIONS = 1.0
 
