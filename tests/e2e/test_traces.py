@@ -1,4 +1,4 @@
-"""Traces and logs of a real server: a collector receives the stages of each request, no text."""
+"""Traces and logs of a real server: a collector receives the stages of each request, and no text."""
 
 import json
 import threading
@@ -98,7 +98,7 @@ def test_stages_are_spans_of_the_request_and_logs_name_both(
             server.request("POST", "/index", {"documents": [{"id": "river", "text": RIVER}]})
             request_id = match(server.url)
             deadline = time.monotonic() + 20
-            while not collector.of_trace().keys() > STAGES and time.monotonic() < deadline:
+            while not STAGES < collector.of_trace().keys() and time.monotonic() < deadline:
                 time.sleep(0.05)
             lines = server.log.read_text().splitlines()
     spans = collector.of_trace()
