@@ -92,7 +92,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "service.api": (
         "deps http schemas",
         "openapi",
-        "compare documents embeddings index jobs ops page",
+        "compare documents embeddings index jobs ops page pairs",
         "collections match",
         "similar",
         "app",
@@ -134,7 +134,7 @@ FACES: Mapping[str, str] = {
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
     "index.search": (
-        "alignment calibrator corpus_calibration fusion records score_distribution search"
+        "alignment calibrator corpus_calibration fusion pairs records score_distribution search"
     ),
     "index.sqlite": "block_vectors connections failures free_space task_state",
     "index.store": (
@@ -151,12 +151,13 @@ FACES: Mapping[str, str] = {
         "collections common compare documents embeddings filter jobs match ops paging"
     ),
     "service.background": "maintenance recall_monitor",
+    "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.collections": "changes opening",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
-    "service.matching": "compare match queries rerank retrieve",
+    "service.matching": "compare match pairs queries rerank retrieve",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (

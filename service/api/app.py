@@ -24,6 +24,7 @@ from service.api import (
     match,
     ops,
     page,
+    pairs,
     similar,
 )
 from service.api.http.access import KeyMiddleware
@@ -44,6 +45,7 @@ from service.telemetry.stages import TELEMETRY
 # The first route that matches is used: routes for some requests of a path come first.
 ROUTERS = (
     match.router,
+    pairs.router,
     compare.router,
     embeddings.router,
     index.bulk_router,

@@ -11,7 +11,6 @@ from service.cli import (
     bench,
     calibration,
     checkpoints,
-    compare,
     corpora,
     data,
     datasets,
@@ -19,6 +18,7 @@ from service.cli import (
     training,
 )
 from service.cli.checks import OptionError
+from service.cli.comparison import compare, pairs
 from service.cli.evaluation import command as evaluation
 from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.cli.progress import printable
@@ -36,6 +36,7 @@ for command in (
     serving.serve,
     corpora.match,
     corpora.families,
+    pairs.pairs,
     compare.compare,
     corpora.embed,
     evaluation.evaluate,

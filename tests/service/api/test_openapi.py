@@ -61,6 +61,7 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("get", "/v1/models"),
         ("get", "/v1/models/{model}"),
         ("get", "/documents"),
+        ("get", "/pairs"),
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
         ("post", "/jobs/{id}/cancel"),

@@ -59,6 +59,8 @@ REFUSED = [
     ("match text.txt --data missing", "--data: missing: there is no data directory"),
     ("match text.txt --data data --filter {", "--filter: is not JSON"),
     ("families --data missing", "--data: missing: there is no data directory"),
+    ("pairs missing --min-score 0 -o pairs.jsonl", "DATA: missing: there is no data directory"),
+    ("pairs data --min-score 0 -o missing/pairs.jsonl", "--output: "),
     ("compare missing.txt text.txt", "LEFT: missing.txt"),
     ("compare text.txt qrels.tsv", "RIGHT: qrels.tsv"),
     ("compare id:a text.txt --data missing", "--data: missing"),

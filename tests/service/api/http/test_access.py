@@ -25,6 +25,7 @@ READS = [
     ("GET", "/documents/ants", None),
     ("HEAD", "/documents/ants", None),
     ("GET", "/documents/ants/similar", None),
+    ("GET", "/pairs?min_score=0", None),
     ("GET", "/version", None),
 ]
 WRITES = [

@@ -1,0 +1,136 @@
+"""The command that finds all pairs of similar documents: pairs."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import typer
+
+from encoder.adapter import vector_space
+from encoder.atomic_files import write_atomically
+from index.adapt import read_corpus_adapter
+from index.progress import Progress
+from index.search.calibrator import open_calibrator
+from index.search.fusion import read_fusion
+from index.search.pairs import PairSearch, find_pairs, open_pair_search
+from index.search.records import Bounds
+from service.cli.checks import (
+    OptionError,
+    check_data_directory,
+    check_output_file,
+    open_checkpoint,
+)
+from service.cli.data import DataArgument
+from service.cli.options import INTERRUPTED, RESUMABLE, CheckpointOption, console, opened
+from service.cli.progress import printable, show_progress
+from service.matching.pairs import pair_lines, validate_pair_bounds
+
+_SECONDS_BETWEEN_POSITIONS = 1.0
+
+
+def pairs(
+    data: DataArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The JSON Lines file to write.")],
+    min_score: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="No pair whose score is under this.")
+    ] = None,
+    min_probability: Annotated[
+        float | None, typer.Option(min=0, max=1, help="No pair under this probability.")
+    ] = None,
+    max_false_positive_rate: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="No pair whose score more of the random pairs reach."),
+    ] = None,
+    mode: Annotated[
+        Literal["semantic"], typer.Option(help="Pairs are found by document vectors.")
+    ] = "semantic",
+    collapse: Annotated[
+        Literal["families"] | None, typer.Option(help="Only one document of each family.")
+    ] = None,
+    checkpoint: CheckpointOption = None,
+) -> None:
+    """Write all pairs of similar documents; run it again to resume; a server may be running."""
+    check_data_directory(data, "DATA")
+    check_output_file(output)
+    loaded = open_checkpoint(checkpoint)
+    adapter = read_corpus_adapter(data, loaded)
+    calibrator = open_calibrator(loaded, data, adapter)
+    bounds = Bounds(min_score, min_probability, max_false_positive_rate)
+    for error in validate_pair_bounds(calibrator, bounds):
+        raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
+    with opened(data, vector_space(loaded, adapter), read_only=True) as directory:
+        search = open_pair_search(
+            directory, read_fusion(loaded), calibrator, bounds, collapse=collapse is not None
+        )
+        run = {
+            "data": str(data.resolve()),
+            "bounds": [min_score, min_probability, max_false_positive_rate],
+            "mode": mode,
+            "collapse": collapse,
+            "sequence": search.sequence,
+            "calibration": calibrator.version,
+        }
+        try:
+            with show_progress(console) as progress:
+                _write(search, output, run, progress)
+        except KeyboardInterrupt:
+            console.print(RESUMABLE)
+            raise typer.Exit(INTERRUPTED) from None
+    console.print(printable(f"{output}: pairs of {len(search.vector_ids)} documents"))
+
+
+def _write(search: PairSearch, output: Path, run: dict[str, Any], progress: Progress) -> None:
+    """Write the pairs from the position of an interrupted run on, if there is one."""
+    position = output.with_name(f"{output.name}.position")
+    tile, size = _read_position(position, output, run)
+    with output.open("r+b" if size else "wb") as file:
+        file.seek(size)
+        file.truncate()
+        progress.started("comparing documents", search.tiles, unit="tiles")
+        progress.advanced(tile)
+        _append(search, file, position, run, tile, progress)
+    position.unlink(missing_ok=True)
+
+
+def _append(
+    search: PairSearch,
+    file: IO[bytes],
+    position: Path,
+    run: dict[str, Any],
+    tile: int,
+    progress: Progress,
+) -> None:
+    written = time.monotonic()
+    for done, found in find_pairs(search, tile):
+        file.write(pair_lines(found))
+        progress.advanced(done - tile)
+        now = time.monotonic()
+        if done > tile and now - written >= _SECONDS_BETWEEN_POSITIONS:
+            file.flush()
+            os.fsync(file.fileno())
+            write_atomically(position, json.dumps({**run, "tile": done, "bytes": file.tell()}))
+            written = now
+        tile = done
+
+
+def _read_position(position: Path, output: Path, run: dict[str, Any]) -> tuple[int, int]:
+    """Return how many tiles an interrupted run has done, and the bytes of their pairs.
+
+    Raises:
+        OptionError: it had other options or other documents, or its pairs are gone.
+    """
+    if not position.exists():
+        return 0, 0
+    try:
+        found = json.loads(position.read_text(encoding="utf-8"))
+        tile, size = int(found.pop("tile")), int(found.pop("bytes"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OptionError("--output", f"{position}: is damaged: delete it") from error
+    if found != run:
+        reason = "is of other options or documents, or another calibration: delete it to begin anew"
+        raise OptionError("--output", f"{position}: {reason}")
+    if not output.exists() or output.stat().st_size < size:
+        raise OptionError("--output", f"{output}: its pairs are gone: delete {position}")
+    return tile, size

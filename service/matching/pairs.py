@@ -1,0 +1,74 @@
+"""The pairs of similar documents of a corpus as lines of JSON, for GET /pairs and `pairs`."""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict
+
+from index.search.calibrator import ScoreCalibrator
+from index.search.pairs import Pair, PairSearch, find_pairs, open_pair_search
+from index.search.records import Bounds
+from service.engine import Collection
+from service.errors import FieldError, InvalidInputError
+from service.matching.match import validate_bounds
+from service.threads import run_in
+
+NO_BOUND = "give this, min_probability or max_false_positive_rate: all pairs are too many"
+
+
+def validate_pair_bounds(calibrator: ScoreCalibrator, bounds: Bounds) -> list[FieldError]:
+    """Return what is wrong with the bounds of pairs: none is given, or one is not calibrated."""
+    if bounds == Bounds():
+        return [FieldError("", NO_BOUND, parameter="min_score")]
+    return [
+        FieldError("", one.detail, parameter=one.pointer.removeprefix("#/"))
+        for one in validate_bounds(calibrator, "semantic", bounds)
+    ]
+
+
+def pair_lines(pairs: Sequence[Pair]) -> bytes:
+    """Return pairs as JSON Lines."""
+    return "".join(f"{json.dumps(asdict(one), ensure_ascii=False)}\n" for one in pairs).encode()
+
+
+async def export_pairs(
+    collection: Collection, bounds: Bounds, *, collapse: bool
+) -> AsyncIterator[bytes]:
+    """Return the pairs of similar documents as JSON Lines, which are found while they are read.
+
+    The first part is found before this returns. A later failure truncates the lines.
+
+    Raises:
+        InvalidInputError: no bound is given, or one needs a calibration that does not exist.
+        OverloadedError: too many other exports wait for their first part.
+        StoreError: the store cannot be read.
+    """
+    errors = validate_pair_bounds(collection.calibrator, bounds)
+    if errors:
+        raise InvalidInputError(errors)
+    engine = collection.engine
+
+    def begin() -> tuple[Iterator[tuple[int, list[Pair]]], bytes | None]:
+        search: PairSearch = open_pair_search(
+            collection.data, engine.fusion, collection.calibrator, bounds, collapse=collapse
+        )
+        found = find_pairs(search)
+        return found, _next_lines(found)
+
+    with engine.exports.admit():
+        found, first = await run_in(engine.exporter, begin)
+    return _all_lines(collection, found, first)
+
+
+async def _all_lines(
+    collection: Collection, found: Iterator[tuple[int, list[Pair]]], lines: bytes | None
+) -> AsyncIterator[bytes]:
+    while lines is not None:
+        if lines:
+            yield lines
+        lines = await run_in(collection.engine.exporter, _next_lines, found)
+
+
+def _next_lines(found: Iterator[tuple[int, list[Pair]]]) -> bytes | None:
+    """Return the next lines, perhaps none; None after the last ones."""
+    part = next(found, None)
+    return None if part is None else pair_lines(part[1])

@@ -1,0 +1,104 @@
+"""GET /pairs: every pair once, with the scores of POST /match."""
+
+import json
+from typing import Any
+
+import pytest
+
+import index.search.pairs
+from index.search.calibrator import ScoreCalibrator
+from tests.tools.calibrations import BY_RATE, BY_SCORE
+from tests.tools.service_fixtures import with_parts
+
+
+def pairs_of(client: Any, path: str = "/pairs?min_score=-1") -> list[dict[str, Any]]:
+    response = client.get(path)
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("application/x-ndjson")
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+@pytest.mark.parametrize("tile", [1, 3, 2_048])
+def test_every_pair_has_the_score_of_match(
+    library: Any, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch, tile: int
+) -> None:
+    monkeypatch.setattr(index.search.pairs, "TILE", tile)
+    pairs = pairs_of(library)
+    assert len(pairs) == len(texts) * (len(texts) - 1) // 2
+    found = {frozenset((one["left"], one["right"])): one for one in pairs}
+    assert len(found) == len(pairs)
+    for name in texts:
+        asked = {"id": name, "mode": "semantic", "align": False, "top_k": 50}
+        for match in library.post("/match", json=asked).json()["matches"]:
+            pair = found[frozenset((name, match["id"]))]
+            assert pair["score"] == pytest.approx(match["score"], abs=1e-5)
+            for measure in ("probability", "false_positive_rate"):
+                assert pair[measure] == pytest.approx(match[measure], abs=1e-4)
+            titles = {pair["left"]: pair["left_title"], pair["right"]: pair["right_title"]}
+            assert titles[match["id"]] == match["title"]
+    assert pairs_of(library) == pairs
+
+
+def test_a_bound_leaves_the_other_pairs_out(library: Any) -> None:
+    everything = pairs_of(library)
+    scores = sorted(one["score"] for one in everything)
+    least = (scores[1] + scores[2]) / 2
+    kept = [one for one in everything if one["score"] >= least]
+    assert pairs_of(library, f"/pairs?min_score={least}") == kept
+    assert pairs_of(library, f"/collections/default/pairs?min_score={least}") == kept
+
+
+@pytest.mark.parametrize(
+    ("bound", "measure", "calibrator"),
+    [
+        ("min_probability", "probability", BY_SCORE),
+        ("min_probability", "probability", BY_RATE),
+        ("max_false_positive_rate", "false_positive_rate", BY_RATE),
+    ],
+)
+def test_calibrated_bounds_and_measures_are_those_of_match(
+    filled: Any, bound: str, measure: str, calibrator: ScoreCalibrator
+) -> None:
+    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=calibrator)
+    every = pairs_of(filled)
+    limit = sorted(one["score"] for one in every)[2]
+    (least,) = (one[measure] for one in every if one["score"] == limit)
+    kept = pairs_of(filled, f"/pairs?{bound}={least!r}")
+    assert kept == [one for one in every if one["score"] >= limit]
+    assert 0 < len(kept) < len(every)
+    for pair in kept:
+        asked = {"id": pair["left"], "mode": "semantic", "align": False}
+        matches = filled.post("/match", json=asked).json()["matches"]
+        (match,) = (one for one in matches if one["id"] == pair["right"])
+        assert pair["probability"] == pytest.approx(match["probability"], abs=1e-4)
+        rate = pytest.approx(match["false_positive_rate"], abs=1e-4)
+        assert pair["false_positive_rate"] == rate
+
+
+def test_few_documents_and_copies(client: Any) -> None:
+    assert pairs_of(client) == []
+    client.post("/index", json={"documents": [{"id": "a", "text": "Ants find paths."}]})
+    assert pairs_of(client) == []
+    copies = [{"id": name, "text": "Ants find paths."} for name in "bc"]
+    client.post("/index", json={"documents": copies})
+    found = pairs_of(client)
+    assert [(one["left"], one["right"]) for one in found] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert pairs_of(client, "/pairs?min_score=-1&collapse=families") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("", "min_score"),
+        ("?max_false_positive_rate=0.1", "max_false_positive_rate"),
+        ("?min_score=2", "min_score"),
+        ("?min_score=nan", "min_score"),
+        ("?min_score=0&mode=lexical", "mode"),
+        ("?min_score=0&collapse=all", "collapse"),
+    ],
+)
+def test_what_cannot_be_asked_is_named(library: Any, query: str, parameter: str) -> None:
+    response = library.get(f"/pairs{query}")
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
+    assert error["parameter"] == parameter
