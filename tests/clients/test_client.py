@@ -401,6 +401,11 @@ def test_a_client_of_a_collection_meets_its_documents_alone(server: Server) -> N
             assert "ice" not in {one.id for one in of_default.documents()} >= set(TEXTS)
         assert [one.name for one in client.collections()] == ["default", "papers"]
         assert client.collection_state("papers").documents == 1
+        papers.index([Document("snow", "Ice carves valleys over thousands of years.")])
+        [pair] = papers.pairs(min_score=0.0)
+        assert (pair.left, pair.right) == ("ice", "snow")
+        with pytest.raises(InvalidRequestError):
+            list(papers.pairs())
         client.delete_collection("papers")
         with pytest.raises(NotFoundError):
             client.collection_state("papers")
@@ -410,7 +415,9 @@ def test_a_client_of_a_collection_meets_its_documents_alone(server: Server) -> N
     async def ask() -> None:
         async with AsyncClient(server.url) as other:
             await other.create_collection("notes")
-            assert [one.id async for one in other.in_collection("notes").documents()] == []
+            notes = other.in_collection("notes")
+            assert [one.id async for one in notes.documents()] == []
+            assert [one async for one in notes.pairs(min_score=0)] == []
             await other.delete_collection("notes")
 
     asyncio.run(ask())

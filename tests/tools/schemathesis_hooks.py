@@ -40,6 +40,8 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     if body.get("rerank") not in (None, False):
         body.pop("min_probability", None)
         body.pop("max_false_positive_rate", None)
+    if "{collection}" in case.operation.path:  # a new collection has not been calibrated
+        body.pop("max_false_positive_rate", None)
     documents = body.get("documents")
     known: set[str] = set()
     for number, one in enumerate(documents if isinstance(documents, list) else ()):

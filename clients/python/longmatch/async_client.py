@@ -108,6 +108,7 @@ class AsyncClient:
     documents = _iterating_async(collection.documents)
     family = _iterating_async(collection.family)
     export = _iterating_async(collection.export)
+    pairs = _iterating_async(collection.pairs)
     job = _awaiting(operations.job)
     jobs = _iterating_async(operations.jobs)
     cancel_job = _awaiting(operations.cancel_job)

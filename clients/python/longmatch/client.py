@@ -32,7 +32,7 @@ DEFAULT_CONNECT_TIMEOUT = 5.0
 DEFAULT_CONNECTIONS = 20
 
 # First segments of the paths that each collection has.
-_OF_COLLECTIONS = frozenset({"match", "compare", "index", "documents", "jobs", "v1"})
+_OF_COLLECTIONS = frozenset({"match", "compare", "index", "documents", "jobs", "pairs", "v1"})
 
 TOO_LONG = "the answer did not end in time"
 
@@ -156,6 +156,7 @@ class Client:
     documents = _iterating(collection.documents)
     family = _iterating(collection.family)
     export = _iterating(collection.export)
+    pairs = _iterating(collection.pairs)
     job = _blocking(operations.job)
     jobs = _iterating(operations.jobs)
     cancel_job = _blocking(operations.cancel_job)

@@ -10,17 +10,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 
 from longmatch.decoding import read_json, read_reply, read_value
 from longmatch.errors import ConnectionFailedError, connection_failed
 from longmatch.requests import Document, body_of, document_body, document_path
-from longmatch.results import IndexResult, Member, StoredDocument
+from longmatch.results import IndexResult, Member, Pair, StoredDocument
 from longmatch.retries import Caller
 from longmatch.status import Upload
 from longmatch.steps import Emit, Emitting, Read, Reply, Request, Steps, Work
 from longmatch.uploading import NDJSON, open_upload
+
+T = TypeVar("T")
 
 KEY_HEADER = "Idempotency-Key"
 
@@ -183,14 +186,48 @@ def export(caller: Caller) -> Emitting[Document]:
         LongmatchError: see `longmatch.errors`.
     """
     request = Request(method="GET", path="/documents", headers={"Accept": NDJSON}, streamed=True)
+    yield from _lines(caller, request, Document)
+
+
+def pairs(
+    caller: Caller,
+    *,
+    min_score: float | None = None,
+    min_probability: float | None = None,
+    max_false_positive_rate: float | None = None,
+    collapse: bool = False,
+) -> Emitting[Pair]:
+    """Iterate over every pair of similar documents once, as they arrive; give at least one bound.
+
+    Args:
+        min_score: give no pair whose score is under this.
+        min_probability: give no pair under this probability.
+        max_false_positive_rate: give no pair that more random pairs of the corpus reach.
+        collapse: compare one document of each family of copies and versions.
+
+    Raises:
+        InvalidRequestError: there is no bound, or one that needs a calibration has none.
+        LongmatchError: see `longmatch.errors`.
+    """
+    params = {
+        "min_score": min_score,
+        "min_probability": min_probability,
+        "max_false_positive_rate": max_false_positive_rate,
+        "collapse": "families" if collapse else None,
+    }
+    request = Request(method="GET", path="/pairs", params=params, streamed=True)
+    yield from _lines(caller, request, Pair)
+
+
+def _lines(caller: Caller, request: Request, kind: type[T]) -> Emitting[T]:
     reply = yield from caller.ask(request)
     rest = b""
     while (chunk := (yield from _read(reply))) is not None:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            yield Emit(read_value(Document, read_json(line)))
+            yield Emit(read_value(kind, read_json(line)))
     if rest:
-        raise ConnectionFailedError("the export ended within a document")
+        raise ConnectionFailedError("the answer ended within a line")
 
 
 def _read(reply: Reply) -> Steps[bytes | None]:

@@ -259,6 +259,19 @@ class StoredDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Two documents that match each other; `left` was stored first."""
+
+    left: str
+    right: str
+    left_title: str
+    right_title: str
+    score: float
+    probability: float | None
+    false_positive_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A document of a family; `copy` if its text is identical."""
 
