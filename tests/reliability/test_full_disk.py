@@ -82,7 +82,9 @@ def accepts_writes(server: Any) -> None:
     assert server.request("GET", "/readyz")[1]["status"] == "ready"
 
 
-@pytest.mark.parametrize("begun", ["never served", "served before", "killed"])
+@pytest.mark.parametrize(
+    "begun", ["never served", pytest.param("served before", marks=pytest.mark.slow), "killed"]
+)
 def test_a_server_starts_on_a_full_disk_and_reads(
     serve: Callable[..., Any], disk: SmallDisk, data: Path, tiny_checkpoint: Path, begun: str
 ) -> None:

@@ -161,6 +161,8 @@ def test_no_child_outlives_its_parent(tmp_path: Path, sent: signal.Signals) -> N
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A test run in the background of a shell ignores Ctrl-C, and its children would.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())

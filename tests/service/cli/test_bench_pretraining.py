@@ -85,6 +85,7 @@ def result_of(output: Path) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 def test_a_model_is_pretrained_once_and_tuned_from_there(
     longmatch: Run,
     tiny_bert: Path,
