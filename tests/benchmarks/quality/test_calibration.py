@@ -46,6 +46,7 @@ def test_the_diagram_has_all_pairs() -> None:
     assert stated == sorted(stated)
 
 
+@pytest.mark.slow
 def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
     random = np.random.default_rng(1)
     vectors = random.normal(size=(1_500, 8)).astype(np.float32)

@@ -134,6 +134,7 @@ def without_times(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "speed": None, "models": rows}
 
 
+@pytest.mark.slow
 def test_a_stopped_comparison_resumes_to_the_same_result(
     longmatch: Run,
     start_longmatch: Callable[..., subprocess.Popen[bytes]],
@@ -222,6 +223,7 @@ def test_the_commands_of_a_row_make_its_model_again(
     assert (report["best_step"], report["steps"]) == (measured["best_step"], measured["steps"])
 
 
+@pytest.mark.slow
 def test_models_are_added_to_a_finished_comparison(
     compare: Callable[..., Comparison], small: Comparison, tmp_path: Path
 ) -> None:

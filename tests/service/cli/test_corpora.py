@@ -381,6 +381,7 @@ def write_recipe(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     made = tmp_path / "made"

@@ -183,6 +183,7 @@ def test_train_then_serve(
     assert embedded.status == 0, embedded.err
 
 
+@pytest.mark.slow
 def test_own_pairs_alone(
     longmatch: Run,
     corpus: Path,

@@ -67,6 +67,7 @@ def test_a_baseline_is_trained_exported_and_evaluated(
     assert scores.status == 0, scores.err
 
 
+@pytest.mark.slow
 def test_smith_is_pretrained_and_tuned_with_the_recipes_of_the_paper(
     longmatch: Run, corpus: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

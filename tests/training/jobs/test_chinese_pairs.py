@@ -103,6 +103,7 @@ def test_given_pairs_of_one_label_are_refused_before_any_work(
     assert answer.err == f"error: --corpus: {corpus}: {ONE_LABEL}\n"
 
 
+@pytest.mark.slow
 def test_a_reranker_is_trained_and_measured(
     longmatch: Run, corpus: Path, small: RerankerCheckpoint, tmp_path: Path
 ) -> None:
