@@ -13,6 +13,7 @@ from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
     alignment_depth,
     calibration,
+    examples,
     explanations,
     match_ignition_table,
     rerank,
@@ -40,6 +41,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "reading-valid": reading_table.table,
     "reading-test": reading_table.table,
     "calibration": calibration.table,
+    "examples-lexical": examples.table,
+    "examples-hybrid": examples.table,
     "encoder": encoder.table,
     "encoder-quality": encoder.table,
     "encoder-shares": encoder.table,

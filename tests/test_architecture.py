@@ -148,7 +148,7 @@ FACES: Mapping[str, str] = {
     ),
     "service.api.openapi": "document responses",
     "service.api.schemas": (
-        "collections common compare documents embeddings filter jobs match ops paging"
+        "collections common compare documents embeddings filter jobs match matches ops paging"
     ),
     "service.background": "maintenance recall_monitor",
     "service.cli.comparison": "compare pairs",
@@ -157,7 +157,7 @@ FACES: Mapping[str, str] = {
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
-    "service.matching": "compare match pairs queries rerank retrieve",
+    "service.matching": "compare examples match pairs queries rerank retrieve",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (

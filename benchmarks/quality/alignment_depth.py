@@ -10,7 +10,6 @@ among the best is compared with alignment that goes on until none can be, and wi
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,16 +19,12 @@ import typer
 
 from benchmarks.common import commit, make_record, markdown_table, write_record
 from benchmarks.quality.retrieval import KEPT_BLOCKS, CorpusPart, find_corpora
-from encoder.blocks import Receipt
+from benchmarks.quality.stored_corpus import stored_corpus, stored_queries
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
-from evaluation.judgements import read_qrels, read_splits
+from evaluation.judgements import read_qrels
 from evaluation.metrics import ndcg_at_10
-from index.corpus.reader import read_corpus
-from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import Document
-from index.progress import SilentProgress
+from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import read_fusion
 from index.search.records import (
@@ -41,12 +36,9 @@ from index.search.records import (
     SearchOptions,
 )
 from index.search.search import search
-from index.sqlite.block_vectors import BlockVectors
-from index.store.records import EncodedDocument
 
 MODES: tuple[Mode, ...] = ("hybrid", "semantic")
 K = 10
-PUT_TOGETHER = 200
 _UNHURRIED = replace(DEFAULT_ALIGNMENT, budget_seconds=math.inf)
 EVERY = "until none can be"
 WAYS: dict[str, AlignmentOptions | None] = {
@@ -79,11 +71,8 @@ def main(
 
 def measure(part: CorpusPart, encoder: OnnxEncoder, blocks: Path, folder: Path) -> dict[str, Any]:
     """Measure one corpus, stored in a data directory in the folder."""
-    encoded = keep_blocks(part.corpus, blocks, encoder, SilentProgress())
-    sizes = {"fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
-    with closing(open_data_directory(folder / "data", **sizes, find_families=False)) as data:
-        _store(data, part, encoded, encoder)
-        queries = _queries(data, part)
+    with stored_corpus(part, encoder, blocks, folder) as data:
+        queries = stored_queries(data, part)
         qrels = read_qrels(part.folder / "qrels.tsv")
         judged = {name: qrels[name] for name in queries}
         return {
@@ -91,39 +80,6 @@ def measure(part: CorpusPart, encoder: OnnxEncoder, blocks: Path, folder: Path) 
             "queries": len(queries),
             "modes": {mode: _compare(data, encoder, mode, queries, judged) for mode in MODES},
         }
-
-
-def _store(
-    data: DataDirectory, part: CorpusPart, encoded: EncodedCorpus, encoder: OnnxEncoder
-) -> None:
-    embedded = embed_encoded_corpus(encoded, encoder)
-    space = embedded.aligned.space if embedded.aligned is not None else None
-    if space is not None:
-        data.store.alignment.start_with(space)
-    texts = {one.id: one for one in read_corpus(part.corpus) if isinstance(one, Document)}
-    entries = []
-    for name, row, vector in zip(
-        embedded.ids, encoded.rows.tolist(), embedded.vectors, strict=True
-    ):
-        kept = encoded.archive.vectors(row)[: encoder.checkpoint.max_blocks].astype(np.float32)
-        own = BlockVectors(np.zeros((len(kept), 2), dtype=np.int64), kept)
-        entries.append(EncodedDocument(texts[name], vector, Receipt(1, 1, len(kept), 0, 1), own))
-    for start in range(0, len(entries), PUT_TOGETHER):
-        data.index.apply(data.store.put(entries[start : start + PUT_TOGETHER]))
-
-
-def _queries(data: DataDirectory, part: CorpusPart) -> dict[str, EncodedQuery]:
-    splits, qrels = read_splits(part.folder / "splits.tsv"), read_qrels(part.folder / "qrels.tsv")
-    names = sorted(name for name in qrels if splits.get(name) == part.part)
-    found = data.store.find(names)
-    stored = data.store.vectors([one.vector_id for one in found.values()])
-    vectors = dict(zip(*stored, strict=True))
-    return {
-        name: EncodedQuery(
-            one.document.text, vectors[one.vector_id], one.document.title, None, one.vector_id
-        )
-        for name, one in found.items()
-    }
 
 
 def _compare(

@@ -7,6 +7,7 @@ many rounds as hits, however large a family is.
 """
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from encoder.arrays import Int64
@@ -47,14 +48,14 @@ def collapse_families(
 
 
 def list_collapsed(
-    store: SQLiteDocumentStore, hit: Hit, query: int, among: IdSet | None
+    store: SQLiteDocumentStore, hit: Hit, queries: AbstractSet[int], among: IdSet | None
 ) -> tuple[str, ...]:
     """Return the ids of the documents that are collapsed behind a hit, the first of them.
 
     Args:
         store: that was searched.
         hit: one that `collapse_families` returned.
-        query: vector id of the query, which is not listed; `NO_VECTOR` where it is not stored.
+        queries: vector ids of the queries that are stored, which are not listed.
         among: list no other documents.
 
     Raises:
@@ -65,7 +66,8 @@ def list_collapsed(
     others = store.families.vector_ids([hit.family])
     if among is not None:
         others = others[among.contains(others)]
-    # Two more than are listed: the hit and the query may be among them.
-    some = [one for one in others[: MAX_COLLAPSED + 2].tolist() if one != query]
+    # More than are listed: the hit and the queries may be among them.
+    most = MAX_COLLAPSED + 1 + len(queries)
+    some = [one for one in others[:most].tolist() if one not in queries]
     ids = [summary.id for _, summary in sorted(store.get(some, skip_damaged=True).items())]
     return tuple(one for one in ids if one != hit.id)[:MAX_COLLAPSED]

@@ -36,6 +36,8 @@ class Ranking:
         sequence: of the store that the index held.
         alignment: Float32[N], alignment scores, NaN where there is none.
         receipt: what became of the alignment; None if none was tried.
+        parts: of a search by several examples, what each of them gives the same documents, in the
+            same order; none in other searches.
     """
 
     vector_ids: Int64
@@ -50,6 +52,7 @@ class Ranking:
     sequence: int
     alignment: Float32 | None = None
     receipt: AlignmentReceipt | None = None
+    parts: tuple["Ranking", ...] = ()
 
     def take(self, rows: Int64) -> "Ranking":
         """Return a ranking of these rows Int64[M], in this order."""
@@ -61,6 +64,7 @@ class Ranking:
             semantic=self.semantic[rows],
             lexical=None if self.lexical is None else self.lexical[rows],
             alignment=None if self.alignment is None else self.alignment[rows],
+            parts=tuple(part.take(rows) for part in self.parts),
         )
 
 
@@ -211,6 +215,52 @@ def _rank_hybrid(
     )
 
 
+def score_documents(
+    data: DataDirectory,
+    query: EncodedQuery,
+    vector_ids: Int64,
+    mode: Mode,
+    fusion: LinearFusion,
+    seconds: Seconds,
+) -> Ranking:
+    """Score given documents, in their order; those that are not in the index are left out.
+
+    Args:
+        data: where they are.
+        query: what to compare them with.
+        vector_ids: Int64[N], of the documents.
+        mode: what scores are made of.
+        fusion: how scores are combined.
+        seconds: the time of each stage is added to it.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    generation, sequence = data.index.generation, data.index.sequence
+    with timed(seconds, "search"):
+        cosines = data.index.scores(query.vector, vector_ids)
+    living = ~np.isnan(cosines)
+    vector_ids, cosines = vector_ids[living], _bounded(cosines[living])
+    lexical, terms = None, None
+    if mode != "semantic":
+        with timed(seconds, "lexical"):
+            terms = _read_terms(data, query)
+            lexical = data.store.lexical.score(terms, vector_ids)
+    ranking = Ranking(
+        vector_ids=vector_ids,
+        scores=cosines,
+        vector=cosines,
+        semantic=cosines,
+        lexical=lexical,
+        terms=terms,
+        scored_as="semantic" if mode == "hybrid" and not terms else mode,
+        exhausted=False,
+        generation=generation,
+        sequence=sequence,
+    )
+    return with_scores(ranking, fusion)
+
+
 def rescore(
     ranking: Ranking,
     rule: LinearFusion,
@@ -218,7 +268,19 @@ def rescore(
     vector: Float32 | None = None,
     alignment: Float32 | None = None,
 ) -> Ranking:
-    """Rank the same documents by other cosines, or by their alignment.
+    """Rank the same documents by other cosines, or by their alignment; see `with_scores`."""
+    changed = with_scores(ranking, rule, vector=vector, alignment=alignment)
+    return changed.take(np.lexsort((changed.vector_ids, -changed.scores)))
+
+
+def with_scores(
+    ranking: Ranking,
+    rule: LinearFusion,
+    *,
+    vector: Float32 | None = None,
+    alignment: Float32 | None = None,
+) -> Ranking:
+    """Return the same documents, in the same order, with the scores that other cosines give.
 
     Args:
         ranking: what was ranked before.
@@ -229,8 +291,7 @@ def rescore(
     vector = ranking.vector if vector is None else _bounded(vector)
     alignment = ranking.alignment if alignment is None else alignment
     semantic, scores = scores_of(ranking, rule, vector, alignment)
-    changed = replace(ranking, scores=scores, vector=vector, semantic=semantic, alignment=alignment)
-    return changed.take(np.lexsort((ranking.vector_ids, -scores)))
+    return replace(ranking, scores=scores, vector=vector, semantic=semantic, alignment=alignment)
 
 
 def scores_of(

@@ -34,6 +34,24 @@ class EncodedQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Examples:
+    """The input of a search by several examples: documents like these, unlike those.
+
+    Attributes:
+        like: at least one; what is found matches them.
+        unlike: what is found matches none of them better.
+    """
+
+    like: tuple[EncodedQuery, ...]
+    unlike: tuple[EncodedQuery, ...] = ()
+
+    @property
+    def all(self) -> tuple[EncodedQuery, ...]:
+        """Return those that are liked, then the others."""
+        return (*self.like, *self.unlike)
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """The limits that a hit must meet to be returned; None for no limit."""
 
@@ -124,6 +142,9 @@ class Hit:
         first_stage_score: the score of the search, where a reranker has replaced `score`.
         family: the number of its family, where families were collapsed and it is in one.
         collapsed: ids of other documents of its family that are not returned, some of them.
+        like_scores: in a search by several examples, the score of each that is liked; the other
+            scores are then means of theirs.
+        unlike_scores: in such a search, the score of each of the others.
     """
 
     id: str
@@ -140,6 +161,8 @@ class Hit:
     first_stage_score: float | None = None
     family: int | None = None
     collapsed: tuple[str, ...] = ()
+    like_scores: tuple[float, ...] = ()
+    unlike_scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ may hold vectors rounded: it decides which documents are the best, and their sco
 computed from the vectors of the store.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from index.directory.data_directory import DataDirectory
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
-from index.search.alignment import align_candidates
-from index.search.calibrator import ScoreCalibrator, calibrate_scores, within
+from index.search.calibrator import CalibratedScore, ScoreCalibrator, calibrate_scores, within
 from index.search.collapse import collapse_families, list_collapsed
 from index.search.fusion import LinearFusion
-from index.search.modes import Ranking, Seconds, rank, rescore, timed
-from index.search.records import EncodedQuery, Hit, SearchAnswer, SearchOptions
+from index.search.modes import Ranking, timed
+from index.search.rankers import ExamplesRanker, QueryRanker, Ranker
+from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
 from index.store.filters import Filter, matches
 from index.store.records import DocumentSummary
 
@@ -29,14 +29,12 @@ _WIDER = 4  # how many times more candidates to rank when too few of them could 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The arguments of one search, and the time that its stages have taken so far."""
+    """The arguments of one search."""
 
     data: DataDirectory
-    query: EncodedQuery
+    ranker: Ranker
     options: SearchOptions
-    fusion: LinearFusion
     calibrator: ScoreCalibrator
-    seconds: Seconds = field(default_factory=dict)
 
 
 def selects(options: SearchOptions) -> bool:
@@ -57,7 +55,7 @@ def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | Non
 
 def search(
     data: DataDirectory,
-    query: EncodedQuery,
+    query: EncodedQuery | Examples,
     options: SearchOptions,
     *,
     fusion: LinearFusion,
@@ -68,7 +66,8 @@ def search(
 
     Args:
         data: where to search.
-        query: what to search for.
+        query: what to search for: one document, or several examples, whose hits have neither a
+            probability nor a false positive rate.
         options: how many documents to find, by what, and which.
         fusion: how hybrid mode combines the scores of vectors and words.
         calibrator: what a score is worth.
@@ -80,7 +79,12 @@ def search(
         ValueError: the vector has a wrong shape or is not finite.
     """
     options = _possible_now(data, options)
-    run = _Search(data, query, options, fusion, calibrator)
+    ranker: Ranker
+    if isinstance(query, Examples):
+        ranker = ExamplesRanker(data, query, options, fusion)
+    else:
+        ranker = QueryRanker(data, query, options, fusion)
+    run = _Search(data, ranker, options, calibrator)
     first = _find(run, among)
     if not options.collapse:
         return first
@@ -91,10 +95,10 @@ def search(
 
     kept = collapse_families(data.store.families, first.hits, find_besides, options.top_k)
     hits = [
-        replace(hit, collapsed=list_collapsed(data.store, hit, query.vector_id, among))
+        replace(hit, collapsed=list_collapsed(data.store, hit, ranker.left_out, among))
         for hit in kept
     ]
-    return replace(first, hits=tuple(hits), seconds=dict(run.seconds))
+    return replace(first, hits=tuple(hits), seconds=dict(run.ranker.seconds))
 
 
 def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
@@ -113,7 +117,7 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
     options, k = run.options, run.options.top_k
     while True:
-        ranking = _rank(run, k, among)
+        ranking = run.ranker.rank(k, among)
         documents = _read(run, ranking)
         if len(documents) == options.top_k or ranking.exhausted:
             break
@@ -124,29 +128,19 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
         scored_as=ranking.scored_as,
         generation=ranking.generation,
         sequence=ranking.sequence,
-        seconds=dict(run.seconds),
+        seconds=dict(run.ranker.seconds),
         alignment=ranking.receipt,
     )
-
-
-def _rank(run: _Search, k: int, among: IdSet | None) -> Ranking:
-    """Rank at least k documents besides the query, and align the best of them."""
-    options = run.options
-    first = rank(run.data, run.query, k, options.mode, run.fusion, among, run.seconds)
-    if options.alignment is None or options.mode == "lexical":
-        return first
-    with timed(run.seconds, "align"):
-        return align_candidates(run.data.store, run.query, first, run.fusion, options.alignment, k)
 
 
 def _read(run: _Search, ranking: Ranking) -> dict[int, DocumentSummary]:
     """Read the best `top_k` documents that may be returned, by their rows in the ranking."""
     top_k, where = run.options.top_k, run.options.where
-    ids = ranking.vector_ids.tolist()
-    rows = [row for row, vector_id in enumerate(ids) if vector_id != run.query.vector_id]
+    ids, left_out = ranking.vector_ids.tolist(), run.ranker.left_out
+    rows = [row for row, vector_id in enumerate(ids) if vector_id not in left_out]
     kept: dict[int, DocumentSummary] = {}
     size = top_k  # mostly all of these can be used
-    with timed(run.seconds, "fetch"):
+    with timed(run.ranker.seconds, "fetch"):
         while rows and len(kept) < top_k:
             some, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
             documents = run.data.store.get([ids[row] for row in some], skip_damaged=True)
@@ -163,14 +157,12 @@ def _scored_exactly(
         return ranking, documents
     kept = ranking.take(np.array(list(documents), dtype=np.int64))
     by_id = dict(zip(kept.vector_ids.tolist(), documents.values(), strict=True))
-    with timed(run.seconds, "fetch"):
+    with timed(run.ranker.seconds, "fetch"):
         # Without what was deleted since; what is damaged must not keep its rounded score.
         ids, vectors = run.data.store.vectors(kept.vector_ids, skip_damaged=True)
     order = np.argsort(kept.vector_ids)
     rows = order[np.isin(kept.vector_ids[order], ids)]
-    cosines = kept.vector.copy()
-    cosines[rows] = vectors @ run.query.vector
-    exact = rescore(kept, run.fusion, vector=cosines)
+    exact = run.ranker.rescored(kept, rows, vectors)
     lost = {one for one in by_id.keys() - set(ids.tolist()) if one in run.data.store.damage}
     ranked = enumerate(exact.vector_ids.tolist())
     return exact, {row: by_id[one] for row, one in ranked if one not in lost}
@@ -187,11 +179,11 @@ def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary])
     """
     rows = list(documents)
     ids, scores = ranking.vector_ids[rows].tolist(), ranking.scores[rows].tolist()
-    terms = {}
-    if ranking.terms is not None:
-        with timed(run.seconds, "lexical"):
-            terms = run.data.store.lexical.explain(ranking.terms, ids)
+    terms = run.ranker.terms(ranking, ids)
     calibrated = calibrate_scores(run.calibrator, ranking.scored_as, scores)
+    if ranking.parts:  # no pair of documents has such a score
+        calibrated = [CalibratedScore() for _ in rows]
+    by_example = {row: run.ranker.example_scores(ranking, row) for row in rows}
     return tuple(
         Hit(
             id=documents[row].id,
@@ -205,6 +197,8 @@ def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary])
             terms=terms.get(vector_id, ()),
             probability=worth.probability,
             false_positive_rate=worth.false_positive_rate,
+            like_scores=by_example[row][0],
+            unlike_scores=by_example[row][1],
         )
         for row, vector_id, score, worth in zip(rows, ids, scores, calibrated, strict=True)
         if within(run.options.bounds, score, worth)

@@ -21,7 +21,9 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.openapi.responses import json_example, problem_responses
-from service.api.schemas.match import MatchesResponse, MatchRequest, MatchResponse, match_response
+from service.api.schemas.match import MatchRequest
+from service.api.schemas.matches import MatchesResponse, MatchResponse, match_response
+from service.matching.examples import match_examples
 from service.matching.match import match
 
 router = APIRouter(tags=["match"])
@@ -35,6 +37,13 @@ REQUESTS = {
     "queries": {
         "summary": "Several at once",
         "value": {"queries": [{"text": "Bees dance. …"}, {"id": "articles/ants"}], "top_k": 3},
+    },
+    "like": {
+        "summary": "Like some examples, and unlike another",
+        "value": {
+            "like": [{"id": "articles/ants"}, {"text": "Bees dance. …"}],
+            "unlike": [{"text": "Ant colony optimisation is a method of computing. …"}],
+        },
     },
     "lexical": {
         "summary": "By words alone, not by vectors and words together",
@@ -96,6 +105,8 @@ ANSWER = {
             "first_stage_score": None,
             "family": None,
             "collapsed": [],
+            "like_scores": [],
+            "unlike_scores": [],
         }
     ],
     "receipt": {
@@ -136,7 +147,7 @@ ANSWER = {
 async def post_match(
     request: Annotated[MatchRequest, Body(openapi_examples=REQUESTS)], collection: CollectionDep
 ) -> MatchResponse | MatchesResponse:
-    """Match a text, a stored document, or several of them.
+    """Match a text, a stored document, several of them, or documents like some examples.
 
     Semantic mode finds documents by the cosine of the document vectors, and ranks the best of them
     by how well their sentence blocks match too, block by block. The score of lexical mode is the
@@ -148,7 +159,10 @@ async def post_match(
     left out; its words are all read.
     """
     options = request.to_options(collection.engine.settings)
-    found = await match(collection, request.to_queries(), options)
+    if request.like is not None:
+        found = [await match_examples(collection, *request.to_examples(), options)]
+    else:
+        found = await match(collection, request.to_queries(), options)
     name, calibration = collection.checkpoint.name, collection.calibrator.version
     answers = [match_response(matches, name, calibration) for matches in found]
     return answers[0] if request.queries is None else MatchesResponse(results=answers)

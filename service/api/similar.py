@@ -10,7 +10,7 @@ from service.api.deps import Admitted, CollectionDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.match import ANSWER as MATCH_ANSWER
 from service.api.openapi.responses import json_example
-from service.api.schemas.match import MatchResponse, match_response
+from service.api.schemas.matches import MatchResponse, match_response
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
 
@@ -37,6 +37,8 @@ ANSWER: dict[str, Any] = {
             "first_stage_score": None,
             "family": None,
             "collapsed": [],
+            "like_scores": [],
+            "unlike_scores": [],
         }
     ],
     "timings": {"search": 0.4, "align": 4.8, "fetch": 0.3},

@@ -279,7 +279,8 @@ def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:
 
 
 def _described(hit: Hit) -> dict[str, Any]:
-    """Return a hit as it is printed; the command line reranks nothing."""
+    """Return a hit as it is printed; the command line reranks nothing and takes one document."""
     fields = asdict(hit)
-    del fields["first_stage_score"]
+    for name in ("first_stage_score", "like_scores", "unlike_scores"):
+        del fields[name]
     return fields

@@ -68,22 +68,31 @@ async def match(
 def _validate(
     collection: Collection, queries: Sequence[Query], options: MatchOptions
 ) -> list[FieldError]:
-    settings, search = collection.engine.settings, options.search
-    errors = []
-    limit = settings.max_queries_per_request
+    search = options.search
+    errors = validate_search(collection, options, len(queries))
+    limit = collection.engine.settings.max_queries_per_request
     if len(queries) > limit:
         errors.append(FieldError("#/queries", f"has more than {limit} queries", limit))
+    errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
+    if options.rerank is not None:
+        errors += validate_rerank(collection, search, options.rerank)
+    return errors
+
+
+def validate_search(
+    collection: Collection, options: MatchOptions, answers: int
+) -> list[FieldError]:
+    """Return what is wrong with the numbers of matches and explanations of some answers."""
+    settings, search = collection.engine.settings, options.search
+    errors = []
     limit = settings.max_top_k
     if not 1 <= search.top_k <= limit:
         errors.append(FieldError("#/top_k", f"must be from 1 to {limit}", limit))
     if options.explain is not None:
         limit = settings.max_explained_matches
-        if min(options.explain.matches, search.top_k) * len(queries) > limit:
+        if min(options.explain.matches, search.top_k) * answers > limit:
             detail = f"asks for more than {limit} explanations in one request"
             errors.append(FieldError("#/explain", detail, limit))
-    errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
-    if options.rerank is not None:
-        errors += validate_rerank(collection, search, options.rerank)
     return errors
 
 

@@ -2,11 +2,19 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from encoder.blocks import Receipt
 from index.id_set import IdSet
-from index.search.records import AlignmentReceipt, EncodedQuery, Hit, Mode, SearchOptions
+from index.search.records import (
+    AlignmentReceipt,
+    EncodedQuery,
+    Examples,
+    Hit,
+    Mode,
+    SearchAnswer,
+    SearchOptions,
+)
 from index.search.search import search, select_documents, selects
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
@@ -54,14 +62,38 @@ async def retrieve(
     Raises:
         StoreError: the store cannot be read.
     """
-    among: IdSet | None = None
-    seconds: dict[Stage, float] = {}
-    if selects(options):
-        among, seconds = await run_in(collection.engine.readers, _select, collection, options)
+    readers = collection.engine.readers
+    among, seconds = await _selected(collection, options)
     return [
-        await run_in(collection.engine.readers, _search, collection, query, options, among, seconds)
+        await run_in(readers, _search, collection, query, options, among, seconds)
         for query in queries
     ]
+
+
+async def retrieve_by_examples(
+    collection: Collection,
+    like: Sequence[EncodedText],
+    unlike: Sequence[EncodedText],
+    options: SearchOptions,
+) -> Matches:
+    """Find the documents that match all of some texts, and none of others better, best first.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    readers = collection.engine.readers
+    among, seconds = await _selected(collection, options)
+    return await run_in(
+        readers, _search_by_examples, collection, like, unlike, options, among, seconds
+    )
+
+
+async def _selected(
+    collection: Collection, options: SearchOptions
+) -> tuple[IdSet | None, dict[Stage, float]]:
+    if not selects(options):
+        return None, {}
+    return await run_in(collection.engine.readers, _select, collection, options)
 
 
 def _select(
@@ -82,13 +114,41 @@ def _search(
     among: IdSet | None,
     selecting: Mapping[Stage, float],
 ) -> Matches:
-    query = EncodedQuery(
-        text.text,
-        text.vector,
-        text.title,
-        None if text.blocks is None else text.blocks.vectors,
-        text.vector_id,
-    )
+    query = _to_query(text)
+    answer = _find(collection, query, options, among)
+    if among is None and options.mode != "lexical":  # recall is measured without filters
+        collection.recall_monitor.offer(query.vector, stored=query.vector_id != NO_VECTOR)
+    return _to_matches(answer, text.receipt, {**text.seconds, **selecting})
+
+
+def _search_by_examples(
+    collection: Collection,
+    like: Sequence[EncodedText],
+    unlike: Sequence[EncodedText],
+    options: SearchOptions,
+    among: IdSet | None,
+    selecting: Mapping[Stage, float],
+) -> Matches:
+    examples = Examples(tuple(map(_to_query, like)), tuple(map(_to_query, unlike)))
+    texts = [*like, *unlike]
+    receipt = Receipt(*map(sum, zip(*(astuple(one.receipt) for one in texts), strict=True)))
+    stages = {stage for one in texts for stage in one.seconds}
+    encoding = {one: max(text.seconds.get(one, 0.0) for text in texts) for one in stages}
+    answer = _find(collection, examples, options, among)
+    return _to_matches(answer, receipt, {**encoding, **selecting})
+
+
+def _to_query(text: EncodedText) -> EncodedQuery:
+    blocks = None if text.blocks is None else text.blocks.vectors
+    return EncodedQuery(text.text, text.vector, text.title, blocks, text.vector_id)
+
+
+def _find(
+    collection: Collection,
+    query: EncodedQuery | Examples,
+    options: SearchOptions,
+    among: IdSet | None,
+) -> SearchAnswer:
     answer = search(
         collection.data,
         query,
@@ -97,14 +157,17 @@ def _search(
         calibrator=collection.calibrator,
         among=among,
     )
+    _observe(collection, dict(answer.seconds.items()))
+    return answer
+
+
+def _to_matches(answer: SearchAnswer, receipt: Receipt, before: Mapping[Stage, float]) -> Matches:
+    """Return the answer to a query, given what was read of it and the time of earlier stages."""
     seconds: dict[Stage, float] = dict(answer.seconds.items())
-    _observe(collection, seconds)
-    if among is None and options.mode != "lexical":  # recall is measured without filters
-        collection.recall_monitor.offer(query.vector, stored=query.vector_id != NO_VECTOR)
     return Matches(
         matches=answer.hits,
-        receipt=text.receipt,
-        seconds={**text.seconds, **selecting, **seconds},
+        receipt=receipt,
+        seconds={**before, **seconds},
         generation=answer.generation,
         sequence=answer.sequence,
         scored_as=answer.scored_as,

@@ -117,6 +117,17 @@ def test_several_queries(client: Any) -> None:
     assert [ids(one)[0] for one in found][1:] == ["ants", ".."]
 
 
+def test_examples(client: Any) -> None:
+    options = MatchOptions(explain=Explain(matches=1, passages=1))
+    found = client.match_examples([Stored("ants"), TEXTS["bees"]], [TEXTS[".."]], options)
+    assert ids(found)[0] == "bees"  # the same text
+    assert "ants" not in ids(found)
+    first = found.matches[0]
+    assert (len(first.like_scores), len(first.unlike_scores)) == (2, 1)
+    assert first.explanation.relation == "identical"
+    assert client.match_examples([Stored("ants")]).matches[0].unlike_scores == []
+
+
 def test_similar_and_family(client: Any) -> None:
     assert ids(client.similar("bees", top_k=1, min_score=0.5)) == ["bees/2"]
     assert ids(client.similar("a/b c/ü?#%", top_k=1))

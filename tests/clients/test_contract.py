@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from service.api.app import create_app
 from service.api.schemas import collections as collection_schemas
-from service.api.schemas import common, compare, documents, embeddings, jobs, match, ops
+from service.api.schemas import common, compare, documents, embeddings, jobs, match, matches, ops
 from service.settings import Settings
 
 PACKAGE = Path(longmatch.__file__).parent
@@ -38,11 +38,11 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.Explanation: compare.ComparisonBody,
     results.ReadSide: compare.ReadBody,
     results.Comparison: compare.CompareResponse,
-    results.Term: match.TermBody,
-    results.Match: match.MatchBody,
-    results.Alignment: match.AlignedBody,
-    results.Reranking: match.RerankedBody,
-    results.Matches: match.MatchResponse,
+    results.Term: matches.TermBody,
+    results.Match: matches.MatchBody,
+    results.Alignment: matches.AlignedBody,
+    results.Reranking: matches.RerankedBody,
+    results.Matches: matches.MatchResponse,
     results.Indexed: common.IndexedBody,
     results.IndexResult: common.IndexResponse,
     results.StoredDocument: common.DocumentResponse,
@@ -84,7 +84,8 @@ def test_every_result_is_compared() -> None:
 
 
 def test_every_option_of_a_match_can_be_given() -> None:
-    known = match.MatchRequest.model_fields.keys() - {"text", "title", "id", "queries"}
+    queries = {"text", "title", "id", "queries", "like", "unlike"}
+    known = match.MatchRequest.model_fields.keys() - queries
     assert {one.name for one in fields(search.MatchOptions)} == known
 
 

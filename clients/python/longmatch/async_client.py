@@ -97,6 +97,7 @@ class AsyncClient:
 
     match = _awaiting(search.match)
     match_many = _awaiting(search.match_many)
+    match_examples = _awaiting(search.match_examples)
     similar = _awaiting(search.similar)
     compare = _awaiting(search.compare)
     compare_as_page = _awaiting(search.compare_as_page)

@@ -145,6 +145,7 @@ class Client:
 
     match = _blocking(search.match)
     match_many = _blocking(search.match_many)
+    match_examples = _blocking(search.match_examples)
     similar = _blocking(search.similar)
     compare = _blocking(search.compare)
     compare_as_page = _blocking(search.compare_as_page)

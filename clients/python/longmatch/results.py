@@ -148,6 +148,8 @@ class Match:
         first_stage_score: what it was found by, where a reranker gave the score.
         family: number of its family of copies and versions, if matches were collapsed.
         collapsed: ids of others of the family.
+        like_scores: of each example, in a search by examples; the others are then means of these.
+        unlike_scores: of each example of what is not looked for.
     """
 
     id: str
@@ -165,6 +167,8 @@ class Match:
     first_stage_score: float | None
     family: int | None
     collapsed: list[str]
+    like_scores: list[float]
+    unlike_scores: list[float]
 
 
 @dataclass(frozen=True, slots=True)

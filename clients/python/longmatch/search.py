@@ -112,6 +112,29 @@ def match_many(
     return read_reply(_Answers, reply).results
 
 
+def match_examples(
+    caller: Caller,
+    like: Sequence[Query],
+    unlike: Sequence[Query] = (),
+    options: MatchOptions | None = None,
+) -> Steps[Matches]:
+    """Find the documents that match all of some examples, and none of others better.
+
+    Args:
+        like: as the queries of `match`; the server limits their number.
+        unlike: examples of what is not looked for.
+        options: what to find; without reranking and bounds that need a calibration.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    examples = {"like": [query_body(one) for one in like]}
+    if unlike:
+        examples["unlike"] = [query_body(one) for one in unlike]
+    request = Request(method="POST", path="/match", json={**examples, **_options(options)})
+    return read_reply(Matches, (yield from caller.ask(request)))
+
+
 def similar(
     caller: Caller, document_id: str, *, top_k: int | None = None, min_score: float | None = None
 ) -> Steps[Matches]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -72,12 +73,26 @@ def or_a_number(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"type": "integer", "minimum": 1}, given]
 
 
-def exclusive(*fields: str, title_of: str = "") -> ConfigDict:
-    """Describe a body that has exactly one of some fields; a title only with the one it is of."""
+def exclusive(
+    *fields: str, title_of: str = "", needs: Mapping[str, str] | None = None
+) -> ConfigDict:
+    """Describe a body that has exactly one of some fields.
+
+    Args:
+        fields: one of which it has.
+        title_of: the one that a title is of.
+        needs: other fields, and the one that each is allowed with.
+    """
     described: dict[str, Any] = {"oneOf": [{"required": [field]} for field in fields]}
-    if title_of:
-        others = [{"required": [field, "title"]} for field in fields if field != title_of]
-        described["not"] = {"anyOf": others}
+    allowed = {**({"title": title_of} if title_of else {}), **(needs or {})}
+    refused = [
+        {"required": [field, name]}
+        for name, one in allowed.items()
+        for field in fields
+        if field != one
+    ]
+    if refused:
+        described["not"] = {"anyOf": refused}
     return ConfigDict(json_schema_extra=described)
 
 

@@ -1,9 +1,9 @@
-"""Requests and answers of POST /match."""
+"""Requests of POST /match."""
 
-from dataclasses import asdict, fields
+from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.search.records import (
@@ -11,22 +11,15 @@ from index.search.records import (
     DEFAULT_MODE,
     MAX_ALIGNED,
     AlignmentOptions,
-    AlignmentReceipt,
     Bounds,
-    Hit,
     Mode,
     SearchOptions,
 )
 from service.api.schemas.common import (
-    Answer,
-    ReceiptBody,
     exactly_one,
-    milliseconds,
-    receipt_body,
     title_of_text,
     to_query,
 )
-from service.api.schemas.compare import ComparisonBody, comparison_body
 from service.api.schemas.fields import (
     Body,
     Characters,
@@ -35,16 +28,14 @@ from service.api.schemas.fields import (
     Share,
     Title,
     exclusive,
-    nullable,
     optional,
     or_a_number,
 )
 from service.api.schemas.filter import MAX_EXCLUDED, FilterField
-from service.matching.compare import ExplainOptions, Explanation
+from service.matching.compare import ExplainOptions
 from service.matching.match import MatchOptions
 from service.matching.queries import Query
 from service.matching.rerank import RerankOptions
-from service.matching.retrieve import Matches
 from service.settings import Settings
 
 
@@ -148,9 +139,11 @@ def _switch_on(schema: dict[str, Any]) -> None:
 
 
 class MatchRequest(Body):
-    """What to match: exactly one of `text`, `id` and `queries`."""
+    """What to match: exactly one of `text`, `id`, `queries` and `like`."""
 
-    model_config = exclusive("text", "id", "queries", title_of="text")
+    model_config = exclusive(
+        "text", "id", "queries", "like", title_of="text", needs={"unlike": "like"}
+    )
 
     text: Characters | None = optional("Text of a document.")
     title: Title | None = optional(
@@ -162,6 +155,15 @@ class MatchRequest(Body):
     )
     queries: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
         "Several queries; at most `max_queries_per_request` (see /version).",
+    )
+    like: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+        "Examples, all of which a match is like; with those of `unlike` at most "
+        "`max_queries_per_request` (see /version). They are not among the matches. `rerank` and "
+        "bounds that need a calibration are refused with them.",
+    )
+    unlike: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+        "Examples of what a match is not: a document that is nearer to one of them than to those "
+        "of `like` has a lower score. Only together with `like`.",
     )
     top_k: Annotated[int, Field(ge=1)] | None = optional(
         "Matches to give for each query; at most `max_top_k`, "
@@ -217,8 +219,10 @@ class MatchRequest(Body):
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id, queries=self.queries)
+        exactly_one(text=self.text, id=self.id, queries=self.queries, like=self.like)
         title_of_text(self.text, self.title)
+        if self.unlike is not None and self.like is None:
+            raise ValueError("give unlike only together with like")
         return self
 
     def to_options(self, settings: Settings) -> MatchOptions:
@@ -244,149 +248,15 @@ class MatchRequest(Body):
         """Return the queries, each with the JSON pointer to it."""
         if self.queries is None:
             return [to_query("#", self.text, self.id, self.title)]
-        return [
-            to_query(f"#/queries/{number}", query.text, query.id, query.title)
-            for number, query in enumerate(self.queries)
-        ]
+        return _to_queries("queries", self.queries)
+
+    def to_examples(self) -> tuple[list[Query], list[Query]]:
+        """Return the examples that matches are like, and the others; none without `like`."""
+        return _to_queries("like", self.like or []), _to_queries("unlike", self.unlike or [])
 
 
-_HIT_FIELDS = tuple(one.name for one in fields(Hit))
-
-
-class TermBody(BaseModel, from_attributes=True):
-    """A term that two documents share."""
-
-    term: str
-    weight: float = Field(description="Its share of the lexical score.")
-
-
-class MatchBody(BaseModel):
-    """A document that matches."""
-
-    id: str
-    score: float = Field(
-        description="What matches are ranked by: `semantic_score`, `lexical_score`, or in hybrid "
-        "mode their weighted mean."
-    )
-    title: str
-    metadata: dict[str, JsonValue]
-    semantic_score: float = Field(
-        description="Weighted mean of `vector_score` and `alignment_score`; where the latter is "
-        "null, of what the former lets expect of it."
-    )
-    vector_score: float = Field(description="Cosine of the two document vectors, as stored.")
-    alignment_score: float | None = nullable(
-        "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
-        "were not aligned."
-    )
-    lexical_score: float | None = nullable(
-        "Cosine of the words of the two documents; null in semantic mode."
-    )
-    terms: list[TermBody] = Field(
-        description="The terms that give most to the lexical score; empty in semantic mode."
-    )
-    probability: float | None = nullable(
-        "Probability that it is a match, among pairs half of which are; null where "
-        "the checkpoint has no calibration of such scores."
-    )
-    false_positive_rate: float | None = nullable(
-        "Share of random pairs of the corpus that score as high; null where the data "
-        "directory has not been calibrated (`longmatch calibrate`)."
-    )
-    explanation: ComparisonBody | None = nullable(
-        "Why it matches, the query on the left; null where that was not asked for."
-    )
-    first_stage_score: float | None = nullable(
-        "What it was found by, where `score` is that of the reranker; null where it was not read."
-    )
-    family: int | None = nullable(
-        "Number of its family of copies and versions; null where it is in none, or `collapse` was "
-        "not asked for."
-    )
-    collapsed: list[str] = Field(
-        description="Ids of other documents of the family, which are not given as matches: the "
-        "first 10 of those that `filter` and `exclude` let through."
-    )
-
-
-class AlignedBody(BaseModel):
-    """What became of the alignment."""
-
-    aligned: bool = Field(
-        description="Whether the matches are in its order; false where time was up, or there was "
-        "nothing to align."
-    )
-    candidates: int = Field(description="How many were to be aligned.")
-    scored: int = Field(
-        description="How many were; the others have no stored block vectors, or would not be among "
-        "the matches even if they aligned twice as well as the last ones did."
-    )
-
-
-class RerankedBody(BaseModel, from_attributes=True):
-    """What became of the second stage."""
-
-    reranked: bool = Field(
-        description="Whether the matches are in its order; false where time was up."
-    )
-    candidates: int = Field(description="How many were to be read.")
-    rescored: int = Field(description="How many were read in time.")
-    reranker: str = Field(description="Name of the checkpoint that read them.")
-
-
-class MatchResponse(Answer):
-    """The matches of one document, best first."""
-
-    matches: list[MatchBody]
-    receipt: ReceiptBody
-    scored_as: Mode = Field(
-        description="Whose scores these are: the mode, or `semantic` in hybrid mode if the text "
-        "has no indexed word, or while the lexical index is being made after a start."
-    )
-    calibration: str | None = nullable(
-        "Version of the calibration that made the probabilities; null for none."
-    )
-    alignment: AlignedBody | None = nullable(
-        "The alignment of the candidates; null in lexical mode, or where it was switched off."
-    )
-    rerank: RerankedBody | None = nullable("The second stage; null where none was asked for.")
-    sequence: int = Field(
-        description="State of the collection that was searched: the number of its changes. Every "
-        "change up to it is in the answer, what was deleted later is left out."
-    )
-
-
-class MatchesResponse(BaseModel):
-    """The matches of several documents, in the order of the queries."""
-
-    results: list[MatchResponse]
-
-
-def match_response(matches: Matches, checkpoint: str, calibration: str | None) -> MatchResponse:
-    """Shape the answer to one query."""
-    stage = matches.rerank
-    if stage is not None and stage.reranked:
-        calibration = stage.calibration
-    return MatchResponse(
-        matches=[_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
-        receipt=receipt_body(matches.receipt),
-        scored_as=matches.scored_as,
-        alignment=None if matches.alignment is None else _aligned(matches.alignment),
-        rerank=None if stage is None else RerankedBody.model_validate(stage),
-        calibration=calibration,
-        timings=milliseconds(matches.seconds),
-        checkpoint=checkpoint,
-        generation=matches.generation,
-        sequence=matches.sequence,
-    )
-
-
-def _match(hit: Hit, explanation: Explanation | None) -> MatchBody:
-    return MatchBody(
-        explanation=None if explanation is None else comparison_body(explanation),
-        **{name: getattr(hit, name) for name in _HIT_FIELDS},  # `asdict` copies every value
-    )
-
-
-def _aligned(receipt: AlignmentReceipt) -> AlignedBody:
-    return AlignedBody(**asdict(receipt))
+def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
+    return [
+        to_query(f"#/{field}/{number}", query.text, query.id, query.title)
+        for number, query in enumerate(given)
+    ]

@@ -69,7 +69,8 @@ def by_http(holding: Any, query: Path) -> Match:
     return match
 
 
-HTTP_ONLY = ("explanation", "first_stage_score")  # the command neither explains nor reranks
+# The command neither explains nor reranks, and takes one document.
+HTTP_ONLY = ("explanation", "first_stage_score", "like_scores", "unlike_scores")
 
 
 @pytest.fixture
