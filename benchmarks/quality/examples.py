@@ -5,7 +5,8 @@
 Of every judged query with enough matches, three matches are the examples, and the others are what
 has to be found: by the first example alone, by the plain mean of the scores, and by the mean of
 roots of `index.search.rankers`. Then the first two documents that are found and not judged a match
-are unliked, which is a hard test: the judgements are incomplete, and many of them do match.
+are unliked. What is judged to match these, and not the query, is unwanted: its share of the first
+ten should fall, and nDCG should not. The judgements are incomplete: much that is unliked does match.
 """
 
 import math
@@ -91,28 +92,41 @@ def measure(
     data: DataDirectory, part: CorpusPart, mode: Mode, fusion: LinearFusion
 ) -> dict[str, Any]:
     """Return nDCG@10 of each way on one corpus."""
-    found: dict[str, list[float]] = {way: [] for way in (*LIKE, *UNLIKE)}
+    ndcg: dict[str, list[float]] = {way: [] for way in (*LIKE, *UNLIKE)}
+    unwanted: dict[str, list[float]] = {way: [] for way in UNLIKE}
     qrels = read_qrels(part.folder / "qrels.tsv")
-    for like, wanted in _cases(qrels):
+    for query, like, wanted in _cases(qrels):
         hits = _search(data, like, [], mode, fusion)
         for way, combine in LIKE.items():
-            found[way].append(_ndcg(hits, combine, wanted))
-        unlike = [one.id for one in hits[:10] if one.id not in wanted][:UNLIKED]
-        if len(unlike) < UNLIKED:
-            continue
+            ndcg[way].append(_ndcg(_ranked(hits, combine), wanted))
+        unlike = [one.id for one in hits[:10] if one.id not in {query, *wanted}][:UNLIKED]
+        others = {name for one in unlike for name in qrels.get(one, {})} - {query, *qrels[query]}
         hits = _search(data, like, unlike, mode, fusion)
         for way, combine in UNLIKE.items():
-            found[way].append(_ndcg(hits, combine, wanted))
-    return {way: {"queries": len(one), "ndcg": float(np.mean(one))} for way, one in found.items()}
+            ranked = _ranked(hits, combine)
+            ndcg[way].append(_ndcg(ranked, wanted))
+            if others:
+                unwanted[way].append(len(others & set(list(ranked)[:10])) / 10)
+    return {
+        way: {
+            "queries": len(one),
+            "ndcg": float(np.mean(one)),
+            "unwanted": float(np.mean(unwanted[way])) if unwanted.get(way) else None,
+        }
+        for way, one in ndcg.items()
+    }
 
 
-def _cases(qrels: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[list[str], dict[str, int]]]:
-    """Return the examples and what is to be found, of queries that have enough matches."""
+def _cases(
+    qrels: Mapping[str, Mapping[str, int]],
+) -> Iterator[tuple[str, list[str], dict[str, int]]]:
+    """Return queries that have enough matches, the examples, and what is to be found."""
     rng = random.Random(0)
-    matches = [sorted(own) for _, own in sorted(qrels.items()) if len(own) >= 2 * LIKED]
-    for own in rng.sample(matches, min(MOST_QUERIES, len(matches))):
+    queries = [name for name, own in sorted(qrels.items()) if len(own) >= 2 * LIKED]
+    for query in rng.sample(queries, min(MOST_QUERIES, len(queries))):
+        own = sorted(qrels[query])
         rng.shuffle(own)
-        yield own[:LIKED], dict.fromkeys(own[LIKED:], 1)
+        yield query, own[:LIKED], dict.fromkeys(own[LIKED:], 1)
 
 
 def _search(
@@ -130,21 +144,31 @@ def _search(
     return search(data, examples, options, fusion=fusion, calibrator=nothing, among=None).hits
 
 
-def _ndcg(hits: Sequence[Hit], combine: Combine, wanted: Mapping[str, int]) -> float:
+def _ranked(hits: Sequence[Hit], combine: Combine) -> dict[str, float]:
+    """Return the scores of hits by their ids, best first."""
     like = np.array([one.like_scores for one in hits], dtype=np.float32).T
     unlike = np.array([one.unlike_scores for one in hits], dtype=np.float32).T
-    scores = combine(like, list(unlike))
-    ranked = {hit.id: float(score) for hit, score in zip(hits, scores, strict=True)}
-    return float(ndcg_at_10({"query": ranked}, {"query": dict(wanted)})[0])
+    scores = combine(like, list(unlike)).tolist()
+    best = sorted(zip(scores, (hit.id for hit in hits), strict=True), reverse=True)
+    return {name: score for score, name in best}
+
+
+def _ndcg(ranked: Mapping[str, float], wanted: Mapping[str, int]) -> float:
+    return float(ndcg_at_10({"query": ranked}, {"query": wanted})[0])
 
 
 def table(record: Mapping[str, Any]) -> str:
     """Format the record as Markdown."""
     results = record["results"]
     ways = next(iter(results.values()))
-    rows = [[way, *(f"{of_it[way]['ndcg']:.3f}" for of_it in results.values())] for way in ways]
+    rows = [[way, *(_cell(of_it[way]) for of_it in results.values())] for way in ways]
     counts = [["queries", *(of_it["one example"]["queries"] for of_it in results.values())]]
-    return markdown_table(["nDCG@10", *results], [*rows, *counts])
+    return markdown_table(["nDCG@10 (unwanted, of ten)", *results], [*rows, *counts])
+
+
+def _cell(figures: Mapping[str, Any]) -> str:
+    unwanted = figures["unwanted"]
+    return f"{figures['ndcg']:.3f}" + ("" if unwanted is None else f" ({10 * unwanted:.1f})")
 
 
 if __name__ == "__main__":
