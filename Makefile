@@ -31,7 +31,7 @@ all-tests:
 	$(PYTEST) --sweep -m serial
 
 packages: $(VENV)/testing
-	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster
+	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster openssl
 
 # What a change must pass besides the tests.
 check: $(VENV)/testing

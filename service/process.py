@@ -2,6 +2,7 @@
 
 import ctypes
 import signal
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import uvicorn
 
 from service.api.app import check_exposure, create_app
+from service.errors import SettingsError
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings
 from service.startup import close_engine, open_engine
@@ -35,6 +37,38 @@ def cap_malloc_threshold() -> bool:
     return mallopt is not None and bool(mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES))
 
 
+def tls_options(settings: Settings) -> dict[str, Any]:
+    """Return uvicorn's options of TLS; none without a certificate.
+
+    Raises:
+        SettingsError: a file cannot be read, the key is not that of the certificate, or its
+            password is wrong.
+    """
+    certificate, authority = settings.tls_certificate, settings.tls_client_authority
+    if certificate is None:
+        return {}
+    key, password = settings.tls_key, settings.tls_key_password
+    secret = "" if password is None else password.get_secret_value()  # no question at a terminal
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, secret)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        files = " and ".join(str(one) for one in (certificate, key) if one is not None)
+        raise SettingsError(f"LONGMATCH_TLS_CERTIFICATE: {files}: {error}") from error
+    try:
+        if authority is not None:
+            context.load_verify_locations(authority)
+    except OSError as error:
+        raise SettingsError(f"LONGMATCH_TLS_CLIENT_AUTHORITY: {authority}: {error}") from error
+    return {
+        "ssl_certfile": certificate,
+        "ssl_keyfile": key,
+        "ssl_keyfile_password": secret,
+        "ssl_ca_certs": None if authority is None else str(authority),
+        "ssl_cert_reqs": ssl.CERT_NONE if authority is None else ssl.CERT_REQUIRED,
+    }
+
+
 def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
     """Open the engine, then serve until SIGTERM or SIGINT; active requests are finished.
 
@@ -48,11 +82,12 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
 
     Raises:
         ValidationError: a setting is invalid.
-        SettingsError, KeyFileError: see `check_exposure`.
+        SettingsError, KeyFileError: see `check_exposure` and `tls_options`.
         ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     settings = Settings(**given)
     check_exposure(settings, host)
+    tls = tls_options(settings)
     require_exporter()
     with configured_logs(settings.log_level, settings.log_format):
         set_switch_interval()
@@ -79,6 +114,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
                     log_config=None,  # `configured_logs` does it
                     access_log=False,  # `RequestMiddleware` logs requests with their ids
                     timeout_graceful_shutdown=round(settings.drain_seconds),
+                    **tls,
                 )
         finally:
             close_engine(engine)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
@@ -193,6 +193,24 @@ class Settings(BaseSettings):
         description="Addresses or networks of the proxies whose X-Forwarded-For names the client, "
         "separated by commas; by default, the header is ignored.",
     )
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="The certificate of the server, with those that lead to its authority: a PEM "
+        "file. With it, the service is reached by https:// alone.",
+    )
+    tls_key: Path | None = Field(
+        default=None,
+        description="The private key of `tls_certificate`: a PEM file; by default, it is in the "
+        "same file.",
+    )
+    tls_key_password: SecretStr | None = Field(
+        default=None, description="The password of `tls_key`, if it is encrypted."
+    )
+    tls_client_authority: Path | None = Field(
+        default=None,
+        description="The certificates of authorities, in a PEM file: with it, a client needs a "
+        "certificate of one of them to connect at all.",
+    )
     block_cache_bytes: int = Field(
         default=32 * 1024 * 1024,
         ge=0,
@@ -309,6 +327,13 @@ class Settings(BaseSettings):
             except ValueError as error:
                 raise ValueError(f"{one!r} is no address and no network: {error}") from error
         return value
+
+    @model_validator(mode="after")
+    def _tls_needs_a_certificate(self) -> "Settings":
+        for name in ("tls_key", "tls_key_password", "tls_client_authority"):
+            if getattr(self, name) is not None and self.tls_certificate is None:
+                raise ValueError(f"{name} is given without tls_certificate")
+        return self
 
     @model_validator(mode="after")
     def _default_within_limit(self) -> "Settings":

@@ -5,8 +5,8 @@
 Of every judged query with enough matches, three matches are the examples, and the others are what
 has to be found: by the first example alone, by the plain mean of the scores, and by the mean of
 roots of `index.search.rankers`. Then the first two documents that are found and not judged a match
-are unliked. What is judged to match these, and not the query, is unwanted: its share of the first
-ten should fall, and nDCG should not. The judgements are incomplete: much that is unliked does match.
+are unliked. What is judged to match these, and not the query, is unwanted: its number in the first
+ten should fall, and nDCG should not. Judgements are incomplete: much that is unliked does match.
 """
 
 import math

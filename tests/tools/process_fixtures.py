@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -24,10 +25,17 @@ START_SECONDS = 60
 class Server:
     """A running `longmatch serve`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        url: str,
+        log: Path,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.process = process
         self.url = url
         self.log = log
+        self.tls = tls
 
     def request(
         self, method: str, path: str, body: object = None, timeout: float = 60
@@ -38,7 +46,7 @@ class Server:
             self.url + path, data, {"Content-Type": "application/json"}, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
+            with urllib.request.urlopen(request, timeout=timeout, context=self.tls) as answer:
                 status, content = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:
@@ -89,9 +97,10 @@ def serving(
     data: Path,
     checkpoint: Path | None,
     command: Sequence[str] = COMMAND,
+    tls: ssl.SSLContext | None = None,
     **settings: object,
 ) -> Iterator[Server]:
-    """Run `longmatch serve` on a free port; its log is in `folder`."""
+    """Run `longmatch serve` on a free port, reached by `tls` if given; its log is in `folder`."""
     port = free_port()
     log = folder / f"server-{port}.log"
     variables = {f"LONGMATCH_{k.upper()}": str(v) for k, v in settings.items()}
@@ -102,7 +111,8 @@ def serving(
             stdout=output,
             stderr=output,
         )
-    server = Server(process, f"http://127.0.0.1:{port}", log)
+    scheme = "http" if tls is None else "https"
+    server = Server(process, f"{scheme}://127.0.0.1:{port}", log, tls)
     try:
         wait_until_ready(server)
         yield server
