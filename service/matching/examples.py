@@ -13,7 +13,7 @@ from service.matching.queries import Query, read_queries
 from service.matching.retrieve import Matches, retrieve_by_examples
 from service.metrics import Stage
 
-_ONE_DOCUMENT = "is of one document, not of several examples"
+OF_ONE_DOCUMENT = ("rerank", "min_probability", "max_false_positive_rate")  # fields of the request
 
 
 async def match_examples(
@@ -52,12 +52,13 @@ def _validate(
     if len(like) + len(unlike) > limit:
         detail = f"has, with unlike, more than {limit} examples"
         errors.append(FieldError("#/like", detail, limit))
-    given = {
-        "rerank": options.rerank,
-        "min_probability": bounds.min_probability,
-        "max_false_positive_rate": bounds.max_false_positive_rate,
-    }
-    errors += [FieldError(f"#/{name}", _ONE_DOCUMENT) for name in given if given[name] is not None]
+    given = (options.rerank, bounds.min_probability, bounds.max_false_positive_rate)
+    detail = "is of one document, not of several examples"
+    errors += [
+        FieldError(f"#/{name}", detail)
+        for name, value in zip(OF_ONE_DOCUMENT, given, strict=True)
+        if value is not None
+    ]
     return errors
 
 

@@ -10,6 +10,10 @@ import schemathesis
 from service.api.schemas.paging import write_cursor
 
 NDJSON = "application/x-ndjson"
+# What `\s` is in the pattern of a text; Python strips more.
+SPACES = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
 
 
 @schemathesis.serializer(NDJSON)
@@ -55,7 +59,7 @@ def readable(text: Any) -> Any:
     """Return a text, or texts, with a letter beside what the tokenizer would drop."""
     if isinstance(text, list):
         return [readable(one) for one in text]
-    if isinstance(text, str) and text.strip() and not any(map(str.isalnum, text)):
+    if isinstance(text, str) and text.strip(SPACES) and not any(map(str.isalnum, text)):
         return f"{text} a"
     return text
 

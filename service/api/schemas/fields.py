@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import (
@@ -74,7 +74,10 @@ def or_a_number(schema: dict[str, Any]) -> None:
 
 
 def exclusive(
-    *fields: str, title_of: str = "", needs: Mapping[str, str] | None = None
+    *fields: str,
+    title_of: str = "",
+    needs: Mapping[str, str] | None = None,
+    without: Mapping[str, Sequence[str]] | None = None,
 ) -> ConfigDict:
     """Describe a body that has exactly one of some fields.
 
@@ -82,6 +85,7 @@ def exclusive(
         fields: one of which it has.
         title_of: the one that a title is of.
         needs: other fields, and the one that each is allowed with.
+        without: fields, and those that are not allowed with each.
     """
     described: dict[str, Any] = {"oneOf": [{"required": [field]} for field in fields]}
     allowed = {**({"title": title_of} if title_of else {}), **(needs or {})}
@@ -90,6 +94,9 @@ def exclusive(
         for name, one in allowed.items()
         for field in fields
         if field != one
+    ]
+    refused += [
+        {"required": [field, name]} for field, names in (without or {}).items() for name in names
     ]
     if refused:
         described["not"] = {"anyOf": refused}

@@ -33,6 +33,7 @@ from service.api.schemas.fields import (
 )
 from service.api.schemas.filter import MAX_EXCLUDED, FilterField
 from service.matching.compare import ExplainOptions
+from service.matching.examples import OF_ONE_DOCUMENT
 from service.matching.match import MatchOptions
 from service.matching.queries import Query
 from service.matching.rerank import RerankOptions
@@ -142,7 +143,10 @@ class MatchRequest(Body):
     """What to match: exactly one of `text`, `id`, `queries` and `like`."""
 
     model_config = exclusive(
-        "text", "id", "queries", "like", title_of="text", needs={"unlike": "like"}
+        *("text", "id", "queries", "like"),
+        title_of="text",
+        needs={"unlike": "like"},
+        without={"like": OF_ONE_DOCUMENT},
     )
 
     text: Characters | None = optional("Text of a document.")
