@@ -33,6 +33,7 @@ from benchmarks.speed import (
     long_document,
     precision,
     scale,
+    search_peers,
 )
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -50,6 +51,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load-patient": load.table,
     "overload": overload.table,
     "search": search.table,
+    "search-peers": search_peers.table,
     "index": index.table,
     "precision": precision.table,
     reliability.MODEL: reliability.table,
