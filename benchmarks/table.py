@@ -9,6 +9,7 @@ import typer
 from benchmarks.ablation import table as ablation_table
 from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
+from benchmarks.comparison import record as models
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
     alignment_depth,
@@ -68,6 +69,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "upload": upload.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,
+    "models-proposals": models.table,
+    "models-wikispeedia": models.table,
     "pretraining": pretraining_table.table,
     "pretraining-scale": pretraining_table.scale_table,
     "explanations": explanations.table,

@@ -1,0 +1,1 @@
+"""Encoders side by side: results of `longmatch bench models` among those of the repository."""
