@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, field_val
 
 from encoder.arrays import Float32
 from service.api.schemas.common import ReceiptBody, receipt_body
-from service.api.schemas.fields import Body, Characters, optional, whole_characters
+from service.api.schemas.fields import Body, Characters, optional_or_null, whole_characters
 from service.encode import EncodedText, RequestText
 from service.errors import FieldError, InvalidInputError
 
@@ -47,11 +47,11 @@ class EmbeddingsRequest(Body):
         "whole document. Token ids are refused."
     )
     model: Characters = Field(description="Name of the checkpoint, or `longmatch`.")
-    encoding_format: EncodingFormat | None = optional(
+    encoding_format: EncodingFormat | None = optional_or_null(
         "`float`, the default, or `base64`: of the vector as float32, little-endian."
     )
-    dimensions: int | None = optional("Only the dimension of the vectors.")
-    user: str | None = optional("Ignored.")
+    dimensions: int | None = optional_or_null("Only the dimension of the vectors.")
+    user: str | None = optional_or_null("Ignored.")
     strict: bool = Field(
         default=False,
         description="Refuse with 422, naming tokens and limit, a text that is too long to be read "

@@ -119,6 +119,16 @@ def optional(description: str) -> Any:
     return Field(default=None, description=description, json_schema_extra=_not_nullable)
 
 
+def optional_or_null(description: str) -> Any:
+    """Describe a field that may be omitted, which null says, too."""
+
+    def describe(schema: dict[str, Any]) -> None:
+        _not_nullable(schema)
+        schema["nullable"] = True  # OpenAPI 3.0 has no type "null"
+
+    return Field(default=None, description=description, json_schema_extra=describe)
+
+
 class Body(BaseModel):
     """A request body: no unknown fields, no values of other types, no nulls."""
 
