@@ -76,6 +76,9 @@ class CollectionMetrics:
     store_free: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
+    standing_events: Counter
+    standing_lag: Gauge
+    standing_queries: Labelled[Gauge]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,9 @@ class Metrics:
     store_free: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
+    standing_events: Counter
+    standing_lag: Gauge
+    standing_queries: Gauge
     ready: Gauge
     collection_ready: Gauge
     build_info: Gauge
@@ -135,7 +141,9 @@ class Metrics:
         for one in fields(CollectionMetrics):
             metric = getattr(self, one.name)
             own[one.name] = (
-                metric.labels(collection) if one.type is Gauge else Labelled(metric, collection)
+                metric.labels(collection)
+                if one.type in (Gauge, Counter)
+                else Labelled(metric, collection)
             )
         for name, values in _COUNTED.items():
             for value in values:
@@ -260,6 +268,21 @@ def create_metrics() -> Metrics:
             "family_documents",
             "Documents that belong to a family of copies and versions.",
             ["collection"],
+        ),
+        standing_events=counter(
+            "standing_events_total",
+            "New documents that matched a standing query.",
+            ["collection"],
+        ),
+        standing_lag=gauge(
+            "standing_lag_seconds",
+            "Time for which new documents have waited to be compared with the standing queries.",
+            ["collection"],
+        ),
+        standing_queries=gauge(
+            "standing_queries",
+            "Standing queries: all, those that wait for something, and those whose webhook failed.",
+            ["collection", "state"],
         ),
         store_free=gauge(
             "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]

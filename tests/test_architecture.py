@@ -78,7 +78,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "metrics settings web",
         "telemetry",
         "background jobs keys limits threads",
-        "workers",
+        "standing workers",
         "engine",
         "documents encode",
         "embeddings indexing matching",
@@ -94,7 +94,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "openapi",
         "compare documents embeddings index jobs ops page pairs",
         "collections match",
-        "similar",
+        "similar standing",
         "app",
     ),
 }
@@ -148,8 +148,9 @@ FACES: Mapping[str, str] = {
     ),
     "service.api.openapi": "document responses",
     "service.api.schemas": (
-        "collections common compare documents embeddings filter jobs match ops paging"
+        "collections common compare documents embeddings filter jobs match ops paging standing"
     ),
+    "service.api.standing": "events queries",
     "service.background": "maintenance recall_monitor",
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
@@ -157,7 +158,8 @@ FACES: Mapping[str, str] = {
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
-    "service.matching": "compare match pairs queries rerank retrieve",
+    "service.matching": "compare listening match pairs queries rerank retrieve standing",
+    "service.standing": "query runner",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (

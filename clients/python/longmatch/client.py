@@ -32,7 +32,9 @@ DEFAULT_CONNECT_TIMEOUT = 5.0
 DEFAULT_CONNECTIONS = 20
 
 # First segments of the paths that each collection has.
-_OF_COLLECTIONS = frozenset({"match", "compare", "index", "documents", "jobs", "pairs", "v1"})
+_OF_COLLECTIONS = frozenset(
+    {"match", "compare", "index", "documents", "jobs", "pairs", "standing-queries", "v1"}
+)
 
 TOO_LONG = "the answer did not end in time"
 

@@ -1,0 +1,162 @@
+"""Requests and responses of the routes of standing queries."""
+
+from typing import Any, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from index.search.records import DEFAULT_MODE, Bounds, Mode
+from index.store.filters import filter_to_json
+from service.api.schemas.common import ReceiptBody, exactly_one, receipt_body, title_of_text
+from service.api.schemas.fields import (
+    Body,
+    Characters,
+    Cosine,
+    DocumentId,
+    Share,
+    Title,
+    exclusive,
+    nullable,
+    optional,
+)
+from service.api.schemas.filter import FilterField
+from service.standing.query import Event, Interest, StandingQuery
+
+
+class StandingQueryRequest(Body):
+    """What to look for among new documents: exactly one of `text` and `id`."""
+
+    model_config = exclusive("text", "id", title_of="text")
+
+    text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional("Title of the text, if it has one; as in POST /match.")
+    id: DocumentId | None = optional(
+        "Id of a stored document: new documents are compared with what it is then."
+    )
+    mode: Mode = Field(
+        default=DEFAULT_MODE,
+        description="By what new documents are scored, as in POST /match: document vectors, words, "
+        "or both.",
+    )
+    filter: FilterField | None = optional(
+        "Tell of no document for whose metadata this does not hold when it is compared."
+    )
+    min_score: Cosine | None = optional("Tell of no document whose score is under this.")
+    min_probability: Share | None = optional(
+        "Tell of no document under this probability; refused where the checkpoint has no "
+        "calibration. Without any bound and without a calibration of the data directory, 0.9."
+    )
+    max_false_positive_rate: Share | None = optional(
+        "Tell of no document whose score a larger share of random pairs of the corpus reaches; "
+        "refused where the data directory has not been calibrated. Without any bound, 0.001."
+    )
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422 a text that is too long to be read whole, rather than read "
+        "its beginning.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id)
+        title_of_text(self.text, self.title)
+        return self
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds that are given."""
+        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+
+    def to_interest(self, bounds: Bounds) -> Interest:
+        """Return what is looked for, inside these bounds."""
+        return Interest(
+            document_id=self.id,
+            title=self.title or "",
+            mode=self.mode,
+            bounds=bounds,
+            where=None if self.filter is None else self.filter.to_filter(),
+        )
+
+
+class StandingQueryResponse(BaseModel):
+    """A standing query, without its text."""
+
+    id: str
+    document: str | None = nullable("Id of the stored document; null for a text.")
+    title: str = Field(description="Of the text.")
+    mode: Mode
+    filter: dict[str, Any] | None = nullable("The filter, as it is evaluated; null for none.")
+    min_score: float | None = nullable("Null where it does not count.")
+    min_probability: float | None = nullable("Null where it does not count.")
+    max_false_positive_rate: float | None = nullable("Null where it does not count.")
+    receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
+    created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
+    detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
+
+
+class StandingQueriesResponse(BaseModel):
+    """A page of standing queries, the oldest first."""
+
+    queries: list[StandingQueryResponse]
+    next_cursor: str | None = nullable("Of the next page; null on the last one.")
+
+
+class EventBody(BaseModel):
+    """A new document that matches a standing query."""
+
+    number: int = Field(
+        description="Ascending over all standing queries of the collection, with gaps."
+    )
+    query: str = Field(description="Id of the standing query.")
+    created: str = Field(description="ISO 8601 in UTC.")
+    document: str = Field(description="Id of the new document.")
+    title: str = Field(description="Of the new document.")
+    score: float = Field(description="As POST /match gives it.")
+    scored_as: Mode = Field(description="The mode whose score this is; as in POST /match.")
+    probability: float | None = nullable("That it is a match; null without a calibration.")
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null without a calibration."
+    )
+
+
+class EventsResponse(BaseModel):
+    """A page of events, the oldest first."""
+
+    events: list[EventBody]
+    last: int = Field(
+        description="Number of the last event on this page, or `after` where there is none: give "
+        "it as `after` to get the next ones."
+    )
+
+
+def standing_query_response(query: StandingQuery) -> StandingQueryResponse:
+    """Return the body of a standing query."""
+    interest, receipt = query.interest, query.receipt
+    return StandingQueryResponse(
+        id=query.id,
+        document=interest.document_id,
+        title=interest.title,
+        mode=interest.mode,
+        filter=None if interest.where is None else filter_to_json(interest.where),
+        min_score=interest.bounds.min_score,
+        min_probability=interest.bounds.min_probability,
+        max_false_positive_rate=interest.bounds.max_false_positive_rate,
+        receipt=None if receipt is None else receipt_body(receipt),
+        created=query.created,
+        detail=query.detail,
+    )
+
+
+def event_body(event: Event) -> EventBody:
+    """Return the body of an event."""
+    found = event.found
+    return EventBody(
+        number=event.number,
+        query=event.query_id,
+        created=event.created,
+        document=found.document_id,
+        title=found.title,
+        score=found.score,
+        scored_as=found.scored_as,
+        probability=found.probability,
+        false_positive_rate=found.false_positive_rate,
+    )
