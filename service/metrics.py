@@ -24,6 +24,7 @@ Stage = Literal[
 
 LineOutcome = Literal["indexed", "failed"]
 RetrainingOutcome = Literal["swapped", "refused", "failed"]
+DeliveryOutcome = Literal["delivered", "retried", "failed"]
 SampleOutcome = Literal["measured", "dropped", "disturbed"]
 
 # Counters whose label values are known before anything happens. A series that begins with its first
@@ -32,6 +33,7 @@ _COUNTED: Final = {
     "job_documents": get_args(LineOutcome),
     "index_retrainings": get_args(RetrainingOutcome),
     "recall_samples": get_args(SampleOutcome),
+    "webhook_deliveries": get_args(DeliveryOutcome),
 }
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
@@ -79,6 +81,7 @@ class CollectionMetrics:
     standing_events: Counter
     standing_lag: Gauge
     standing_queries: Labelled[Gauge]
+    webhook_deliveries: Labelled[Counter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,7 @@ class Metrics:
     standing_events: Counter
     standing_lag: Gauge
     standing_queries: Gauge
+    webhook_deliveries: Counter
     ready: Gauge
     collection_ready: Gauge
     build_info: Gauge
@@ -283,6 +287,11 @@ def create_metrics() -> Metrics:
             "standing_queries",
             "Standing queries: all, those that wait for something, and those whose webhook failed.",
             ["collection", "state"],
+        ),
+        webhook_deliveries=counter(
+            "webhook_deliveries_total",
+            "Attempts to deliver an event to a webhook.",
+            ["collection", "outcome"],
         ),
         store_free=gauge(
             "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]

@@ -256,7 +256,7 @@ class Settings(BaseSettings):
     webhook_attempts: int = Field(
         default=24,
         ge=1,
-        description="Attempts to deliver one event to a webhook, over about 15 hours; then the "
+        description="Attempts to deliver one event to a webhook, over about 14 hours; then the "
         "webhook has failed, until it is resumed.",
     )
     max_top_k: int = Field(default=1000, ge=1, description="Matches that a query may request.")

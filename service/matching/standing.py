@@ -6,6 +6,7 @@ the new documents alone.
 
 import asyncio
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from service.indexing import find_document
 from service.matching.match import validate_bounds
 from service.matching.queries import find_stored
 from service.standing.query import Found, Interest, QueryText, Scan, StandingQuery, Webhook
+from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.threads import run_in
 
 BATCH_DOCUMENTS = 128
@@ -59,7 +61,10 @@ async def create_standing_query(
         StoreError: it could not be stored.
     """
     standing, threads = collection.standing, collection.jobs.threads
-    if errors := validate_bounds(collection.calibrator, interest.mode, interest.bounds):
+    errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
+    if webhook is not None:
+        errors += _validate_webhook(webhook, collection.engine.settings.webhook_hosts)
+    if errors:
         raise InvalidInputError(errors)
     await run_in(threads, standing.queries.check_room, len((text or "").encode()))
     encoded: QueryText | None = None
@@ -77,6 +82,14 @@ async def create_standing_query(
     made = await run_in(threads, add)
     standing.wake()
     return made
+
+
+def _validate_webhook(webhook: Webhook, allowed: Sequence[str]) -> list[FieldError]:
+    try:
+        AllowedTargets(allowed).check(parse_target(webhook.url))
+    except (TargetRefusedError, ValueError) as error:
+        return [FieldError("#/webhook/url", str(error))]
+    return []
 
 
 def bounds_or_default(calibrator: ScoreCalibrator, mode: Mode, given: Bounds) -> Bounds:

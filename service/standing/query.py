@@ -1,7 +1,7 @@
 """A standing query, what it finds, and where that is told."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
@@ -148,6 +148,20 @@ class Event:
     query_id: str
     created: str
     found: Found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as clients and webhooks get it."""
+        return {
+            "number": self.number,
+            "query": self.query_id,
+            "created": self.created,
+            "document": self.found.document_id,
+            "title": self.found.title,
+            "score": self.found.score,
+            "scored_as": self.found.scored_as,
+            "probability": self.found.probability,
+            "false_positive_rate": self.found.false_positive_rate,
+        }
 
 
 @dataclass(frozen=True, slots=True)

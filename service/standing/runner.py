@@ -20,6 +20,7 @@ from service.standing.events import EventStore
 from service.standing.query import Scan
 from service.standing.store import QueryStore
 from service.standing.tables import STANDING_FILE, open_standing_tables
+from service.standing.webhooks import Webhooks
 from service.threads import lower_priority
 
 _RETRY_SECONDS = 5.0
@@ -36,6 +37,8 @@ class StandingQueries:
     Attributes:
         queries: what is looked for, and how far.
         events: what was found.
+        last_event: number of the last event.
+        webhooks: the thread that delivers events.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class StandingQueries:
         )
         self.events = EventStore(connections)
         self.last_event = self.events.last
+        self.webhooks = Webhooks(self.events, settings, metrics)
         self._connections = connections
         self._metrics = metrics
         self._scan: ScanSome | None = None
@@ -91,6 +95,7 @@ class StandingQueries:
         self.count()
         if len(self.queries):
             self.wake()
+            self.webhooks.wake()
 
     def wake(self) -> None:
         """Say that documents may have been stored, or that there is a new query."""
@@ -117,6 +122,17 @@ class StandingQueries:
         self.queries.remove(query_id)
         self.count()
 
+    def resume(self, query_id: str) -> None:
+        """Let the webhook of a query be tried again at once.
+
+        Raises:
+            StandingQueryNotFoundError: there is none of this id.
+            StoreError: it could not be written.
+        """
+        self.events.resume(query_id)
+        self.webhooks.wake()
+        self.count()
+
     def count(self) -> None:
         """Set the metrics that count queries."""
         counted = self.events.count()
@@ -133,11 +149,13 @@ class StandingQueries:
         if events:
             self._metrics.standing_events.inc(events)
             self.last_event = self.events.last
+            self.webhooks.wake()
 
     def stop(self) -> None:
         """Ask the thread to stop, without waiting for it."""
         self._stopping.set()
         self._woken.set()
+        self.webhooks.stop()
 
     def close(self) -> None:
         """Stop, wait for the thread and close the tables; closing twice does nothing."""
@@ -146,6 +164,7 @@ class StandingQueries:
             thread = self._thread
         if thread is not None:
             thread.join()
+        self.webhooks.close()
         self._connections.close()
 
     def _work(self) -> None:

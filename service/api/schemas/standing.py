@@ -1,8 +1,9 @@
 """Requests and responses of the routes of standing queries."""
 
+from datetime import UTC, datetime
 from typing import Any, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from index.search.records import DEFAULT_MODE, Bounds, Mode
 from index.store.filters import filter_to_json
@@ -14,12 +15,40 @@ from service.api.schemas.fields import (
     DocumentId,
     Share,
     Title,
+    WholeText,
     exclusive,
     nullable,
     optional,
 )
 from service.api.schemas.filter import FilterField
-from service.standing.query import Event, Interest, StandingQuery
+from service.standing.query import DeliveryState, Event, Interest, StandingQuery, Webhook
+from service.standing.signature import check_secret, make_secret
+from service.standing.targets import MAX_URL_CHARACTERS, parse_target
+
+
+class WebhookRequest(Body):
+    """Where to tell events."""
+
+    url: WholeText = Field(
+        max_length=MAX_URL_CHARACTERS,
+        description="A public address by https, or one of the setting `webhook_hosts`.",
+        json_schema_extra={"pattern": r"^https?://[A-Za-z0-9]", "format": "uri"},
+    )
+    secret: WholeText | None = optional(
+        "`whsec_` and the Base64 of 24 to 64 bytes, which signs the messages; by default, one is "
+        "made, and shown once.",
+    )
+
+    @field_validator("secret")
+    @classmethod
+    def _is_secret(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_secret(value)
+        return value
+
+    def to_webhook(self) -> Webhook:
+        """Return the webhook, with a secret."""
+        return Webhook(self.url, self.secret or make_secret())
 
 
 class StandingQueryRequest(Body):
@@ -49,6 +78,7 @@ class StandingQueryRequest(Body):
         "Tell of no document whose score a larger share of random pairs of the corpus reaches; "
         "refused where the data directory has not been calibrated. Without any bound, 0.001."
     )
+    webhook: WebhookRequest | None = optional("Where to tell events; by default, nowhere.")
     strict: bool = Field(
         default=False,
         description="Refuse with 422 a text that is too long to be read whole, rather than read "
@@ -77,6 +107,21 @@ class StandingQueryRequest(Body):
         )
 
 
+class WebhookResponse(BaseModel):
+    """A webhook, and how far it has come."""
+
+    url: str = Field(description="Without path and query, which may be secret.")
+    secret: str | None = nullable("Shown once, when the query is made; null ever after.")
+    state: DeliveryState = Field(
+        description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
+        "no other until POST /standing-queries/{id}/resume."
+    )
+    delivered: int = Field(description="Number of the last event that was received.")
+    attempts: int = Field(description="To deliver the next event, which all failed.")
+    failure: str | None = nullable("Why the last attempt failed; null after a success.")
+    retry_at: str | None = nullable("When the next attempt is due, ISO 8601 in UTC; null for none.")
+
+
 class StandingQueryResponse(BaseModel):
     """A standing query, without its text."""
 
@@ -90,6 +135,7 @@ class StandingQueryResponse(BaseModel):
     max_false_positive_rate: float | None = nullable("Null where it does not count.")
     receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
     created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
+    webhook: WebhookResponse | None = nullable("Where events are told; null for nowhere.")
     detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
 
 
@@ -128,7 +174,9 @@ class EventsResponse(BaseModel):
     )
 
 
-def standing_query_response(query: StandingQuery) -> StandingQueryResponse:
+def standing_query_response(
+    query: StandingQuery, *, with_secret: bool = False
+) -> StandingQueryResponse:
     """Return the body of a standing query."""
     interest, receipt = query.interest, query.receipt
     return StandingQueryResponse(
@@ -142,21 +190,27 @@ def standing_query_response(query: StandingQuery) -> StandingQueryResponse:
         max_false_positive_rate=interest.bounds.max_false_positive_rate,
         receipt=None if receipt is None else receipt_body(receipt),
         created=query.created,
+        webhook=_webhook_response(query, with_secret=with_secret),
         detail=query.detail,
+    )
+
+
+def _webhook_response(query: StandingQuery, *, with_secret: bool) -> WebhookResponse | None:
+    webhook, delivery = query.webhook, query.delivery
+    if webhook is None:
+        return None
+    due = datetime.fromtimestamp(delivery.retry_at, UTC).isoformat(timespec="seconds")
+    return WebhookResponse(
+        url=parse_target(webhook.url).origin,
+        secret=webhook.secret if with_secret else None,
+        state=delivery.state,
+        delivered=delivery.delivered,
+        attempts=delivery.attempts,
+        failure=delivery.failure,
+        retry_at=due if delivery.state == "retrying" else None,
     )
 
 
 def event_body(event: Event) -> EventBody:
     """Return the body of an event."""
-    found = event.found
-    return EventBody(
-        number=event.number,
-        query=event.query_id,
-        created=event.created,
-        document=found.document_id,
-        title=found.title,
-        score=found.score,
-        scored_as=found.scored_as,
-        probability=found.probability,
-        false_positive_rate=found.false_positive_rate,
-    )
+    return EventBody(**event.to_json())

@@ -47,7 +47,11 @@ router = APIRouter(prefix=PREFIX, tags=["standing queries"], dependencies=[Admit
 REQUESTS = {
     "text": {
         "summary": "New documents that match a text",
-        "value": {"text": "Ant colonies find short paths. …", "max_false_positive_rate": 0.001},
+        "value": {
+            "text": "Ant colonies find short paths. …",
+            "max_false_positive_rate": 0.001,
+            "webhook": {"url": "https://hooks.example.com/longmatch"},
+        },
     },
     "document": {
         "summary": "New documents that match a stored one, only some of them",
@@ -76,6 +80,15 @@ ANSWER = {
         "tokens_encoded": 812,
     },
     "created": "2026-01-31T12:00:00+00:00",
+    "webhook": {
+        "url": "https://hooks.example.com",
+        "secret": None,
+        "state": "active",
+        "delivered": 17,
+        "attempts": 0,
+        "failure": None,
+        "retry_at": None,
+    },
     "detail": None,
 }
 PROBLEMS = (
@@ -115,11 +128,12 @@ async def post_standing_query(
     """
 
     async def work() -> StoredResponse:
+        webhook = None if request.webhook is None else request.webhook.to_webhook()
         bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
         made = await create_standing_query(
-            collection, request.to_interest(bounds), request.text, None, strict=request.strict
+            collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
         )
-        body = standing_query_response(made).model_dump_json().encode()
+        body = standing_query_response(made, with_secret=True).model_dump_json().encode()
         prefix = http.scope.get("root_path", "")
         return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
 
@@ -156,6 +170,22 @@ async def get_standing_queries(
 )
 async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
     """Return what a standing query looks for, and whether new documents are compared with it."""
+    return standing_query_response(await find_query(collection, query_id))
+
+
+@router.post(
+    "/{id}/resume",
+    summary="Try a webhook again",
+    responses={200: json_example(ANSWER, "It is tried at once"), **problem_responses(*PROBLEMS)},
+)
+async def resume_standing_query(
+    query_id: QueryId, collection: CollectionDep
+) -> StandingQueryResponse:
+    """Deliver the events that wait, also after the last attempt failed; none is left out.
+
+    Without a webhook, or where none waits, this does nothing.
+    """
+    await run_in(collection.jobs.threads, collection.standing.resume, query_id)
     return standing_query_response(await find_query(collection, query_id))
 
 
