@@ -19,9 +19,8 @@ from index.search.search import search
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.indexing import find_document
 from service.matching.match import validate_bounds
-from service.matching.queries import find_stored
+from service.matching.queries import StoredQuery, find_stored, read_queries
 from service.standing.query import Found, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.threads import run_in
@@ -69,7 +68,7 @@ async def create_standing_query(
     await run_in(threads, standing.queries.check_room, len((text or "").encode()))
     encoded: QueryText | None = None
     if text is None:
-        await find_document(collection, str(interest.document_id))
+        await read_queries(collection, [StoredQuery("#/id", str(interest.document_id))])
     else:
         given = RequestText("#/text", text, interest.title)
         (read,) = await encode_texts(collection, [given], strict=strict)

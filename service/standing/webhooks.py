@@ -107,8 +107,8 @@ class Webhooks:
             wait = _IDLE_SECONDS
             try:
                 wait = self._begin_what_is_due()
-            except StoreError as error:
-                _LOG.error("webhooks are paused: %s", error)
+            except Exception as error:
+                _LOG.error("webhooks are paused: %s", _describe(error))
             try:
                 await asyncio.wait_for(self._woken.wait(), wait)
             except TimeoutError:
@@ -150,11 +150,8 @@ class Webhooks:
                 delivery = Delivery(delivered=event.number)
                 self._events.record(query, delivery)
                 self._metrics.webhook_deliveries.labels("delivered").inc()
-        except StoreError as error:
-            _LOG.error("webhooks are paused: %s", error)
-            await asyncio.sleep(_FIRST_SECONDS)
         except Exception as error:
-            _LOG.error("a webhook is paused: %s", type(error).__name__)
+            _LOG.error("the webhook of %s is paused: %s", query.id, _describe(error))
             await asyncio.sleep(_FIRST_SECONDS)
 
     def _after_failure(
@@ -232,6 +229,11 @@ class Webhooks:
             ) as response,
         ):
             return int(response.status)
+
+
+def _describe(error: Exception) -> str:
+    """Return what went wrong, without text that may come from a document or a receiver."""
+    return str(error) if isinstance(error, StoreError) else type(error).__name__
 
 
 def retry_seconds(attempts: int) -> float:

@@ -4,13 +4,16 @@ import http.client
 import json
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from tests.tools.tiers import Tier
+from tests.tools.webhook_receiver import Receiver, status
 
 QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
 PATH = "/standing-queries"
@@ -192,3 +195,37 @@ def test_killed_at_any_moment_every_version_is_told_once(
         put(server, "last")
         found = wait_for_events(server, made, len(expected) + 1)
     assert sorted(event["document"] for event in found) == sorted([*expected, "last"])
+
+
+def test_killed_before_and_during_a_delivery_nothing_is_lost(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """An event that was being delivered comes again, under the same id; the log has no secret."""
+    data, gate = tmp_path / "data", threading.Event()
+
+    def hold(handler: BaseHTTPRequestHandler) -> None:
+        gate.wait(60)
+        status(204)(handler)
+
+    with Receiver() as receiver:
+        receiver.answers = [hold, status(204)]
+        webhook = {"url": f"http://localhost:{receiver.port}/path?token=hidden"}
+        settings = {"webhook_hosts": "localhost"}
+        with serve(data, tiny_checkpoint, **settings) as server:
+            made = make(server, webhook=webhook, text="A plan of the merger.")
+            put(server, "a")
+            receiver.take(1)
+            put(server, "b")
+            server.stop(signal.SIGKILL)
+            logs = server.log.read_text()
+        gate.set()
+        with serve(data, tiny_checkpoint, **settings) as server:
+            messages = receiver.take(2)
+            put(server, "c")
+            messages = receiver.take(1)
+            shown = server.request("GET", f"{PATH}/{made}")[1]
+            logs += server.log.read_text()
+    assert [one.document for one in messages] == ["a", "a", "b", "c"]
+    assert len({one.headers["webhook-id"] for one in messages}) == 3
+    said = logs + json.dumps(shown)
+    assert [word for word in ("hidden", "whsec", "merger") if word in said] == []

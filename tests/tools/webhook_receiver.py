@@ -57,6 +57,7 @@ class Receiver:
         self.messages: list[Message] = []
         self.answers: list[Answer] = []  # the last one answers all that follow
         self.arrived = threading.Semaphore(0)
+        self.connections = 0
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -77,7 +78,15 @@ class Receiver:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        class Server(ThreadingHTTPServer):
+            def get_request(self) -> Any:
+                receiver.connections += 1
+                return super().get_request()
+
+            def handle_error(self, *_: Any) -> None:  # who connects may not speak HTTP
+                pass
+
+        self._server = Server(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
