@@ -159,7 +159,7 @@ FACES: Mapping[str, str] = {
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": "compare listening match pairs queries rerank retrieve standing",
-    "service.standing": "query runner signature targets",
+    "service.standing": "doctor query runner signature targets",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (

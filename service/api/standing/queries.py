@@ -69,7 +69,7 @@ ANSWER = {
     "title": "",
     "mode": "hybrid",
     "filter": None,
-    "min_score": None,
+    "min_score": 0.3,
     "min_probability": None,
     "max_false_positive_rate": 0.001,
     "receipt": {
