@@ -17,7 +17,7 @@ def test_the_examples_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     examples = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
-    assert len(examples) == 3
+    assert len(examples) == 4
     printed = []
     with serve(tmp_path / "data", tiny_checkpoint) as server:
         names = {"url": server.url}
