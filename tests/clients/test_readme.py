@@ -24,10 +24,11 @@ def test_the_examples_work(
         for example in examples:
             exec(compile(example, README, "exec"), names)
             printed.append(capsys.readouterr().out)
-    first, second, third = printed
+    first, second, third, fourth = printed
     assert first.startswith("bees Bees {'year': 2021} ")
     assert "tokens were read" in first
     assert "500 indexed, 0 failed []" in second
     assert "100% indexed" in second
-    assert third.startswith("422 /problems/invalid-input ")
-    assert "#/text: the text is empty" in third
+    assert "notes/new" in third
+    assert fourth.startswith("422 /problems/invalid-input ")
+    assert "#/text: the text is empty" in fourth

@@ -1,9 +1,9 @@
 """Requests and responses of the routes of standing queries."""
 
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from index.search.records import DEFAULT_MODE, Bounds, Mode
 from index.store.filters import filter_to_json
@@ -22,8 +22,20 @@ from service.api.schemas.fields import (
 )
 from service.api.schemas.filter import FilterField
 from service.standing.query import DeliveryState, Event, Interest, StandingQuery, Webhook
-from service.standing.signature import check_secret, make_secret
+from service.standing.signature import SECRET_FORM, check_secret, make_secret
 from service.standing.targets import MAX_URL_CHARACTERS, parse_target
+
+
+def _checked_secret(secret: str) -> str:
+    check_secret(secret)
+    return secret
+
+
+Secret = Annotated[
+    WholeText,
+    AfterValidator(_checked_secret),
+    Field(json_schema_extra={"pattern": SECRET_FORM}),
+]
 
 
 class WebhookRequest(Body):
@@ -34,17 +46,10 @@ class WebhookRequest(Body):
         description="A public address by https, or one of the setting `webhook_hosts`.",
         json_schema_extra={"pattern": r"^https?://[A-Za-z0-9]", "format": "uri"},
     )
-    secret: WholeText | None = optional(
+    secret: Secret | None = optional(
         "`whsec_` and the Base64 of 24 to 64 bytes, which signs the messages; by default, one is "
         "made, and shown once.",
     )
-
-    @field_validator("secret")
-    @classmethod
-    def _is_secret(cls, value: str | None) -> str | None:
-        if value is not None:
-            check_secret(value)
-        return value
 
     def to_webhook(self) -> Webhook:
         """Return the webhook, with a secret."""

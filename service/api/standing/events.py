@@ -61,7 +61,7 @@ After = Annotated[
 ]
 Accept = Annotated[str | None, Header(include_in_schema=False)]
 LastEventId = Annotated[
-    int | None,
+    int,
     Header(
         ge=0,
         le=LARGEST_NUMBER,
@@ -82,7 +82,7 @@ async def get_all_events(
     collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     after: After = 0,
-    last_event_id: LastEventId = None,
+    last_event_id: LastEventId = 0,
     accept: Accept = None,
 ) -> EventsResponse | StreamingResponse:
     """Return the events of all standing queries: a page, or server-sent events.
@@ -106,7 +106,7 @@ async def get_events(
     collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     after: After = 0,
-    last_event_id: LastEventId = None,
+    last_event_id: LastEventId = 0,
     accept: Accept = None,
 ) -> EventsResponse | StreamingResponse:
     """Return the events of a standing query: a page, or server-sent events.

@@ -202,7 +202,7 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
         "/jobs": lambda: filled.get(upload(filled)[:5]),
         "/jobs/{id}": lambda: filled.get(upload(filled)),
         "/standing-queries": lambda: filled.get(standing_query(filled)[:17]),
-        "/standing-queries/events": lambda: filled.get(f"{standing_query(filled)}/events"),
+        "/standing-queries/events": lambda: filled.get(f"{standing_query(filled)[:17]}/events"),
         "/standing-queries/{id}": lambda: filled.get(standing_query(filled)),
         "/version": lambda: measured(filled).get("/version"),
         "/collections": lambda: filled.get("/collections"),
@@ -212,12 +212,13 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
 
 
 def standing_query(client: Any) -> str:
-    """Make a standing query with an event; return its path."""
-    webhook = {"url": "https://hooks.invalid/"}  # a name that never resolves
-    body = {"text": TEXT, "min_score": -1, "webhook": webhook}
+    """Make a standing query with a webhook, and another one with an event; return its path."""
+    webhook = {"url": "https://hooks.invalid/"}  # which is told nothing: no document is the same
+    body = {"text": "The tribunal.", "min_score": 1, "mode": "lexical", "webhook": webhook}
     path: str = client.post("/standing-queries", json=body).headers["location"]
+    client.post("/standing-queries", json={"text": TEXT, "min_score": -1})
     client.post("/index", json={"documents": [{"id": "new", "text": "Bees."}]})
-    while not client.get(f"{path}/events").json()["events"]:
+    while not client.get("/standing-queries/events").json()["events"]:
         time.sleep(0.01)
     return path
 
