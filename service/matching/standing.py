@@ -130,12 +130,13 @@ def scan_new_documents(collection: Collection) -> bool:
             break
         if data.index.sequence < sequence:
             data.index.catch_up()
-        _compare(collection, [query for query in ready if query.scanned == place], ids)
-        more = True
+        more |= _compare(collection, [query for query in ready if query.scanned == place], ids)
     return more
 
 
-def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -> None:
+def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -> bool:
+    """Compare some documents with some queries; return whether any of these has advanced."""
+    advanced = False
     _, vectors = collection.data.store.vectors(ids, skip_damaged=True)
     for start in range(0, len(queries), BATCH_QUERIES):
         scans = []
@@ -146,12 +147,14 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
             if found is not None:
                 scans.append(Scan(query, int(ids[-1]), found))
         collection.standing.record(scans)
+        advanced |= bool(scans)
+    return advanced
 
 
 def _find(
     collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
 ) -> tuple[Found, ...] | None:
-    """Return which of some documents a query matches; None if it is gone."""
+    """Return which of some documents a query matches; None if it or its document cannot be read."""
     asked, interest = _encoded(collection, query), query.interest
     if asked is None:
         return None
@@ -195,7 +198,7 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
 
 
 def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
-    """Return what is searched for; None if it is gone."""
+    """Return what is searched for; None if it was removed, or its document is damaged."""
     name = query.interest.document_id
     if name is None:
         text = collection.standing.queries.read_text(query)

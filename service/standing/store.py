@@ -25,6 +25,7 @@ INSERT INTO events (query, created, document, title, score, scored_as, probabili
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 # A query that was removed meanwhile, or compared already, gets no event.
 _ADVANCE = "UPDATE queries SET scanned = ? WHERE number = ? AND scanned = ?"
+_EVERY = -1  # as SQLite has no limit
 _FORGET_EVENTS = """
 DELETE FROM events WHERE query = ?1 AND number <= (
     SELECT number FROM events WHERE query = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"""
@@ -137,7 +138,7 @@ class QueryStore:
 
     def every(self) -> list[StandingQuery]:
         """Return all of them, without their texts."""
-        return self.listed("", self._max_queries)
+        return self.listed("", _EVERY)
 
     def read_text(self, query: StandingQuery) -> QueryText | None:
         """Return the text of a query; None if it has none, or was removed."""

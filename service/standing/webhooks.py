@@ -141,13 +141,17 @@ class Webhooks:
         """Deliver the next events of a query, until an attempt fails."""
         try:
             delivery = query.delivery
-            for event in self._events.after(delivery.delivered, _EVENTS_A_TURN, query):
+            for _ in range(_EVENTS_A_TURN):
+                # One by one: those of a query that was removed meanwhile are gone.
+                events = self._events.after(delivery.delivered, 1, query)
+                if not events:
+                    return
                 try:
-                    await self._deliver(query, event)
+                    await self._deliver(query, events[0])
                 except _FailedError as error:
                     self._events.record(query, self._after_failure(query, delivery, error))
                     return
-                delivery = Delivery(delivered=event.number)
+                delivery = Delivery(delivered=events[0].number)
                 self._events.record(query, delivery)
                 self._metrics.webhook_deliveries.labels("delivered").inc()
         except Exception as error:

@@ -3,6 +3,7 @@
 import json
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -223,6 +224,33 @@ def test_a_name_is_checked_when_the_connection_is_made(make_client: MakeClient) 
         failure = "its address is not public, and not one of webhook_hosts"
         wait_for(client, made, state="failed", failure=failure)
         assert receiver.messages == []
+
+
+def test_a_name_must_resolve(make_client: MakeClient) -> None:
+    client = make_client(webhook_attempts=1)
+    made = make(client, "https://hooks.invalid/")["id"]
+    put(client, "a")
+    wait_for(client, made, state="failed", failure="its name does not resolve")
+
+
+def test_what_is_removed_is_told_no_more(make_client: MakeClient) -> None:
+    client, gate = make_client(webhook_hosts=LOCAL), threading.Event()
+
+    def hold(handler: BaseHTTPRequestHandler) -> None:
+        gate.wait(60)
+        status(204)(handler)
+
+    with Receiver() as receiver:
+        receiver.answers = [hold]
+        url = f"http://127.0.0.1:{receiver.port}/"
+        removed, other = make(client, url)["id"], make(client, url)["id"]
+        put(client, *"abc")
+        receiver.take(2)
+        assert client.delete(f"{PATH}/{removed}").status_code == 204
+        gate.set()
+        wait_for(client, other, delivered=client.get(f"{PATH}/events").json()["last"])
+        assert len(receiver.messages) == 4
+        assert client.post(f"{PATH}/{removed}/resume").status_code == 404
 
 
 @pytest.mark.parametrize(
