@@ -12,6 +12,7 @@ from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
+_WEBHOOK_HOST = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
@@ -341,6 +342,19 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"{one!r} is no host name: give names or addresses without scheme and port"
                 )
+        return value
+
+    @field_validator("webhook_hosts")
+    @classmethod
+    def _hosts_and_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            try:
+                ipaddress.ip_network(one)
+            except ValueError as error:
+                if not _WEBHOOK_HOST.fullmatch(one):
+                    raise ValueError(
+                        f"{one!r} is no name, no address and no network: {error}"
+                    ) from error
         return value
 
     @field_validator("trusted_proxies")

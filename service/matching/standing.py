@@ -5,6 +5,7 @@ the new documents alone.
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Sequence
 
@@ -18,12 +19,14 @@ from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, S
 from index.search.search import search
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
-from service.errors import FieldError, InvalidInputError
+from service.errors import EncodingFailedError, FieldError, InvalidInputError
 from service.matching.match import validate_bounds
 from service.matching.queries import StoredQuery, find_stored, read_queries
 from service.standing.query import Found, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.threads import run_in
+
+_LOG = logging.getLogger(__name__)
 
 BATCH_DOCUMENTS = 128
 BATCH_QUERIES = 64  # whose findings are stored in one transaction
@@ -143,7 +146,12 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
         for query in queries[start : start + BATCH_QUERIES]:
             if collection.standing.stopping:
                 break
-            found = _find(collection, query, ids, vectors)
+            try:
+                found = _find(collection, query, ids, vectors)
+            except (TypeError, ValueError) as error:  # it keeps no other one from being compared
+                _LOG.error("standing query %s: %s", query.id, type(error).__name__)
+                collection.standing.queries.hold(query, "it cannot be read: make it again")
+                continue
             if found is not None:
                 scans.append(Scan(query, int(ids[-1]), found))
         collection.standing.record(scans)
@@ -240,6 +248,8 @@ def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
         (read,) = asyncio.run(encode_texts(collection, [given], strict=False, background=True))
     except InvalidInputError as error:
         return f"its text cannot be encoded: {error.errors[0].detail}"
+    except EncodingFailedError:
+        return "its text could not be encoded: it is tried again"
     collection.standing.queries.put_text(query, _query_text(collection, read))
     return None
 

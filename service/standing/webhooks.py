@@ -58,7 +58,7 @@ class Webhooks:
         self._settings = settings
         self._metrics = metrics
         self._allowed = AllowedTargets(settings.webhook_hosts)
-        self._tls = httpcore2.default_ssl_context()
+        self._tls: ssl.SSLContext | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,6 +102,7 @@ class Webhooks:
             runner.run(self._work())
 
     async def _work(self) -> None:
+        self._tls = httpcore2.default_ssl_context()  # reads files: only where there are webhooks
         while not self._stopping:
             self._woken.clear()
             wait = _IDLE_SECONDS

@@ -1,7 +1,9 @@
 """/standing-queries: made, listed, removed, and the events of new documents that match."""
 
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,18 @@ def test_the_same_request_makes_one_query(client: Any) -> None:
     assert (first.status_code, first.content) == (second.status_code, second.content)
     assert first.headers["location"] == second.headers["location"]
     assert len(client.get("/standing-queries").json()["queries"]) == 1
+
+
+def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> None:
+    broken, sound = make(client, **QUERY), make(client, **QUERY)
+    path = client.app.state.engine.settings.data / "standing.sqlite3"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE queries SET vector = 'damaged' WHERE id = ?", (broken["id"],))
+        connection.commit()
+    put(client, {"a": "Bees."})
+    assert [one["document"] for one in events(client, sound["id"])] == ["a"]
+    detail = client.get(f"/standing-queries/{broken['id']}").json()["detail"]
+    assert detail == "it cannot be read: make it again"
 
 
 def test_each_collection_has_its_own(client: Any) -> None:
