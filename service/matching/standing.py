@@ -30,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 BATCH_DOCUMENTS = 128
 BATCH_QUERIES = 64  # whose findings are stored in one transaction
+UNREADABLE = "it cannot be read: make it again"
 DEFAULT_RATE = 0.001
 DEFAULT_PROBABILITY = 0.9
 NO_BOUND = (
@@ -150,7 +151,7 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
                 found = _find(collection, query, ids, vectors)
             except (TypeError, ValueError) as error:  # it keeps no other one from being compared
                 _LOG.error("standing query %s: %s", query.id, type(error).__name__)
-                collection.standing.queries.hold(query, "it cannot be read: make it again")
+                collection.standing.queries.hold(query, UNREADABLE)
                 continue
             if found is not None:
                 scans.append(Scan(query, int(ids[-1]), found))
@@ -228,6 +229,8 @@ def _is_ready(collection: Collection, query: StandingQuery) -> bool:
 
 def _held_because(collection: Collection, query: StandingQuery) -> str | None:
     interest = query.interest
+    if query.detail == UNREADABLE:  # for good
+        return UNREADABLE
     if errors := validate_bounds(collection.calibrator, interest.mode, interest.bounds):
         return errors[0].detail
     if interest.document_id is not None:
