@@ -20,7 +20,6 @@ from service.standing.query import Event
 
 EVENT_STREAM = "text/event-stream"
 LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
-# Before `service.api.standing.queries.router`, whose {id} would be "events".
 router = APIRouter(prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted])
 
 EVENT = {
@@ -55,7 +54,8 @@ After = Annotated[
     Query(
         ge=0,
         le=LARGEST_NUMBER,
-        description="Number of an event: give later ones. By default, all that are kept.",
+        description="Number of an event: give later ones. By default, all that are kept. The "
+        "header Last-Event-ID, which browsers send when they connect again, is the same.",
         openapi_examples={"some": {"value": 17}},
     ),
 ]
@@ -65,8 +65,7 @@ LastEventId = Annotated[
     Header(
         ge=0,
         le=LARGEST_NUMBER,
-        description="As `after`, for server-sent events: browsers send it when they connect again.",
-        openapi_examples={"some": {"value": 17}},
+        include_in_schema=False,
     ),
 ]
 

@@ -4,6 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Request
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
 
 from service.api.deps import Admitted, CollectionDep
 from service.api.http.access import own_name
@@ -42,7 +45,22 @@ from service.matching.standing import bounds_or_default, create_standing_query
 from service.threads import run_in
 
 PREFIX = "/standing-queries"
-router = APIRouter(prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted])
+
+
+class QueryRoute(APIRoute):
+    """A route of one standing query; none has the id `events`, which is a path of its own."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the path of a request is this one."""
+        match, matched = super().matches(scope)
+        if matched.get("path_params", {}).get("id") == "events":
+            return Match.NONE, {}
+        return match, matched
+
+
+router = APIRouter(
+    prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted], route_class=QueryRoute
+)
 
 REQUESTS = {
     "text": {
