@@ -11,6 +11,7 @@ import schemathesis
 from service.api.schemas.paging import write_cursor
 
 NDJSON = "application/x-ndjson"
+_NO_SPACE = re.compile(r"\S|[\x1c-\x1f\x85]")  # as the schemas have it; Python calls these spaces
 
 
 @schemathesis.serializer(NDJSON)
@@ -56,7 +57,7 @@ def readable(text: Any) -> Any:
     """Return a text, or texts, with a letter beside what the tokenizer would drop."""
     if isinstance(text, list):
         return [readable(one) for one in text]
-    if isinstance(text, str) and text.strip() and not re.search("[A-Za-z0-9]", text):
+    if isinstance(text, str) and _NO_SPACE.search(text) and not re.search("[A-Za-z0-9]", text):
         return f"{text} a"
     return text
 
