@@ -30,6 +30,7 @@ from service.limits.rate_limit import RateLimiter
 from service.limits.redis_client import RedisClient
 from service.metrics import CollectionMetrics, Metrics
 from service.settings import Settings
+from service.standing.runner import StandingQueries
 from service.workers.encode_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
@@ -55,6 +56,7 @@ class Engine:
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
+        listeners: the limit on clients that listen to events.
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, search and read the stores.
         changer: the one thread that creates and removes collections.
@@ -74,6 +76,7 @@ class Engine:
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission
+    listeners: Admission
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
     changer: ThreadPoolExecutor
@@ -100,6 +103,7 @@ class Collection:
         data: documents, vectors, index.
         calibrator: turns scores into probabilities and false positive rates.
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
+        standing: the queries that new documents are compared with, and their events.
         writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.
         metrics: where what belongs to it is counted; the rest is counted for all together.
@@ -116,6 +120,7 @@ class Collection:
     data: DataDirectory
     calibrator: ScoreCalibrator
     jobs: Jobs
+    standing: StandingQueries
     writer: ThreadPoolExecutor
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor
@@ -170,6 +175,11 @@ class Collections:
         if isinstance(member, UnopenedCollection):
             raise NotReadyError(member.reason)
         return member
+
+    def has(self, collection: Collection) -> bool:
+        """Return whether a collection is still served."""
+        with self._changed:
+            return self._members.get(collection.name) is collection
 
     def put(self, member: Collection | UnopenedCollection) -> None:
         """Serve a collection from now on, instead of the one of its name, if there is one."""
@@ -238,6 +248,7 @@ def record_readiness(engine: Engine) -> None:
         engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
     for opened in engine.collections.opened():
         opened.metrics.damaged_documents.set(len(opened.data.store.damage))
+        opened.metrics.standing_lag.set(opened.standing.lag_seconds)
 
 
 def degraded_parts(engine: Engine) -> list[str]:
@@ -259,7 +270,8 @@ def degraded_parts(engine: Engine) -> list[str]:
 
 
 def _storage_fails(collection: Collection) -> bool:
-    failures = (collection.data.store.failure, collection.jobs.failure)
+    stores = (collection.data.store, collection.jobs, collection.standing)
+    failures = (one.failure for one in stores)
     return any(failures) or is_full(collection.data.store.path)
 
 

@@ -16,6 +16,8 @@
   * DocumentNotFoundError    no document has the id
   * CollectionNotFoundError  no collection has the name
   * TooManyCollectionsError  there are as many collections as the settings allow
+  * StandingQueryNotFoundError   no standing query has the id
+  * TooManyStandingQueriesError  there are as many standing queries as the settings allow
   * MalformedUploadError     the body cannot be decompressed
   * ModelNotFoundError       the name of a model is not that of the served checkpoint
   * JobNotFoundError         no job has the id
@@ -42,6 +44,7 @@ RejectionReason = Literal[
     "deadline",
     "active_requests",
     "exports",
+    "listeners",
     "jobs",
     "client_jobs",
     "upload_bytes",
@@ -187,6 +190,24 @@ class TooManyCollectionsError(ServiceError):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"there are {limit} collections, which is the limit (max_collections): remove one"
+        )
+        self.limit = limit
+
+
+class StandingQueryNotFoundError(ServiceError):
+    """No standing query has the id."""
+
+    def __init__(self, query_id: str) -> None:
+        super().__init__(f"there is no standing query with the id {query_id!r}")
+
+
+class TooManyStandingQueriesError(ServiceError):
+    """There are as many standing queries, or as long ones, as the settings allow."""
+
+    def __init__(self, limit: int, setting: str) -> None:
+        """Name the limit, and the setting that it is."""
+        super().__init__(
+            f"the collection has no room for another standing query: {setting} is {limit}"
         )
         self.limit = limit
 

@@ -33,12 +33,15 @@ class SendLimits:
         bytes_per_second: a client that takes so many in the mean is never too slow.
         unsent_bytes: of all connections together; the slowest clients are disconnected above it.
         on_slow: is called for each client that is disconnected.
+        on_stop: is called when the server stops, for each connection: it waits for responses, so
+            those without an end must be told.
     """
 
     seconds: float
     bytes_per_second: float
     unsent_bytes: int
     on_slow: Callable[[], None] = lambda: None
+    on_stop: Callable[[], None] = lambda: None
 
 
 class TimedH11Protocol(H11Protocol):
@@ -75,6 +78,11 @@ class TimedH11Protocol(H11Protocol):
         """Handle received data, which may complete a head or not."""
         super().data_received(data)
         self._check_head()
+
+    def shutdown(self) -> None:
+        """Close the connection after its response: the server stops."""
+        self.limits.on_stop()
+        super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""

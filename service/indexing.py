@@ -196,6 +196,7 @@ def _apply(collection: Collection, change: Change) -> None:
             if attempt == _ATTEMPTS:
                 raise
     record_index_metrics(collection.data.index, collection.metrics)
+    collection.standing.stored()
 
 
 def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:

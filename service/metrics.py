@@ -24,6 +24,7 @@ Stage = Literal[
 
 LineOutcome = Literal["indexed", "failed"]
 RetrainingOutcome = Literal["swapped", "refused", "failed"]
+DeliveryOutcome = Literal["delivered", "retried", "failed"]
 SampleOutcome = Literal["measured", "dropped", "disturbed"]
 
 # Counters whose label values are known before anything happens. A series that begins with its first
@@ -32,6 +33,7 @@ _COUNTED: Final = {
     "job_documents": get_args(LineOutcome),
     "index_retrainings": get_args(RetrainingOutcome),
     "recall_samples": get_args(SampleOutcome),
+    "webhook_deliveries": get_args(DeliveryOutcome),
 }
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
@@ -76,6 +78,10 @@ class CollectionMetrics:
     store_free: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
+    standing_events: Counter
+    standing_lag: Gauge
+    standing_queries: Labelled[Gauge]
+    webhook_deliveries: Labelled[Counter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,10 @@ class Metrics:
     store_free: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
+    standing_events: Counter
+    standing_lag: Gauge
+    standing_queries: Gauge
+    webhook_deliveries: Counter
     ready: Gauge
     collection_ready: Gauge
     build_info: Gauge
@@ -135,7 +145,9 @@ class Metrics:
         for one in fields(CollectionMetrics):
             metric = getattr(self, one.name)
             own[one.name] = (
-                metric.labels(collection) if one.type is Gauge else Labelled(metric, collection)
+                metric.labels(collection)
+                if one.type in (Gauge, Counter)
+                else Labelled(metric, collection)
             )
         for name, values in _COUNTED.items():
             for value in values:
@@ -260,6 +272,26 @@ def create_metrics() -> Metrics:
             "family_documents",
             "Documents that belong to a family of copies and versions.",
             ["collection"],
+        ),
+        standing_events=counter(
+            "standing_events_total",
+            "New documents that matched a standing query.",
+            ["collection"],
+        ),
+        standing_lag=gauge(
+            "standing_lag_seconds",
+            "Time for which new documents have waited to be compared with the standing queries.",
+            ["collection"],
+        ),
+        standing_queries=gauge(
+            "standing_queries",
+            "Standing queries: all, those that wait for something, and those whose webhook failed.",
+            ["collection", "state"],
+        ),
+        webhook_deliveries=counter(
+            "webhook_deliveries_total",
+            "Attempts to deliver an event to a webhook.",
+            ["collection", "outcome"],
         ),
         store_free=gauge(
             "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]

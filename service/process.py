@@ -98,6 +98,7 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
             bytes_per_second=settings.download_bytes_per_second,
             unsent_bytes=settings.max_unsent_bytes,
             on_slow=engine.metrics.slow_clients.inc,
+            on_stop=engine.listeners.close,
         )
         # uvicorn finishes active requests and then raises the signal again, which would end the
         # process before the engine is closed.

@@ -12,6 +12,7 @@ from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
+_WEBHOOK_HOST = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
@@ -236,6 +237,47 @@ class Settings(BaseSettings):
     max_explained_matches: int = Field(
         default=100, ge=1, description="Matches explained in one POST /match, of all its queries."
     )
+    max_standing_queries: int = Field(
+        default=1000,
+        ge=0,
+        description="Standing queries of one collection; more are refused with 409.",
+    )
+    max_standing_query_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1,
+        description="Bytes of the texts of all standing queries of one collection, in UTF-8; more "
+        "are refused with 409.",
+    )
+    max_standing_events: int = Field(
+        default=10_000,
+        ge=1,
+        description="Events that are kept of each standing query; older ones are deleted, told or "
+        "not.",
+    )
+    max_event_listeners: int = Field(
+        default=64,
+        ge=0,
+        description="Clients that may listen to events of standing queries at a time, of all "
+        "collections; more are rejected with 503.",
+    )
+    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Names, addresses and networks, separated by commas, that webhooks may reach "
+        "although they are not public, and without TLS; all others must be public addresses, by "
+        "https.",
+    )
+    webhook_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds in which the receiver of a webhook must have answered.",
+    )
+    webhook_attempts: int = Field(
+        default=24,
+        ge=1,
+        description="Attempts to deliver one event to a webhook, over about 14 hours; then the "
+        "webhook has failed, until it is resumed.",
+    )
     max_top_k: int = Field(default=1000, ge=1, description="Matches that a query may request.")
     default_top_k: int = Field(
         default=10, ge=1, description="Matches returned if the request does not say how many."
@@ -301,7 +343,9 @@ class Settings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
-    @field_validator("providers", "allowed_hosts", "trusted_proxies", mode="before")
+    @field_validator(
+        "providers", "allowed_hosts", "trusted_proxies", "webhook_hosts", mode="before"
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -316,6 +360,19 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"{one!r} is no host name: give names or addresses without scheme and port"
                 )
+        return value
+
+    @field_validator("webhook_hosts")
+    @classmethod
+    def _hosts_and_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            try:
+                ipaddress.ip_network(one)
+            except ValueError as error:
+                if not _WEBHOOK_HOST.fullmatch(one):
+                    raise ValueError(
+                        f"{one!r} is no name, no address and no network: {error}"
+                    ) from error
         return value
 
     @field_validator("trusted_proxies")

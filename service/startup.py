@@ -57,6 +57,7 @@ def open_engine(settings: Settings) -> Engine:
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
+            listeners=Admission(settings.max_event_listeners, "listeners"),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             # Of normal priority, which the threads of a new collection inherit.
@@ -80,6 +81,7 @@ def close_engine(engine: Engine) -> None:
         engine.reranking.close()
     for one in collections:
         one.jobs.close()
+        one.standing.close()
     if engine.encode_cache is not None:
         engine.encode_cache.close()
     if engine.redis is not None:

@@ -78,7 +78,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "metrics settings web",
         "telemetry",
         "background jobs keys limits threads",
-        "workers",
+        "standing workers",
         "engine",
         "documents encode",
         "embeddings indexing matching",
@@ -94,7 +94,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "openapi",
         "compare documents embeddings index jobs ops page pairs",
         "collections match",
-        "similar",
+        "similar standing",
         "app",
     ),
 }
@@ -136,7 +136,7 @@ FACES: Mapping[str, str] = {
     "index.search": (
         "alignment calibrator corpus_calibration fusion pairs records score_distribution search"
     ),
-    "index.sqlite": "block_vectors connections failures free_space task_state",
+    "index.sqlite": "block_vectors connections database failures free_space task_state",
     "index.store": (
         "checksums document_store filters listing metadata ports records schema statements"
     ),
@@ -148,8 +148,10 @@ FACES: Mapping[str, str] = {
     ),
     "service.api.openapi": "document responses",
     "service.api.schemas": (
-        "collections common compare documents embeddings filter jobs match matches ops paging"
+        "collections common compare documents embeddings filter jobs match matches ops paging "
+        "standing"
     ),
+    "service.api.standing": "events queries",
     "service.background": "maintenance recall_monitor",
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
@@ -157,7 +159,10 @@ FACES: Mapping[str, str] = {
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
-    "service.matching": "compare examples match pairs queries rerank retrieve",
+    "service.matching": (
+        "compare examples listening match pairs queries rerank retrieve standing"
+    ),
+    "service.standing": "doctor query runner signature targets",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (

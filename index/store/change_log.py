@@ -7,15 +7,23 @@ log would grow with every change of a document.
 
 from pathlib import Path
 
+import numpy as np
+
+from encoder.arrays import Int64
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import LOG_START, write_state
-from index.store.statements import read_log_start
+from index.store.statements import read_log_start, read_sequence
 
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
 _ADDED_SINCE = """
 SELECT count(*) FROM vectors WHERE sequence > ?"""
 _REMOVED_SINCE = """
 SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1"""
+# Vector ids are given in the order of the changes, and never twice.
+_ADDED_AFTER = """
+SELECT vector_id FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+_LAST_GIVEN = """
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'"""
 _FORGET = """
 DELETE FROM removals WHERE vector_id IN (
     SELECT vector_id FROM removals
@@ -53,6 +61,33 @@ class ChangeLog:
             (added,) = connection.execute(_ADDED_SINCE, (sequence,)).fetchone()
             (removed,) = connection.execute(_REMOVED_SINCE, (sequence,)).fetchone()
             return int(added), int(removed)
+
+    def added_after(self, vector_id: int, limit: int) -> tuple[int, Int64]:
+        """Return the sequence, and the first present vector ids after one, ascending Int64[N].
+
+        A document whose text is new has a new vector id, so who has seen the vectors up to one has
+        seen every text that was stored before; nothing of this is ever forgotten.
+
+        Args:
+            vector_id: of the last vector that was seen; it may be gone.
+            limit: N at most.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            rows = connection.execute(_ADDED_AFTER, (vector_id, limit)).fetchall()
+            return read_sequence(connection), np.array(rows, dtype=np.int64).reshape(-1)
+
+    @property
+    def last_vector_id(self) -> int:
+        """The last vector id that was given; 0 in a new store.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return int(connection.execute(_LAST_GIVEN).fetchone()[0])
 
     def forget(self, before: int, *, trained: int) -> int:
         """Forget the removals that no index of the sequence `before` or later needs.

@@ -94,6 +94,51 @@ def matches(where: Filter, metadata: Mapping[str, Any]) -> bool:
     return _holds(where, metadata_values(metadata))
 
 
+def filter_to_json(where: Filter) -> dict[str, Any]:
+    """Return a filter as JSON, as requests have it; `filter_from_json` reads it."""
+    match where:
+        case And(parts):
+            return {"and": [filter_to_json(part) for part in parts]}
+        case Or(parts):
+            return {"or": [filter_to_json(part) for part in parts]}
+        case Not(part):
+            return {"not": filter_to_json(part)}
+        case OneOf(field, values):
+            return {"field": field, "in": list(values)}
+        case Exists(field):
+            return {"field": field, "exists": True}
+        case Range(field, low, high):
+            ends = (("gt", low), ("lt", high))
+            bounds = {f"{name}{'e' * end.inclusive}": end.value for name, end in ends if end}
+            return {"field": field, "range": bounds}
+
+
+def filter_from_json(given: Mapping[str, Any]) -> Filter:
+    """Return the filter that `filter_to_json` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: it did not write this.
+    """
+    if "and" in given:
+        return And(tuple(filter_from_json(part) for part in given["and"]))
+    if "or" in given:
+        return Or(tuple(filter_from_json(part) for part in given["or"]))
+    if "not" in given:
+        return Not(filter_from_json(given["not"]))
+    if "in" in given:
+        return OneOf(given["field"], tuple(given["in"]))
+    if "range" in given:
+        return Range(given["field"], *(_end(given["range"], name) for name in ("gt", "lt")))
+    return Exists(given["field"])
+
+
+def _end(bounds: Mapping[str, Any], name: str) -> Bound | None:
+    for key, inclusive in ((name, False), (f"{name}e", True)):
+        if key in bounds:
+            return Bound(bounds[key], inclusive)
+    return None
+
+
 def _holds(where: Filter, values: Iterable[MetadataValue]) -> bool:
     match where:
         case And(parts):

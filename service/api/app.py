@@ -35,6 +35,8 @@ from service.api.http.errors import install_error_handlers
 from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware, is_loopback
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.openapi.document import DescribedFastAPI
+from service.api.standing import events as standing_events
+from service.api.standing import queries as standing_queries
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
 from service.keys.key_file import KeyRing
@@ -51,6 +53,8 @@ ROUTERS = (
     index.bulk_router,
     index.router,
     jobs.router,
+    standing_events.router,
+    standing_queries.router,
     similar.router,
     documents.family_router,
     documents.router,

@@ -35,6 +35,7 @@ from service.api.schemas.jobs import AcceptedBody, accepted_response
 from service.bulk_upload import UploadHead, submit_upload
 from service.errors import UnsupportedMediaTypeError
 from service.indexing import index_documents
+from service.jobs.idempotency import StoredResponse
 
 INDEX_PATH = "/index"
 
@@ -150,8 +151,8 @@ async def post_index(
         indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
         return index_response(indexed, collection.checkpoint.name)
 
-    async def work_as_json() -> bytes:
-        return (await work()).model_dump_json().encode()
+    async def work_as_json() -> StoredResponse:
+        return StoredResponse(200, (await work()).model_dump_json().encode())
 
     name = own_name(http.scope, idempotency_key)
     if name is None:

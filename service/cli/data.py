@@ -32,6 +32,7 @@ from service.cli.options import (
 )
 from service.cli.progress import printable, show_progress
 from service.jobs.doctor import examine_jobs, repair_jobs
+from service.standing.doctor import examine_standing, repair_standing
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 
@@ -92,12 +93,19 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        findings = (*examine(data, opened, sampling), *(jobs := examine_jobs(data)))
+        of_data = examine(data, opened, sampling)
+        jobs, standing = examine_jobs(data), examine_standing(data)
+        findings = (*of_data, *jobs, *standing)
         _print_findings(findings)
         if repair and any(one.remedy.repairable for one in findings):
             repair_jobs(data, jobs)
-            repair_data(data, opened, findings[: len(findings) - len(jobs)], precision, progress)
-            findings = (*examine(data, opened, sampling), *examine_jobs(data))
+            repair_standing(data, standing)
+            repair_data(data, opened, of_data, precision, progress)
+            findings = (
+                *examine(data, opened, sampling),
+                *examine_jobs(data),
+                *examine_standing(data),
+            )
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):

@@ -18,6 +18,8 @@ from service.background.recall_monitor import RecallMonitor
 from service.bulk_upload import run_job
 from service.engine import Collection, Engine
 from service.jobs.runner import open_jobs
+from service.matching.standing import scan_new_documents
+from service.standing.runner import open_standing
 
 
 def open_collection(engine: Engine, name: str, path: Path) -> Collection:
@@ -52,6 +54,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         metrics = engine.metrics.of(name)
         jobs = open_jobs(path, settings, metrics)
         opened.callback(jobs.close)
+        standing = open_standing(path, settings, metrics)
+        opened.callback(standing.close)
         collection = Collection(
             name=name,
             engine=engine,
@@ -62,6 +66,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             data=data,
             calibrator=open_calibrator(checkpoint, path, fitted),
             jobs=jobs,
+            standing=standing,
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
             recall_monitor=RecallMonitor(data.index, metrics, settings),
@@ -72,6 +77,11 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         collection.recall_monitor.start()
         opened.callback(collection.maintenance.close)
         collection.maintenance.start()
+        standing.start(
+            partial(scan_new_documents, collection),
+            space.fingerprint,
+            data.store.log.last_vector_id,
+        )
         jobs.start(partial(run_job, collection))
         opened.pop_all()
     return collection
@@ -81,12 +91,14 @@ def stop_collection(collection: Collection) -> None:
     """Ask the background work of a collection to end, without waiting for it."""
     collection.maintenance.stop()  # a running training gives up while the rest closes
     collection.jobs.stop()
+    collection.standing.stop()
 
 
 def close_collection(collection: Collection) -> None:
     """Let its writes finish and close its data; what still reads it gets an error."""
     stop_collection(collection)
     collection.jobs.close()
+    collection.standing.close()
     collection.writer.shutdown()
     collection.recall_monitor.close()
     collection.maintenance.close()

@@ -36,13 +36,22 @@ class Admission:
         """Seconds since all places were taken and none became free; 0 while one is free."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
 
+    @property
+    def closing(self) -> bool:
+        """Whether no request is admitted any more, and those that never end are to end."""
+        return self._closing
+
+    def close(self) -> None:
+        """Reject new requests."""
+        self._closing = True
+
     @contextmanager
     def admit(self) -> Iterator[None]:
         """Count one request as active while the block runs.
 
         Raises:
             OverloadedError: the limit is reached.
-            ShuttingDownError: `drain` was called.
+            ShuttingDownError: `close` or `drain` was called.
         """
         if self._closing:
             raise ShuttingDownError
@@ -63,7 +72,7 @@ class Admission:
         Returns:
             Whether all of them ended in time.
         """
-        self._closing = True
+        self.close()
         deadline = time.monotonic() + seconds
         while self.active and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)

@@ -22,7 +22,17 @@ from pydantic import BaseModel
 
 from service.api.app import create_app
 from service.api.schemas import collections as collection_schemas
-from service.api.schemas import common, compare, documents, embeddings, jobs, match, matches, ops
+from service.api.schemas import (
+    common,
+    compare,
+    documents,
+    embeddings,
+    jobs,
+    match,
+    matches,
+    ops,
+    standing,
+)
 from service.settings import Settings
 
 PACKAGE = Path(longmatch.__file__).parent
@@ -57,6 +67,10 @@ ANSWERS: dict[type, type[BaseModel]] = {
     status.CollectionState: collection_schemas.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse,
     results.Member: documents.MemberBody,
+    results.WebhookState: standing.WebhookResponse,
+    results.StandingQuery: standing.StandingQueryResponse,
+    results.Event: standing.EventBody,
+    requests.Webhook: standing.WebhookRequest,
     requests.Document: common.DocumentBody,
     requests.Align: match.AlignBody,
     requests.Rerank: match.RerankBody,
@@ -87,6 +101,12 @@ def test_every_option_of_a_match_can_be_given() -> None:
     queries = {"text", "title", "id", "queries", "like", "unlike"}
     known = match.MatchRequest.model_fields.keys() - queries
     assert {one.name for one in fields(search.MatchOptions)} == known
+
+
+def test_every_option_of_a_standing_query_can_be_given() -> None:
+    own = {"text", "title", "id", "webhook"}
+    known = standing.StandingQueryRequest.model_fields.keys() - own
+    assert {one.name for one in fields(search.StandingOptions)} == known
 
 
 def test_every_route_has_a_method() -> None:

@@ -378,6 +378,23 @@ def test_what_was_forgotten_is_not_missed_unnoticed(store: Store, entry: MakeEnt
     assert store.log.start == 3
 
 
+def test_what_was_added_is_found_in_parts_and_never_forgotten(
+    store: Store, entry: MakeEntry
+) -> None:
+    assert store.log.added_after(0, 10)[1].tolist() == []
+    assert store.log.last_vector_id == 0
+    store.put([entry("a", "one"), entry("b", "stays")])
+    store.put([entry("a", "another"), entry("c", "new")])
+    store.delete(["c"])
+    store.log.forget(3, trained=3)
+    sequence, first = store.log.added_after(0, 1)
+    assert sequence == store.sequence
+    _, rest = store.log.added_after(int(first[0]), 10)
+    found = store.get([*first.tolist(), *rest.tolist()])
+    assert [one.id for one in found.values()] == ["b", "a"]
+    assert store.log.last_vector_id == max(found) + 1  # that of c, which is gone
+
+
 def test_a_failed_put_changes_nothing(store: Store, entry: MakeEntry) -> None:
     before: Change = store.put([entry("a", "one")])
     bad = replace(entry("b"), vector=np.zeros(DIMENSION, dtype=np.float32))

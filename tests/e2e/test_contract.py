@@ -1,19 +1,13 @@
 """Schemathesis asks the real server everything that the OpenAPI document allows, and more."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from encoder.calibration import Calibration, write_calibration
-from encoder.checkpoint import load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
-from index.search.corpus_calibration import CorpusCalibration, write_corpus_calibration
-from index.search.fusion import DEFAULT_RULE
-from tests.tools.calibrations import MAPS, TABLE
+from tests.tools.calibrations import calibrated
 from tests.tools.tiers import Tier
 
 ROOT = Path(__file__).parents[2]
@@ -21,23 +15,6 @@ SETTINGS = ROOT / "tests/tools/schemathesis.toml"
 HOOKS = "tests.tools.schemathesis_hooks"
 SOME_PHASES = "examples,fuzzing,stateful"
 EVERY_PHASE = f"{SOME_PHASES},coverage"  # which takes a minute by itself
-MODES = ("semantic", "lexical", "hybrid")
-
-
-def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
-    """Return a copy of a checkpoint and a data directory, with calibrations of every mode.
-
-    Without them bounds on probabilities are refused, which no schema can say.
-    """
-    copy, data = folder / "checkpoint", folder / "data"
-    shutil.copytree(checkpoint, copy)
-    data.mkdir()
-    loaded = load_checkpoint(copy)
-    fingerprint = OnnxEncoder(loaded).fingerprint
-    write_calibration(loaded, Calibration(fingerprint, dict.fromkeys(MODES, MAPS)))
-    of_corpus = CorpusCalibration(fingerprint, dict.fromkeys(MODES, TABLE), DEFAULT_RULE)
-    write_corpus_calibration(data, of_corpus)
-    return copy, data
 
 
 def test_requests_of_every_kind_are_answered_as_the_document_says(

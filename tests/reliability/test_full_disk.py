@@ -60,12 +60,14 @@ def reads(server: Any) -> None:
     sides = {"left": {"id": "first"}, "right": {"text": RIVER}}
     assert server.request("POST", "/compare", sides)[0] == 200
     assert server.request("GET", "/jobs")[0] == 200
+    assert server.request("GET", "/standing-queries/events")[0] == 200
 
 
 def refuses_writes(server: Any) -> None:
     for status, problem in (
         server.request("POST", "/index", documents("third")),
         server.request("DELETE", "/documents/first"),
+        server.request("POST", "/standing-queries", {"text": RIVER, "min_score": 0}),
         send_lines(server, json.dumps({"id": "fourth", "text": RIVER}).encode()),
     ):
         assert (status, problem["type"]) == (507, "/problems/storage-full"), problem

@@ -40,6 +40,10 @@ EXPECTED = {
     "longmatch_recall_samples": ("counter", {"collection", "outcome"}),
     "longmatch_store_free_bytes": ("gauge", {"collection"}),
     "longmatch_family_documents": ("gauge", {"collection"}),
+    "longmatch_standing_events": ("counter", {"collection"}),
+    "longmatch_standing_lag_seconds": ("gauge", {"collection"}),
+    "longmatch_standing_queries": ("gauge", {"collection", "state"}),
+    "longmatch_webhook_deliveries": ("counter", {"collection", "outcome"}),
     "longmatch_damaged_documents": ("gauge", {"collection"}),
     "longmatch_ready": ("gauge", set()),
     "longmatch_collection_ready": ("gauge", {"collection"}),
@@ -61,6 +65,7 @@ def test_every_metric_has_the_name_the_kind_and_the_labels_that_dashboards_use()
     own.recall_samples.labels("measured").inc()
     own.jobs_ended.labels("done").inc()
     own.job_documents.labels("indexed").inc()
+    own.standing_queries.labels("all").set(1)
     metrics.build_info.labels("1", "tiny", "fp32", "cpu").set(1)
     found = {
         family.name: (

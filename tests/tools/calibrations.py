@@ -1,5 +1,8 @@
 """Calibrations of made-up numbers, and what a service knows with some of them."""
 
+import shutil
+from pathlib import Path
+
 from encoder.calibration import (
     Calibration,
     FittedMap,
@@ -7,12 +10,16 @@ from encoder.calibration import (
     KindCalibration,
     Logistic,
     MapError,
+    write_calibration,
 )
+from encoder.checkpoint import load_checkpoint
+from encoder.onnx_encoder import OnnxEncoder
 from index.search.calibrator import ScoreCalibrator
-from index.search.corpus_calibration import CorpusCalibration
+from index.search.corpus_calibration import CorpusCalibration, write_corpus_calibration
 from index.search.fusion import DEFAULT_RULE
 from index.search.score_distribution import NullDistribution, Threshold
 
+MODES = ("semantic", "lexical", "hybrid")
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
 MAPS = KindCalibration(
     by_score=FittedMap(Logistic(4.0, -2.0), ERRORS),
@@ -36,3 +43,19 @@ NOTHING = ScoreCalibrator(None, None, None)
 BY_SCORE = ScoreCalibrator(of_checkpoint(), None, "1")
 BY_RATE = ScoreCalibrator(of_checkpoint(), of_corpus(), "1+2")
 ONLY_RATE = ScoreCalibrator(None, of_corpus(), "2")
+
+
+def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
+    """Return a copy of a checkpoint and a data directory, with calibrations of every mode.
+
+    Without them bounds on probabilities are refused, which no schema can say.
+    """
+    copy, data = folder / "checkpoint", folder / "data"
+    shutil.copytree(checkpoint, copy)
+    data.mkdir()
+    loaded = load_checkpoint(copy)
+    fingerprint = OnnxEncoder(loaded).fingerprint
+    write_calibration(loaded, Calibration(fingerprint, dict.fromkeys(MODES, MAPS)))
+    of_corpus = CorpusCalibration(fingerprint, dict.fromkeys(MODES, TABLE), DEFAULT_RULE)
+    write_corpus_calibration(data, of_corpus)
+    return copy, data

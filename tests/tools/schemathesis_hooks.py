@@ -1,6 +1,7 @@
 """What Schemathesis cannot know of the API from its document: `SCHEMATHESIS_HOOKS` names this."""
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -14,10 +15,7 @@ from service.api.schemas.paging import write_cursor
 NDJSON = "application/x-ndjson"
 FILTER: TypeAdapter[Any] = TypeAdapter(FilterField)
 OF_THE_WHOLE = ("is nested more than", "has more than")  # how these refusals of a filter begin
-# What `\s` is in the pattern of a text; Python strips more.
-SPACES = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
-    map(chr, range(0x2000, 0x200B))
-)
+_NO_SPACE = re.compile(r"\S|[\x1c-\x1f\x85]")  # as the schemas have it; Python calls these spaces
 
 
 @schemathesis.serializer(NDJSON)
@@ -81,7 +79,7 @@ def readable(text: Any) -> Any:
     """Return a text, or texts, with a letter beside what the tokenizer would drop."""
     if isinstance(text, list):
         return [readable(one) for one in text]
-    if isinstance(text, str) and text.strip(SPACES) and not any(map(str.isalnum, text)):
+    if isinstance(text, str) and _NO_SPACE.search(text) and not re.search("[A-Za-z0-9]", text):
         return f"{text} a"
     return text
 

@@ -19,9 +19,9 @@ from longmatch.errors import (
     ServerError,
     UnavailableError,
 )
-from longmatch.requests import Align, Document, Explain, Query, Rerank, Stored, Text
+from longmatch.requests import Align, Document, Explain, Query, Rerank, Stored, Text, Webhook
 from longmatch.retries import Retry
-from longmatch.search import MatchOptions
+from longmatch.search import MatchOptions, StandingOptions
 
 __all__ = [
     "Align",
@@ -47,7 +47,9 @@ __all__ = [
     "ResponseError",
     "Retry",
     "ServerError",
+    "StandingOptions",
     "Stored",
     "Text",
     "UnavailableError",
+    "Webhook",
 ]

@@ -32,7 +32,9 @@ DEFAULT_CONNECT_TIMEOUT = 5.0
 DEFAULT_CONNECTIONS = 20
 
 # First segments of the paths that each collection has.
-_OF_COLLECTIONS = frozenset({"match", "compare", "index", "documents", "jobs", "pairs", "v1"})
+_OF_COLLECTIONS = frozenset(
+    {"match", "compare", "index", "documents", "jobs", "pairs", "standing-queries", "v1"}
+)
 
 TOO_LONG = "the answer did not end in time"
 
@@ -149,7 +151,14 @@ class Client:
     similar = _blocking(search.similar)
     compare = _blocking(search.compare)
     compare_as_page = _blocking(search.compare_as_page)
-    embed = _blocking(search.embed)
+    embed = _blocking(operations.embed)
+    create_standing_query = _blocking(search.create_standing_query)
+    standing_queries = _iterating(search.standing_queries)
+    standing_query = _blocking(search.standing_query)
+    delete_standing_query = _blocking(search.delete_standing_query)
+    resume_standing_query = _blocking(search.resume_standing_query)
+    events = _iterating(search.events)
+    follow_events = _iterating(search.follow_events)
     index = _blocking(collection.index)
     upload = _blocking(collection.upload)
     document = _blocking(collection.document)

@@ -12,15 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
-
-from longmatch.decoding import read_json, read_reply, read_value
-from longmatch.errors import ConnectionFailedError, connection_failed
+from longmatch.decoding import read_json, read_part, read_reply, read_value
+from longmatch.errors import ConnectionFailedError
 from longmatch.requests import Document, body_of, document_body, document_path
 from longmatch.results import IndexResult, Member, Pair, StoredDocument
 from longmatch.retries import Caller
 from longmatch.status import Upload
-from longmatch.steps import Emit, Emitting, Read, Reply, Request, Steps, Work
+from longmatch.steps import Emit, Emitting, Request, Steps, Work
 from longmatch.uploading import NDJSON, open_upload
 
 T = TypeVar("T")
@@ -222,17 +220,9 @@ def pairs(
 def _lines(caller: Caller, request: Request, kind: type[T]) -> Emitting[T]:
     reply = yield from caller.ask(request)
     rest = b""
-    while (chunk := (yield from _read(reply))) is not None:
+    while (chunk := (yield from read_part(reply))) is not None:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             yield Emit(read_value(kind, read_json(line)))
     if rest:
         raise ConnectionFailedError("the answer ended within a line")
-
-
-def _read(reply: Reply) -> Steps[bytes | None]:
-    try:
-        chunk: bytes | None = yield Read(reply)
-    except httpx.TransportError as error:
-        raise connection_failed(error) from error
-    return chunk

@@ -7,8 +7,10 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from longmatch.errors import ResponseError
-from longmatch.steps import Reply
+import httpx
+
+from longmatch.errors import ResponseError, connection_failed
+from longmatch.steps import Read, Reply, Steps
 
 T = TypeVar("T")
 
@@ -43,6 +45,19 @@ def read_value(kind: type[T], value: Any) -> T:
         ResponseError: it lacks a field, or one has another type.
     """
     return cast(T, _reader(cast(Any, kind))(value, "answer"))
+
+
+def read_part(reply: Reply) -> Steps[bytes | None]:
+    """Return the next bytes of a streamed reply; None at its end.
+
+    Raises:
+        ConnectionFailedError: the connection broke.
+    """
+    try:
+        part: bytes | None = yield Read(reply)
+    except httpx.TransportError as error:
+        raise connection_failed(error) from error
+    return part
 
 
 @cache

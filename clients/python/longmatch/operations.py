@@ -1,22 +1,26 @@
-"""The methods for jobs, for collections and for the service itself.
+"""The methods for jobs, for collections, for embeddings and for the service itself.
 
 The first argument of each is the `Caller` of one call, which the clients pass: their methods are
 without it, and their documentation is what stands here.
 """
 
+import base64
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from longmatch.decoding import read_reply
+from longmatch.decoding import read_json, read_reply, read_value
 from longmatch.errors import (
     ConnectionFailedError,
     DeadlineExceededError,
     JobFailedError,
     LongmatchError,
+    ResponseError,
     UnavailableError,
 )
-from longmatch.requests import segment
+from longmatch.requests import body_of, segment
+from longmatch.results import Embedding, Receipt
 from longmatch.retries import Caller
 from longmatch.status import (
     CollectionState,
@@ -32,6 +36,7 @@ from longmatch.steps import Emit, Emitting, Request, Sleep, Steps
 _ENDED = frozenset({"done", "cancelled", "failed"})
 _FIRST_POLL, _LAST_POLL = 0.05, 2.0  # seconds
 _JOBS = 100
+_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,17 @@ class _Jobs:
 @dataclass(frozen=True, slots=True)
 class _Models:
     data: list[Model]
+
+
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    embedding: str
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    data: list[_Vector]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +209,25 @@ def metrics(caller: Caller) -> Steps[str]:
     return reply.content.decode()
 
 
+def embed(
+    caller: Caller, texts: Sequence[str], *, strict: bool | None = None, model: str = "longmatch"
+) -> Steps[list[Embedding]]:
+    """Return the document vector of each text: those that are stored when it is indexed.
+
+    Args:
+        texts: whole documents; the server limits their number.
+        strict: refuse a text that is too long to be read whole.
+        model: the name of the checkpoint, to be sure of it; by default, whatever is served.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    body = body_of(input=list(texts), model=model, encoding_format="base64", strict=strict)
+    reply = yield from caller.ask(Request(method="POST", path="/v1/embeddings", json=body))
+    found = read_value(_Vectors, read_json(reply.content)).data
+    return [Embedding(_unpacked(one.embedding), one.receipt) for one in found]
+
+
 def models(caller: Caller) -> Steps[list[Model]]:
     """Return the models that give embeddings: the checkpoint.
 
@@ -283,6 +318,14 @@ def delete_collection(caller: Caller, name: str) -> Steps[None]:
         LongmatchError: see `longmatch.errors`.
     """
     yield from caller.ask(Request(method="DELETE", path=_collection_path(name), done_status=404))
+
+
+def _unpacked(text: str) -> list[float]:
+    try:
+        content = base64.b64decode(text, validate=True)
+        return list(struct.unpack(f"<{len(content) // _FLOAT_BYTES}f", content))
+    except (ValueError, struct.error) as error:
+        raise ResponseError("a vector is not base64 of float32") from error
 
 
 def _collection_path(name: str) -> str:

@@ -67,6 +67,14 @@ class Explain:
     passages: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where a standing query tells its events; without a secret, the server makes one."""
+
+    url: str
+    secret: str | None = field(default=None, repr=False)
+
+
 def body_of(**fields: object) -> dict[str, Any]:
     """Return fields as JSON, without those that are None."""
     return {name: _value(value) for name, value in fields.items() if value is not None}
@@ -98,4 +106,6 @@ def document_path(document_id: str, below: str = "") -> str:
 
 
 def _value(value: object) -> object:
-    return body_of(**asdict(value)) if isinstance(value, Align | Rerank | Explain) else value
+    return (
+        body_of(**asdict(value)) if isinstance(value, Align | Rerank | Explain | Webhook) else value
+    )

@@ -28,7 +28,7 @@ IdempotencyKey = Annotated[
 
 
 async def respond_once(
-    collection: Collection, key: str, body: bytes, work: Callable[[], Awaitable[bytes]]
+    collection: Collection, key: str, body: bytes, work: Callable[[], Awaitable[StoredResponse]]
 ) -> Response:
     """Do the work of a request, unless it was done before under this key.
 
@@ -38,7 +38,7 @@ async def respond_once(
         collection: where responses are stored.
         key: of the request.
         body: of the request.
-        work: returns the JSON of the response.
+        work: returns the response.
 
     Raises:
         KeyInUseError: the work is being done.
@@ -51,7 +51,7 @@ async def respond_once(
         stored = await run_in(threads, store.find, key, request)
         if stored is not None:
             return to_response(stored, replayed=True)
-        response = StoredResponse(200, await work())
+        response = await work()
         await run_in(threads, store.put, key, request, response)
     return to_response(response, replayed=False)
 

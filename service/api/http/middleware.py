@@ -166,6 +166,11 @@ async def _read_body(receive: Receive, limit: int) -> bytes | None:
             return b"".join(chunks)
 
 
+def listens(scope: Scope) -> None:
+    """Note that the response to a request has no end: its client leaves, and that says nothing."""
+    scope["state"]["listens"] = True
+
+
 def _request_id(headers: Headers) -> str:
     given = headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
@@ -177,7 +182,8 @@ def _engine(scope: Scope) -> Engine | None:
 
 
 def _count_cancelled(scope: Scope) -> None:
-    if engine := _engine(scope):
+    engine = _engine(scope)
+    if engine is not None and not scope["state"].get("listens"):
         engine.metrics.cancelled.inc()
 
 
@@ -200,6 +206,8 @@ def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
                 "milliseconds": round(1000 * seconds, 3),
             },
         )
+    if scope["state"].get("listens"):
+        return
     # Apart from those that were served: rejections take no time, and would hide slow answers.
     served = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
     engine.metrics.request_duration.labels(served).observe(seconds)

@@ -59,6 +59,15 @@ JOB_NOT_FOUND = ProblemType(
     "job-not-found", 404, "No job has this id",
     "The job never existed, or it ended long ago and was deleted.",
 )  # fmt: skip
+STANDING_QUERY_NOT_FOUND = ProblemType(
+    "standing-query-not-found", 404, "No standing query has this id",
+    "The standing query never existed, or it was deleted.",
+)  # fmt: skip
+TOO_MANY_STANDING_QUERIES = ProblemType(
+    "too-many-standing-queries", 409, "There are too many standing queries",
+    "The collection has as many standing queries as the setting `max_standing_queries` allows, or "
+    "their texts have as many bytes as `max_standing_query_bytes`. Nothing was made.",
+)  # fmt: skip
 COLLECTION_NOT_FOUND = ProblemType(
     "collection-not-found", 404, "No collection has this name",
     "There is no collection of this name, or the API key is bound to another one.",
@@ -182,6 +191,7 @@ PROBLEM_TYPES = {
         COMPRESSION_RATIO, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
         DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
         COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS,
+        STANDING_QUERY_NOT_FOUND, TOO_MANY_STANDING_QUERIES,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
         KEY_REQUIRED, SCOPE_MISSING,
@@ -234,6 +244,8 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
     service_errors.CollectionNotFoundError: COLLECTION_NOT_FOUND,
     service_errors.TooManyCollectionsError: TOO_MANY_COLLECTIONS,
+    service_errors.StandingQueryNotFoundError: STANDING_QUERY_NOT_FOUND,
+    service_errors.TooManyStandingQueriesError: TOO_MANY_STANDING_QUERIES,
     service_errors.ModelNotFoundError: MODEL_NOT_FOUND,
     service_errors.MalformedUploadError: MALFORMED_BODY,
     service_errors.JobNotFoundError: JOB_NOT_FOUND,

@@ -129,13 +129,17 @@ class DescribedFastAPI(FastAPI):
 
 
 def _add_links(paths: dict[str, Any]) -> None:
-    """Say where that is which POST /index made: clients and tests of the contract follow it."""
+    """Say where that is which a POST made: clients and tests of the contract follow it."""
     of_collection = {"collection": "$request.path.collection"}
     for prefix, named in (("", {}), (COLLECTION_PREFIX, of_collection)):
-        responses = paths[f"{prefix}/index"]["post"]["responses"]
-        made_at = (("200", "/documents/{id}", "documents/0/id"), ("202", "/jobs/{id}", "id"))
-        for code, made, below in made_at:
-            responses[code]["links"] = {
+        made_by = (
+            ("/index", "200", "/documents/{id}", "documents/0/id"),
+            ("/index", "202", "/jobs/{id}", "id"),
+            ("/standing-queries", "201", "/standing-queries/{id}", "id"),
+        )
+        for maker, code, made, below in made_by:
+            response = paths[f"{prefix}{maker}"]["post"]["responses"][code]
+            response["links"] = {
                 f"{method} {path}": {
                     "operationId": operation["operationId"],
                     "parameters": {**named, "id": f"$response.body#/{below}"},

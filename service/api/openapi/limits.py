@@ -14,6 +14,7 @@ _FIELDS = (
     ("QueryBody", "text", "maxLength", "max_text_characters"),
     ("RerankBody", "candidates", "maximum", "max_rerank_candidates"),
     ("SideBody", "text", "maxLength", "max_text_characters"),
+    ("StandingQueryRequest", "text", "maxLength", "max_text_characters"),
 )
 _TOP_K = "top_k"  # of every GET that has it
 

@@ -72,6 +72,9 @@ class LimitsBody(BaseModel):
     max_queries_per_request: int
     max_embedding_inputs: int
     max_explained_matches: int
+    max_standing_queries: int
+    max_standing_query_bytes: int
+    max_standing_events: int
     max_top_k: int
     default_top_k: int
     max_rerank_candidates: int

@@ -14,7 +14,19 @@ from hypothesis import strategies as st
 
 from index.document import MAX_METADATA_LEVELS
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Or, Range, matches
+from index.store.filters import (
+    And,
+    Bound,
+    Exists,
+    Filter,
+    Not,
+    OneOf,
+    Or,
+    Range,
+    filter_from_json,
+    filter_to_json,
+    matches,
+)
 from index.store.metadata import MAX_FIELD_CHARACTERS, MAX_NESTING, metadata_values
 from index.store.records import EncodedDocument
 
@@ -265,3 +277,9 @@ def test_the_metadata_comes_back_as_it_was(store: SQLiteDocumentStore, entry: Ma
     assert json.dumps(store.find(["a"])["a"].document.metadata, sort_keys=True) == json.dumps(
         metadata, sort_keys=True
     )
+
+
+@given(FILTERS)
+def test_a_filter_comes_back_from_json(where: Filter) -> None:
+    read = filter_from_json(json.loads(json.dumps(filter_to_json(where))))
+    assert repr(read) == repr(where)  # 1 equals true in Python

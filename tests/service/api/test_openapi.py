@@ -17,6 +17,7 @@ from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.embeddings import EmbeddingsRequest
 from service.api.schemas.match import MatchRequest
+from service.api.schemas.standing import StandingQueryRequest
 from service.settings import Settings
 from tests.tools.service_fixtures import with_parts
 
@@ -25,6 +26,7 @@ BODIES = {
     "/compare": CompareRequest,
     "/index": IndexRequest,
     "/v1/embeddings": EmbeddingsRequest,
+    "/standing-queries": StandingQueryRequest,
 }
 
 TEXT = "Bees live in hives. Each hive has a queen. Workers carry nectar and pollen home."
@@ -65,6 +67,13 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
         ("post", "/jobs/{id}/cancel"),
+        ("get", "/standing-queries"),
+        ("post", "/standing-queries"),
+        ("get", "/standing-queries/events"),
+        ("get", "/standing-queries/{id}"),
+        ("delete", "/standing-queries/{id}"),
+        ("get", "/standing-queries/{id}/events"),
+        ("post", "/standing-queries/{id}/resume"),
         ("get", "/documents/{id}"),
         ("get", "/documents/{id}/similar"),
         ("get", "/documents/{id}/family"),
@@ -162,6 +171,9 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
         ("get", "/documents/{id}/family"),
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
+        ("get", "/standing-queries"),
+        ("get", "/standing-queries/events"),
+        ("get", "/standing-queries/{id}"),
         ("get", "/version"),
         ("get", "/collections"),
         ("get", "/collections/{collection}"),
@@ -189,11 +201,26 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
         "/documents/{id}": lambda: filled.get("/documents/bees"),
         "/jobs": lambda: filled.get(upload(filled)[:5]),
         "/jobs/{id}": lambda: filled.get(upload(filled)),
+        "/standing-queries": lambda: filled.get(standing_query(filled)[:17]),
+        "/standing-queries/events": lambda: filled.get(f"{standing_query(filled)[:17]}/events"),
+        "/standing-queries/{id}": lambda: filled.get(standing_query(filled)),
         "/version": lambda: measured(filled).get("/version"),
         "/collections": lambda: filled.get("/collections"),
         "/collections/{collection}": lambda: measured(filled).get("/collections/default"),
     }[path]().json()
     assert shape(example) == shape(real, example)
+
+
+def standing_query(client: Any) -> str:
+    """Make a standing query with a webhook, and another one with an event; return its path."""
+    webhook = {"url": "https://hooks.invalid/"}  # which is told nothing: no document is the same
+    body = {"text": "The tribunal.", "min_score": 1, "mode": "lexical", "webhook": webhook}
+    path: str = client.post("/standing-queries", json=body).headers["location"]
+    client.post("/standing-queries", json={"text": TEXT, "min_score": -1})
+    client.post("/index", json={"documents": [{"id": "new", "text": "Bees."}]})
+    while not client.get("/standing-queries/events").json()["events"]:
+        time.sleep(0.01)
+    return path
 
 
 def with_a_copy(client: Any) -> Any:

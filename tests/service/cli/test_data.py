@@ -14,6 +14,7 @@ from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_
 from index.store.schema import read_space
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile
+from service.standing.tables import open_standing_tables
 from tests.tools.command import Run
 
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
@@ -315,6 +316,34 @@ def test_doctor_sets_damaged_jobs_aside(longmatch: Run, waiting: Path, damage: s
     with closing(open_tables(path)) as connections:
         assert JobStore(connections).unfinished() == []
     assert matches(longmatch, waiting) == expected
+
+
+@pytest.mark.parametrize("damage", ["no database", "another format", "no interest"])
+def test_doctor_sets_damaged_standing_queries_aside(
+    longmatch: Run, data: Path, damage: str
+) -> None:
+    path = data / "standing.sqlite3"
+    open_standing_tables(path).close()
+    assert longmatch("doctor", data).status == 0
+    if damage == "no database":
+        path.write_bytes(b"no database" * 1000)
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(
+                "PRAGMA user_version = 0"
+                if damage == "another format"
+                else "INSERT INTO queries (id, interest, created, scanned, bytes) "
+                "VALUES ('a', '{}', '', 0, 0)"
+            )
+            connection.commit()
+    content = path.read_bytes()
+    answer = longmatch("doctor", data)
+    assert answer.status == 1
+    assert "standing.sqlite3: is damaged (" in answer.err
+    assert longmatch("doctor", data, "--repair").status == 0
+    assert (data / "standing.damaged").read_bytes() == content
+    assert not path.exists()
+    assert longmatch("doctor", data).status == 0
 
 
 def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> None:

@@ -26,11 +26,14 @@ READS = [
     ("HEAD", "/documents/ants", None),
     ("GET", "/documents/ants/similar", None),
     ("GET", "/pairs?min_score=0", None),
+    ("GET", "/standing-queries", None),
+    ("GET", "/standing-queries/events", None),
     ("GET", "/version", None),
 ]
 WRITES = [
     ("POST", "/index", {"documents": [DOCUMENT]}),
     ("GET", "/jobs", None),
+    ("POST", "/standing-queries", {"text": "ants", "min_score": 0}),
     ("DELETE", "/documents/nothing", None),
 ]
 PROBES = ["/livez", "/readyz"]
@@ -163,6 +166,10 @@ def test_the_rate_of_a_key_is_its_own(client: Any, keys: Path) -> None:
         ("/v1/models", "GET", "read"),
         ("/v1/other", "POST", "write"),
         ("/livez", "POST", None),
+        ("/standing-queries/x/events", "GET", "read"),
+        ("/standing-queries", "POST", "write"),
+        ("/standing-queries/x", "DELETE", "write"),
+        ("/standing-queries/x/resume", "POST", "write"),
         ("/collections", "GET", "read"),
         ("/collections/papers", "GET", "read"),
         ("/collections/papers", "PUT", "write"),

@@ -6,6 +6,7 @@ APIs) is about what Redis answers: tests/service/limits/test_without_redis.py pl
 """
 
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,9 @@ from service.keys.api_key import ApiKey, Scope, make_key
 from service.keys.key_file import KeyRing, change_keys
 from service.limits.rate_limit import LocalRateLimiter, rate_limit_status
 from service.settings import Settings
+from service.standing.targets import AllowedTargets
 from tests.tools.service_fixtures import Client
+from tests.tools.webhook_receiver import Receiver
 
 MakeClient = Callable[..., Client]
 Attack = Callable[[MakeClient], bool]  # whether it succeeded
@@ -56,7 +59,7 @@ def read_an_object_of_others(make_client: MakeClient) -> bool:
 
 def come_with_a_forged_key(make_client: MakeClient) -> bool:
     client = holding_a_secret(make_client)
-    known = key_of(client, "read")["authorization"].split("_")
+    known = key_of(client, "read")["authorization"].split("_", 2)  # the secret may have one
     forged = "_".join([*known[:-1], known[-1][::-1]])
     return client.get("/documents/plan", headers={"authorization": forged}).status_code == OK
 
@@ -97,6 +100,31 @@ def rebind_a_name(make_client: MakeClient) -> bool:
     return client.get("/documents/plan", headers={"host": "evil.example"}).status_code == OK
 
 
+def reach_into_the_network(make_client: MakeClient) -> bool:
+    """Have the server send an event to a port of its own machine."""
+    client = make_client()
+    with Receiver() as receiver:
+        webhook = {"url": f"http://127.0.0.1:{receiver.port}/"}
+        query = {"text": "A plan.", "min_score": -1, "webhook": webhook}
+        if not client.post("/standing-queries", json=query).is_success:
+            return False
+        client.post("/index", json={"documents": [SECRET]})
+        return [one.document for one in receiver.take(1)] == [SECRET["id"]]
+
+
+def reach_into_the_network_by_a_name(make_client: MakeClient) -> bool:
+    """The same by a name, which is known to be inside only when it is resolved."""
+    client = make_client(webhook_attempts=1)
+    with Receiver() as receiver:
+        webhook = {"url": f"https://localhost:{receiver.port}/"}
+        query = {"text": "A plan.", "min_score": -1, "webhook": webhook}
+        path = client.post("/standing-queries", json=query).headers["location"]
+        client.post("/index", json={"documents": [SECRET]})
+        while client.get(path).json()["webhook"]["state"] != "failed":
+            time.sleep(0.01)
+        return receiver.connections > 0
+
+
 def listen_to_everybody(_: MakeClient) -> bool:
     try:
         check_exposure(Settings(data="/nonexistent"), "0.0.0.0")
@@ -134,6 +162,14 @@ GUARDS: dict[str, tuple[Attack, TakeOut]] = {
         take_every_place_for_uploads,
         lambda patch: patch.setitem(PLACES, "max_unfinished_jobs_per_client", 2),
     ),
+    "API7 server side request forgery: addresses": (
+        reach_into_the_network,
+        lambda patch: patch.setattr(AllowedTargets, "_permits", lambda *_: True),
+    ),
+    "API7 server side request forgery: names": (
+        reach_into_the_network_by_a_name,
+        lambda patch: patch.setattr(AllowedTargets, "_permits", lambda *_: True),
+    ),
     "API8 security misconfiguration: names": (
         rebind_a_name,
         lambda patch: patch.setattr(AllowedHosts, "__contains__", lambda *_: True),
@@ -158,7 +194,7 @@ def test_the_guard_and_nothing_else_stops_the_attack(
 def test_api7_server_side_request_forgery(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No address that a client sends is ever connected to."""
+    """No address in a document or a query is ever connected to."""
     client = make_client()
     asked: list[object] = []
     monkeypatch.setattr(socket.socket, "connect", lambda self, address: asked.append(address))

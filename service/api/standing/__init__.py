@@ -1,0 +1,1 @@
+"""The routes of standing queries and of their events."""

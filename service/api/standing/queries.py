@@ -1,0 +1,221 @@
+"""POST and GET /standing-queries, GET and DELETE /standing-queries/{id}."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from starlette.routing import Match
+from starlette.types import Scope
+
+from service.api.deps import Admitted, CollectionDep
+from service.api.http.access import own_name
+from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
+from service.api.http.problems import (
+    BODY_TOO_LARGE,
+    DOCUMENT_DAMAGED,
+    DOCUMENT_NOT_FOUND,
+    ENCODING_FAILED,
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    KEY_IN_USE,
+    KEY_REUSED,
+    MALFORMED_BODY,
+    NOT_READY,
+    OVERLOADED,
+    REQUEST_TOO_LARGE,
+    SHUTTING_DOWN,
+    STANDING_QUERY_NOT_FOUND,
+    STORAGE_FAILED,
+    STORAGE_FULL,
+    TOO_MANY_STANDING_QUERIES,
+    UNSUPPORTED_MEDIA_TYPE,
+)
+from service.api.openapi.responses import json_example, problem_responses
+from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from service.api.schemas.standing import (
+    StandingQueriesResponse,
+    StandingQueryRequest,
+    StandingQueryResponse,
+    standing_query_response,
+)
+from service.jobs.idempotency import StoredResponse
+from service.matching.listening import find_query
+from service.matching.standing import bounds_or_default, create_standing_query
+from service.threads import run_in
+
+PREFIX = "/standing-queries"
+
+
+class QueryRoute(APIRoute):
+    """A route of one standing query; none has the id `events`, which is a path of its own."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the path of a request is this one."""
+        match, matched = super().matches(scope)
+        if matched.get("path_params", {}).get("id") == "events":
+            return Match.NONE, {}
+        return match, matched
+
+
+router = APIRouter(
+    prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted], route_class=QueryRoute
+)
+
+REQUESTS = {
+    "text": {
+        "summary": "New documents that match a text",
+        "value": {
+            "text": "Ant colonies find short paths. …",
+            "max_false_positive_rate": 0.001,
+            "webhook": {"url": "https://hooks.example.com/longmatch"},
+        },
+    },
+    "document": {
+        "summary": "New documents that match a stored one, only some of them",
+        "value": {
+            "id": "articles/ants",
+            "mode": "semantic",
+            "min_score": 0.6,
+            "filter": {"field": "year", "range": {"gte": 2026}},
+        },
+    },
+}
+ANSWER = {
+    "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "document": None,
+    "title": "",
+    "mode": "hybrid",
+    "filter": None,
+    "min_score": 0.3,
+    "min_probability": None,
+    "max_false_positive_rate": 0.001,
+    "receipt": {
+        "tokens": 812,
+        "tokens_read": 812,
+        "blocks": 7,
+        "blocks_left_out": 0,
+        "tokens_encoded": 812,
+    },
+    "created": "2026-01-31T12:00:00+00:00",
+    "webhook": {
+        "url": "https://hooks.example.com",
+        "secret": None,
+        "state": "active",
+        "delivered": 17,
+        "attempts": 0,
+        "failure": None,
+        "retry_at": None,
+    },
+    "detail": None,
+}
+PROBLEMS = (
+    STANDING_QUERY_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, STORAGE_FULL, STORAGE_FAILED,
+    OVERLOADED, NOT_READY, SHUTTING_DOWN,
+)  # fmt: skip
+
+QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANSWER["id"]}})]
+
+
+@router.post(
+    "",
+    summary="Make a standing query",
+    status_code=201,
+    response_model=StandingQueryResponse,
+    responses={
+        201: json_example(ANSWER, "It is durable: every document stored from now on is compared"),
+        **problem_responses(
+            MALFORMED_BODY, DOCUMENT_NOT_FOUND, TOO_MANY_STANDING_QUERIES, BODY_TOO_LARGE,
+            REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, KEY_IN_USE, KEY_REUSED,
+            INTERNAL_ERROR, DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED, ENCODING_FAILED,
+            OVERLOADED, NOT_READY, SHUTTING_DOWN,
+        ),
+    },
+)  # fmt: skip
+async def post_standing_query(
+    request: Annotated[StandingQueryRequest, Body(openapi_examples=REQUESTS)],
+    http: Request,
+    collection: CollectionDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Compare every new document with a text or a stored document, and tell of those that match.
+
+    A document is new when it is stored with another text than before: by POST /index, an upload or
+    `longmatch index`. It is scored as POST /match scores it, and what is inside the bounds becomes
+    an event, once for each version of a document: see /standing-queries/{id}/events.
+    """
+
+    async def work() -> StoredResponse:
+        webhook = None if request.webhook is None else request.webhook.to_webhook()
+        bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
+        made = await create_standing_query(
+            collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
+        )
+        body = standing_query_response(made, with_secret=True).model_dump_json().encode()
+        prefix = http.scope.get("root_path", "")
+        return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
+
+    name = own_name(http.scope, idempotency_key)
+    if name is None:
+        return to_response(await work(), replayed=False)
+    return await respond_once(collection, name, await http.body(), work)
+
+
+@router.get(
+    "",
+    summary="List the standing queries",
+    responses={
+        200: json_example({"queries": [ANSWER], "next_cursor": None}, "A page"),
+        **problem_responses(*PROBLEMS),
+    },
+)
+async def get_standing_queries(
+    collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, cursor: Cursor = ""
+) -> StandingQueriesResponse:
+    """Return the standing queries in the order in which they were made, without their texts."""
+    standing, threads = collection.standing, collection.jobs.threads
+    found = await run_in(threads, standing.queries.listed, cursor, limit)
+    return StandingQueriesResponse(
+        queries=[standing_query_response(one) for one in found],
+        next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
+    )
+
+
+@router.get(
+    "/{id}",
+    summary="Get a standing query",
+    responses={200: json_example(ANSWER, "The standing query"), **problem_responses(*PROBLEMS)},
+)
+async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
+    """Return what a standing query looks for, and whether new documents are compared with it."""
+    return standing_query_response(await find_query(collection, query_id))
+
+
+@router.post(
+    "/{id}/resume",
+    summary="Try a webhook again",
+    responses={200: json_example(ANSWER, "It is tried at once"), **problem_responses(*PROBLEMS)},
+)
+async def resume_standing_query(
+    query_id: QueryId, collection: CollectionDep
+) -> StandingQueryResponse:
+    """Deliver the events that wait, also after the last attempt failed; none is left out.
+
+    Without a webhook, or where none waits, this does nothing.
+    """
+    await run_in(collection.jobs.threads, collection.standing.resume, query_id)
+    return standing_query_response(await find_query(collection, query_id))
+
+
+@router.delete(
+    "/{id}",
+    summary="Delete a standing query and its events",
+    status_code=204,
+    responses={
+        204: {"description": "It is deleted, and who listens to it is disconnected"},
+        **problem_responses(*PROBLEMS),
+    },
+)
+async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
+    """Delete a standing query permanently, with its events."""
+    await run_in(collection.jobs.threads, collection.standing.remove, query_id)

@@ -1,0 +1,266 @@
+"""Standing queries: made of a text or a stored document, and compared with new documents.
+
+A new document gets the score that POST /match gives it: it is searched for in the same way, among
+the new documents alone.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from index.id_set import IdSet
+from index.search.calibrator import ScoreCalibrator, calibrate_scores, score_kind, within
+from index.search.fusion import semantic_scores
+from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, SearchOptions
+from index.search.search import search
+from service.encode import EncodedText, RequestText, encode_texts
+from service.engine import Collection
+from service.errors import EncodingFailedError, FieldError, InvalidInputError
+from service.matching.match import validate_bounds
+from service.matching.queries import StoredQuery, find_stored, read_queries
+from service.standing.query import Found, Interest, QueryText, Scan, StandingQuery, Webhook
+from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
+from service.threads import run_in
+
+_LOG = logging.getLogger(__name__)
+
+BATCH_DOCUMENTS = 128
+BATCH_QUERIES = 64  # whose findings are stored in one transaction
+UNREADABLE = "it cannot be read: make it again"
+DEFAULT_RATE = 0.001
+DEFAULT_PROBABILITY = 0.9
+NO_BOUND = (
+    "give this, min_probability or min_score: there is no calibration to choose a default from"
+)
+_ROUNDING = 1e-4  # a score is compared with what it could be at most with this much room
+
+
+async def create_standing_query(
+    collection: Collection,
+    interest: Interest,
+    text: str | None,
+    webhook: Webhook | None,
+    *,
+    strict: bool = False,
+) -> StandingQuery:
+    """Make a standing query, durably; every document that is stored after is compared with it.
+
+    Args:
+        collection: whose new documents it is compared with.
+        interest: what it looks for; without a bound it gets the default.
+        text: of the query, which is encoded; None for a stored document.
+        webhook: where to tell its events, if anywhere.
+        strict: refuse a text that is too long rather than leave a part of it out.
+
+    Raises:
+        DocumentNotFoundError: the stored document does not exist.
+        InvalidInputError: a bound needs a calibration that does not exist, or a text is refused.
+        TooManyStandingQueriesError: there is no room for another one.
+        ServiceError: the other errors of `encode_texts`.
+        StoreError: it could not be stored.
+    """
+    standing, threads = collection.standing, collection.jobs.threads
+    errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
+    if webhook is not None:
+        errors += _validate_webhook(webhook, collection.engine.settings.webhook_hosts)
+    if errors:
+        raise InvalidInputError(errors)
+    await run_in(threads, standing.queries.check_room, len((text or "").encode()))
+    encoded: QueryText | None = None
+    if text is None:
+        await read_queries(collection, [StoredQuery("#/id", str(interest.document_id))])
+    else:
+        given = RequestText("#/text", text, interest.title)
+        (read,) = await encode_texts(collection, [given], strict=strict)
+        encoded = _query_text(collection, read)
+
+    def add() -> StandingQuery:
+        last = collection.data.store.log.last_vector_id
+        return standing.queries.add(interest, encoded, webhook, last)
+
+    made = await run_in(threads, add)
+    standing.wake()
+    return made
+
+
+def _validate_webhook(webhook: Webhook, allowed: Sequence[str]) -> list[FieldError]:
+    try:
+        AllowedTargets(allowed).check(parse_target(webhook.url))
+    except (TargetRefusedError, ValueError) as error:
+        return [FieldError("#/webhook/url", str(error))]
+    return []
+
+
+def bounds_or_default(calibrator: ScoreCalibrator, mode: Mode, given: Bounds) -> Bounds:
+    """Return the bounds of a query: those given or, if none is, what the calibration allows.
+
+    Raises:
+        InvalidInputError: none is given, and there is no calibration.
+    """
+    if given != Bounds():
+        return given
+    kind = score_kind(mode, adapted=calibrator.adapted)
+    if calibrator.null_distribution(kind) is not None:
+        return Bounds(max_false_positive_rate=DEFAULT_RATE)
+    if calibrator.probability_map(kind) is not None:
+        return Bounds(min_probability=DEFAULT_PROBABILITY)
+    raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
+
+
+def scan_new_documents(collection: Collection) -> bool:
+    """Compare some new documents with the standing queries; return whether there may be more.
+
+    Called in the thread of `StandingQueries`. Each query has a place of its own in the order of the
+    documents: one that cannot be compared now keeps it, and catches up.
+
+    Raises:
+        ServiceError: the encoder does not work.
+        StoreError: documents or queries could not be read or written.
+    """
+    standing, data = collection.standing, collection.data
+    if data.store.lexical.making:  # a hybrid search would leave the words out
+        data.store.lexical.wait(1.0)
+        return True
+    every = standing.queries.every()
+    ready = [query for query in every if not standing.stopping and _is_ready(collection, query)]
+    more = False
+    for place in sorted({query.scanned for query in ready}):
+        sequence, ids = data.store.log.added_after(place, BATCH_DOCUMENTS)
+        if not len(ids) or standing.stopping:
+            break
+        if data.index.sequence < sequence:
+            data.index.catch_up()
+        more |= _compare(collection, [query for query in ready if query.scanned == place], ids)
+    return more
+
+
+def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -> bool:
+    """Compare some documents with some queries; return whether any of these has advanced."""
+    advanced = False
+    _, vectors = collection.data.store.vectors(ids, skip_damaged=True)
+    for start in range(0, len(queries), BATCH_QUERIES):
+        scans = []
+        for query in queries[start : start + BATCH_QUERIES]:
+            if collection.standing.stopping:
+                break
+            try:
+                found = _find(collection, query, ids, vectors)
+            except (TypeError, ValueError) as error:  # it keeps no other one from being compared
+                _LOG.error("standing query %s: %s", query.id, type(error).__name__)
+                collection.standing.queries.hold(query, UNREADABLE)
+                continue
+            if found is not None:
+                scans.append(Scan(query, int(ids[-1]), found))
+        collection.standing.record(scans)
+        advanced |= bool(scans)
+    return advanced
+
+
+def _find(
+    collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
+) -> tuple[Found, ...] | None:
+    """Return which of some documents a query matches; None if it or its document cannot be read."""
+    asked, interest = _encoded(collection, query), query.interest
+    if asked is None:
+        return None
+    if interest.mode == "semantic" and not _may_match(collection, interest, vectors @ asked.vector):
+        return ()
+    aligns = collection.engine.settings.alignment_budget_ms > 0
+    options = SearchOptions(
+        top_k=len(ids),
+        mode=interest.mode,
+        bounds=interest.bounds,
+        where=interest.where,
+        alignment=AlignmentOptions(len(ids), math.inf) if aligns else None,
+    )
+    answer = search(
+        collection.data,
+        asked,
+        options,
+        fusion=collection.engine.fusion,
+        calibrator=collection.calibrator,
+        among=IdSet(int(ids[-1]) + 1, ids),
+    )
+    return tuple(
+        Found(
+            document_id=hit.id,
+            title=hit.title,
+            score=hit.score,
+            scored_as=answer.scored_as,
+            probability=hit.probability,
+            false_positive_rate=hit.false_positive_rate,
+        )
+        for hit in answer.hits
+    )
+
+
+def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> bool:
+    """Return whether the nearest document would be inside the bounds if it were aligned wholly."""
+    nearest = cosines.max(initial=-1.0, keepdims=True)
+    most = semantic_scores(collection.engine.fusion, nearest, np.ones_like(nearest)) + _ROUNDING
+    (worth,) = calibrate_scores(collection.calibrator, "semantic", most.tolist())
+    return within(interest.bounds, float(most[0]), worth)
+
+
+def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
+    """Return what is searched for; None if it was removed, or its document is damaged."""
+    name = query.interest.document_id
+    if name is None:
+        text = collection.standing.queries.read_text(query)
+        if text is None:
+            return None
+        return EncodedQuery(text.text, text.vector, query.interest.title, text.blocks)
+    stored = find_stored(collection.data, [name], skip_damaged=True).get(name)
+    if stored is None:
+        return None
+    return EncodedQuery(stored.text, stored.vector, stored.title, vector_id=stored.vector_id)
+
+
+def _is_ready(collection: Collection, query: StandingQuery) -> bool:
+    """Return whether new documents can be compared with a query now, and record why not."""
+    detail = _held_because(collection, query)
+    collection.standing.queries.hold(query, detail)
+    return detail is None
+
+
+def _held_because(collection: Collection, query: StandingQuery) -> str | None:
+    interest = query.interest
+    if query.detail == UNREADABLE:  # for good
+        return UNREADABLE
+    if errors := validate_bounds(collection.calibrator, interest.mode, interest.bounds):
+        return errors[0].detail
+    if interest.document_id is not None:
+        known = collection.data.store.content_hashes([interest.document_id])
+        return None if known else "its document was deleted"
+    if query.fingerprint != collection.space.fingerprint:
+        return _encode_again(collection, query)
+    return None
+
+
+def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
+    """Encode the text of a query with the present checkpoint; return why that is not possible."""
+    text = collection.standing.queries.read_text(query)
+    if text is None:
+        return None
+    given = RequestText("#/text", text.text, query.interest.title)
+    try:
+        (read,) = asyncio.run(encode_texts(collection, [given], strict=False, background=True))
+    except InvalidInputError as error:
+        return f"its text cannot be encoded: {error.errors[0].detail}"
+    except EncodingFailedError:
+        return "its text could not be encoded: it is tried again"
+    collection.standing.queries.put_text(query, _query_text(collection, read))
+    return None
+
+
+def _query_text(collection: Collection, read: EncodedText) -> QueryText:
+    blocks = read.blocks
+    if blocks is None:
+        raise ValueError("an encoded text has block vectors")
+    return QueryText(
+        read.text, read.vector, blocks.vectors, read.receipt, collection.space.fingerprint
+    )

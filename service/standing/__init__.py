@@ -1,0 +1,1 @@
+"""Standing queries: their tables, the thread that scores new documents, and webhooks."""

@@ -1,0 +1,86 @@
+"""The events of standing queries: read by clients, and delivered to webhooks in their order."""
+
+from index.sqlite.connections import SQLiteConnections
+from service.errors import StandingQueryNotFoundError
+from service.standing.query import Delivery, Event, StandingQuery
+from service.standing.tables import EVENT_COLUMNS, QUERY_COLUMNS, to_event, to_query
+
+_EVENTS = f"SELECT {EVENT_COLUMNS} FROM events JOIN queries ON queries.number = query"  # noqa: S608
+_OF_ALL = f"{_EVENTS} WHERE events.number > ? ORDER BY events.number LIMIT ?"
+_OF_ONE = f"{_EVENTS} WHERE query = ? AND events.number > ? ORDER BY events.number LIMIT ?"
+_LAST = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'"
+_WAITING = "EXISTS (SELECT 1 FROM events WHERE query = queries.number AND number > delivered)"
+_UNDELIVERED = f"""
+SELECT {QUERY_COLUMNS} FROM queries
+WHERE url IS NOT NULL AND NOT failed AND {_WAITING}
+ORDER BY retry_at"""  # noqa: S608
+_RECORD = """
+UPDATE queries SET delivered = max(delivered, ?), attempts = ?, retry_at = ?, failed = ?,
+    failure = ?
+WHERE number = ?"""
+_RESUME = """
+UPDATE queries SET attempts = 0, retry_at = 0, failed = 0 WHERE id = ? AND url IS NOT NULL"""
+
+
+class EventStore:
+    """The events of the standing queries of one data directory. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections) -> None:
+        self._connections = connections
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that was ever stored; 0 before the first."""
+        with self._connections.reading() as connection:
+            return int(connection.execute(_LAST).fetchone()[0])
+
+    def after(self, number: int, limit: int, query: StandingQuery | None = None) -> list[Event]:
+        """Return the first events after one, of a query or of all.
+
+        Args:
+            number: of the event before; 0 for the first that are kept.
+            limit: how many at most.
+            query: whose they are; None for those of all.
+        """
+        with self._connections.reading() as connection:
+            if query is None:
+                rows = connection.execute(_OF_ALL, (number, limit))
+            else:
+                rows = connection.execute(_OF_ONE, (query.number, number, limit))
+            return [to_event(row) for row in rows]
+
+    def undelivered(self) -> list[StandingQuery]:
+        """Return the queries whose webhooks have an event to be told, those due first."""
+        with self._connections.reading() as connection:
+            return [to_query(row) for row in connection.execute(_UNDELIVERED)]
+
+    def record(self, query: StandingQuery, delivery: Delivery) -> None:
+        """Record how far the webhook of a query has come; nothing of one that was removed."""
+        with self._connections.writing() as connection:
+            connection.execute(
+                _RECORD,
+                (
+                    *(delivery.delivered, delivery.attempts, delivery.retry_at),
+                    *(delivery.failed, delivery.failure, query.number),
+                ),
+            )
+
+    def resume(self, query_id: str) -> None:
+        """Let the webhook of a query be tried again at once.
+
+        Raises:
+            StandingQueryNotFoundError: there is none of this id.
+        """
+        with self._connections.writing() as connection:
+            connection.execute(_RESUME, (query_id,))
+            found = connection.execute("SELECT 1 FROM queries WHERE id = ?", (query_id,))
+            if found.fetchone() is None:
+                raise StandingQueryNotFoundError(query_id)
+
+    def count(self) -> dict[str, int]:
+        """Count the queries: all, those that wait for something, those whose webhooks failed."""
+        with self._connections.reading() as connection:
+            row = connection.execute(
+                "SELECT count(*), count(detail), coalesce(sum(failed), 0) FROM queries"
+            ).fetchone()
+            return dict(zip(("all", "waiting", "failed"), row, strict=True))

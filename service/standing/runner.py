@@ -1,0 +1,207 @@
+"""The standing queries of a data directory, and the thread that compares new documents with them.
+
+The thread runs while there are queries. It follows the vector ids of the store, not the requests
+that change it: a restart continues where the last process stopped, also with what `longmatch index`
+stored meanwhile.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+from index.errors import StorageError, StoreError
+from index.sqlite.connections import SQLiteConnections
+from service.errors import UnavailableError
+from service.metrics import CollectionMetrics
+from service.settings import Settings
+from service.standing.events import EventStore
+from service.standing.query import Scan
+from service.standing.store import QueryStore
+from service.standing.tables import STANDING_FILE, open_standing_tables
+from service.standing.webhooks import Webhooks
+from service.threads import lower_priority
+
+_RETRY_SECONDS = 5.0
+_HELD_SECONDS = 60.0  # between looks at what some queries wait for
+
+_LOG = logging.getLogger(__name__)
+
+ScanSome = Callable[[], bool]
+
+
+class StandingQueries:
+    """Keeps standing queries and compares new documents with them; `open_standing` makes it.
+
+    Attributes:
+        queries: what is looked for, and how far.
+        events: what was found.
+        last_event: number of the last event.
+        webhooks: the thread that delivers events.
+    """
+
+    def __init__(
+        self, connections: SQLiteConnections, settings: Settings, metrics: CollectionMetrics
+    ) -> None:
+        self.queries = QueryStore(
+            connections,
+            max_queries=settings.max_standing_queries,
+            max_bytes=settings.max_standing_query_bytes,
+            max_events=settings.max_standing_events,
+        )
+        self.events = EventStore(connections)
+        self.last_event = self.events.last
+        self.webhooks = Webhooks(self.events, settings, metrics)
+        self._connections = connections
+        self._metrics = metrics
+        self._scan: ScanSome | None = None
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._stopping = threading.Event()
+        self._woken = threading.Event()
+        self._behind_since: float | None = None
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The failure of the disk that keeps queries and events from being stored."""
+        return self._connections.failure
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the thread is to stop, and clients to hang up."""
+        return self._stopping.is_set()
+
+    @property
+    def lag_seconds(self) -> float:
+        """Seconds for which new documents have waited to be compared; 0 if none do."""
+        since = self._behind_since
+        return 0.0 if since is None else monotonic() - since
+
+    def start(self, scan: ScanSome, space: str, last: int) -> None:
+        """Compare what was stored since the last comparison, if there are queries.
+
+        Args:
+            scan: compares some new documents; returns whether there may be more.
+            space: fingerprint of the vectors of the store.
+            last: the last vector id that the store gave.
+
+        Raises:
+            StoreError: the tables cannot be read or written.
+        """
+        self._scan = scan
+        if self._connections.lost is None and not self.queries.follow(space, last):
+            _LOG.warning("the vectors were replaced: standing queries find what is stored later")
+        self.count()
+        if len(self.queries):
+            self.wake()
+            self.webhooks.wake()
+
+    def wake(self) -> None:
+        """Say that documents may have been stored, or that there is a new query."""
+        if self._behind_since is None:
+            self._behind_since = monotonic()
+        self._woken.set()
+        with self._starting:
+            if self._thread is None and not self.stopping:
+                self._thread = threading.Thread(target=self._work, name="standing", daemon=True)
+                self._thread.start()
+
+    def stored(self) -> None:
+        """Say that documents were stored; does nothing where nobody asked for them."""
+        if self._thread is not None:
+            self.wake()
+
+    def remove(self, query_id: str) -> None:
+        """Remove a query and its events.
+
+        Raises:
+            StandingQueryNotFoundError: there is none of this id.
+            StoreError: it could not be removed.
+        """
+        self.queries.remove(query_id)
+        self.count()
+
+    def resume(self, query_id: str) -> None:
+        """Let the webhook of a query be tried again at once.
+
+        Raises:
+            StandingQueryNotFoundError: there is none of this id.
+            StoreError: it could not be written.
+        """
+        self.events.resume(query_id)
+        self.webhooks.wake()
+        self.count()
+
+    def count(self) -> None:
+        """Set the metrics that count queries."""
+        counted = self.events.count()
+        for state, number in counted.items():
+            self._metrics.standing_queries.labels(state).set(number)
+
+    def record(self, scans: list[Scan]) -> None:
+        """Store what comparisons found, durably, and tell those who listen.
+
+        Raises:
+            StoreError: it could not be written; the documents are compared again.
+        """
+        events = self.queries.advance(scans)
+        if events:
+            self._metrics.standing_events.inc(events)
+            self.last_event = self.events.last
+            self.webhooks.wake()
+
+    def stop(self) -> None:
+        """Ask the thread to stop, without waiting for it."""
+        self._stopping.set()
+        self._woken.set()
+        self.webhooks.stop()
+
+    def close(self) -> None:
+        """Stop, wait for the thread and close the tables; closing twice does nothing."""
+        self.stop()
+        with self._starting:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        self.webhooks.close()
+        self._connections.close()
+
+    def _work(self) -> None:
+        lower_priority()
+        said = ""
+        while not self.stopping:
+            self._woken.clear()  # what is stored after this wakes it again
+            try:
+                more = self._scan is not None and self._scan()
+                if not more:
+                    self.count()
+                said = ""
+            except Exception as error:
+                if said != (said := _describe(error)):
+                    _LOG.error("standing queries are paused: %s", said)
+                self._stopping.wait(_RETRY_SECONDS)
+                continue
+            if not more and not self._woken.is_set():
+                self._behind_since = None
+                self._woken.wait(_HELD_SECONDS)
+
+
+def open_standing(data: Path, settings: Settings, metrics: CollectionMetrics) -> StandingQueries:
+    """Open the standing queries of a data directory, which is open already.
+
+    Raises:
+        StoreError: their tables cannot be read.
+    """
+    connections = open_standing_tables(data / STANDING_FILE)
+    try:
+        return StandingQueries(connections, settings, metrics)
+    except BaseException:
+        connections.close()
+        raise
+
+
+def _describe(error: Exception) -> str:
+    """Return what went wrong, without text that may come from a document."""
+    known = isinstance(error, StoreError | UnavailableError)
+    return str(error) if known else type(error).__name__

@@ -1,0 +1,247 @@
+"""The thread that delivers events to webhooks: those of one query one by one, in their order.
+
+What was received is recorded after the answer: a process that is killed in between delivers an
+event again, under the same `webhook-id`. Nothing of an answer is read but its head.
+"""
+
+import asyncio
+import json
+import logging
+import random
+import ssl
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+
+import httpcore2
+
+from index.errors import StoreError
+from service.metrics import CollectionMetrics
+from service.settings import Settings
+from service.standing.events import EventStore
+from service.standing.query import Delivery, Event, StandingQuery
+from service.standing.signature import signed_headers
+from service.standing.targets import (
+    AllowedTargets,
+    CheckedBackend,
+    TargetRefusedError,
+    parse_target,
+)
+
+EVENT_TYPE = "document.matched"
+_AT_A_TIME = 8  # queries whose events are being delivered
+_EVENTS_A_TURN = 100  # of one query, before another one that waits
+_FIRST_SECONDS, _MOST_SECONDS = 5.0, 3600.0  # between attempts
+_DOUBLINGS = 20  # after which the longest time is reached
+_JITTER = 0.25
+_IDLE_SECONDS = 30.0
+_GONE = 410
+_REDIRECTS = range(300, 400)
+
+_LOG = logging.getLogger(__name__)
+
+
+class _FailedError(Exception):
+    """A delivery failed; the message has nothing of the URL, the secret or the answer."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class Webhooks:
+    """Delivers the events of a data directory, in a thread that runs once there are some."""
+
+    def __init__(self, events: EventStore, settings: Settings, metrics: CollectionMetrics) -> None:
+        self._events = events
+        self._settings = settings
+        self._metrics = metrics
+        self._allowed = AllowedTargets(settings.webhook_hosts)
+        self._tls: ssl.SSLContext | None = None
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    def wake(self) -> None:
+        """Say that there may be something to deliver.
+
+        Raises:
+            StoreError: the tables cannot be read.
+        """
+        with self._starting:
+            if self._stopping:
+                return
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._woken.set)
+            elif self._events.undelivered():
+                self._loop = asyncio.new_event_loop()
+                self._woken.set()
+                self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to stop, without waiting for it."""
+        with self._starting:
+            first, self._stopping = not self._stopping, True
+            if first and self._loop is not None:
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    def close(self) -> None:
+        """Stop; what is being delivered is given up, and delivered again after the next start."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        assert self._loop is not None  # noqa: S101 (see `wake`)
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # type: ignore[arg-type,return-value]
+            runner.run(self._work())
+
+    async def _work(self) -> None:
+        self._tls = httpcore2.default_ssl_context()  # reads files: only where there are webhooks
+        while not self._stopping:
+            self._woken.clear()
+            wait = _IDLE_SECONDS
+            try:
+                wait = self._begin_what_is_due()
+            except Exception as error:
+                _LOG.error("webhooks are paused: %s", _describe(error))
+            try:
+                await asyncio.wait_for(self._woken.wait(), wait)
+            except TimeoutError:
+                continue
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    def _begin_what_is_due(self) -> float:
+        """Begin to deliver to those that are due; return the seconds until another one is."""
+        now, wait = time.time(), _IDLE_SECONDS
+        for query in self._events.undelivered():
+            if query.number in self._running:
+                continue
+            # A clock that was set back makes nobody wait for longer than the longest time.
+            left = min(query.delivery.retry_at - now, _MOST_SECONDS * (1 + _JITTER))
+            if left > 0:
+                wait = min(wait, left)
+            elif len(self._running) < _AT_A_TIME:
+                task = asyncio.ensure_future(self._deliver_some(query))
+                self._running[query.number] = task
+                task.add_done_callback(partial(self._done, query.number))
+        return wait
+
+    def _done(self, number: int, _: object) -> None:
+        del self._running[number]
+        self._woken.set()
+
+    async def _deliver_some(self, query: StandingQuery) -> None:
+        """Deliver the next events of a query, until an attempt fails."""
+        try:
+            delivery = query.delivery
+            for _ in range(_EVENTS_A_TURN):
+                # One by one: those of a query that was removed meanwhile are gone.
+                events = self._events.after(delivery.delivered, 1, query)
+                if not events:
+                    return
+                try:
+                    await self._deliver(query, events[0])
+                except _FailedError as error:
+                    self._events.record(query, self._after_failure(query, delivery, error))
+                    return
+                delivery = Delivery(delivered=events[0].number)
+                self._events.record(query, delivery)
+                self._metrics.webhook_deliveries.labels("delivered").inc()
+        except Exception as error:
+            _LOG.error("the webhook of %s is paused: %s", query.id, _describe(error))
+            await asyncio.sleep(_FIRST_SECONDS)
+
+    def _after_failure(
+        self, query: StandingQuery, delivery: Delivery, error: _FailedError
+    ) -> Delivery:
+        attempts = delivery.attempts + 1
+        failed = error.final or attempts >= self._settings.webhook_attempts
+        self._metrics.webhook_deliveries.labels("failed" if failed else "retried").inc()
+        if failed:
+            _LOG.warning("the webhook of the standing query %s failed: %s", query.id, error)
+        return replace(
+            delivery,
+            attempts=attempts,
+            retry_at=time.time() + retry_seconds(attempts),
+            failed=failed,
+            failure=str(error),
+        )
+
+    async def _deliver(self, query: StandingQuery, event: Event) -> None:
+        """Send one event, and take any 2xx as its receipt.
+
+        Raises:
+            _FailedError: it was not received.
+        """
+        try:
+            async with asyncio.timeout(self._settings.webhook_seconds):
+                status = await self._post(query, event)
+        except TimeoutError as error:
+            raise _FailedError("there was no answer in time") from error
+        except TargetRefusedError as error:
+            raise _FailedError(str(error)) from error
+        except ssl.SSLError as error:
+            raise _FailedError("its certificate is not valid") from error
+        except httpcore2.ConnectError as error:
+            invalid = isinstance(error.__context__, ssl.SSLError)
+            reason = "its certificate is not valid" if invalid else "no connection was made"
+            raise _FailedError(reason) from error
+        except OSError as error:
+            raise _FailedError("its name does not resolve") from error
+        except (
+            httpcore2.ProtocolError,
+            httpcore2.NetworkError,
+            httpcore2.TimeoutException,
+        ) as error:
+            raise _FailedError("the answer broke off or is not HTTP") from error
+        if not 200 <= status < 300:
+            redirected = " (redirects are not followed)" if status in _REDIRECTS else ""
+            raise _FailedError(f"the answer was {status}{redirected}", final=status == _GONE)
+
+    async def _post(self, query: StandingQuery, event: Event) -> int:
+        """Send one event; return the status of the answer."""
+        webhook = query.webhook
+        if webhook is None:
+            raise ValueError("a query without a webhook has nothing to deliver")
+        target = parse_target(webhook.url)
+        body = json.dumps(
+            {"type": EVENT_TYPE, "timestamp": event.created, "data": event.to_json()},
+            ensure_ascii=False,
+        ).encode()
+        name = f"{query.id}-{event.number}"
+        headers = {
+            "Host": target.origin.partition("://")[2],
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "User-Agent": "longmatch",
+            "Connection": "close",
+            **signed_headers(webhook.secret, name, body, time.time()),
+        }
+        backend = CheckedBackend(target, self._allowed)
+        # A pool for each message: a connection is checked when it is made, and used once.
+        async with (
+            httpcore2.AsyncConnectionPool(self._tls, network_backend=backend) as pool,
+            pool.stream(
+                "POST", target.to_url(), headers=list(headers.items()), content=body
+            ) as response,
+        ):
+            return int(response.status)
+
+
+def _describe(error: Exception) -> str:
+    """Return what went wrong, without text that may come from a document or a receiver."""
+    return str(error) if isinstance(error, StoreError) else type(error).__name__
+
+
+def retry_seconds(attempts: int) -> float:
+    """Return how long to wait after so many attempts: twice as long each time, and at random."""
+    doubled = min(_MOST_SECONDS, _FIRST_SECONDS * 2.0 ** min(attempts - 1, _DOUBLINGS))
+    return doubled * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret

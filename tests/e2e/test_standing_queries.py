@@ -1,0 +1,231 @@
+"""Standing queries of a real server: events as they come, after kills, to who listens."""
+
+import http.client
+import json
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+from tests.tools.tiers import Tier
+from tests.tools.webhook_receiver import Receiver, status
+
+QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
+PATH = "/standing-queries"
+
+
+def make(server: Any, **body: Any) -> str:
+    status, made = server.request("POST", PATH, {**QUERY, **body})
+    assert status == 201, made
+    return str(made["id"])
+
+
+def put(server: Any, *names: str, **fields: Any) -> None:
+    documents = [{"id": name, "text": f"A text on {name}.", **fields} for name in names]
+    status, answer = server.request("POST", "/index", {"documents": documents})
+    assert status == 200, answer
+
+
+def events(server: Any, query_id: str) -> list[dict[str, Any]]:
+    status, page = server.request("GET", f"{PATH}/{query_id}/events?limit=1000")
+    assert status == 200, page
+    return list(page["events"])
+
+
+def wait_for_events(server: Any, query_id: str, number: int) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + 60
+    while len(found := events(server, query_id)) < number:
+        assert time.monotonic() < deadline, f"{len(found)} of {number} events"
+        time.sleep(0.02)
+    return found
+
+
+class Listener:
+    """A client of server-sent events."""
+
+    def __init__(self, server: Any, path: str, last: int | None = None) -> None:
+        headers = {"Accept": "text/event-stream"}
+        if last is not None:
+            headers["Last-Event-ID"] = str(last)
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        self._connection.request("GET", path, headers=headers)
+        self.response = self._connection.getresponse()
+
+    def take(self, number: int) -> list[dict[str, Any]]:
+        """Return the next events; fewer where the stream ends."""
+        taken: list[dict[str, Any]] = []
+        fields: dict[str, str] = {}
+        while len(taken) < number and (line := self.response.readline()):
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                fields[name] = value
+            elif "data" in fields:
+                assert fields["event"] == "match"
+                taken.append(json.loads(fields["data"]))
+                assert taken[-1]["number"] == int(fields["id"])
+                fields = {}
+        return taken
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def listening(server: Any, path: str, last: int | None = None) -> Iterator[Listener]:
+    listener = Listener(server, path, last)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def test_events_come_as_they_happen_and_again_from_any_of_them(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint) as server:
+        one, other = make(server), make(server, mode="semantic")
+        put(server, "a")
+        with listening(server, f"{PATH}/{one}/events") as listener:
+            assert listener.response.getheader("content-type") == "text/event-stream; charset=utf-8"
+            taken = listener.take(1)
+            put(server, "b", "c")
+            taken += listener.take(2)
+        assert [event["document"] for event in taken] == ["a", "b", "c"]
+        assert taken == events(server, one)
+        with listening(server, f"{PATH}/{one}/events", taken[0]["number"]) as listener:
+            assert listener.take(2) == taken[1:]
+        with listening(server, f"{PATH}/events?after={taken[0]['number']}") as listener:
+            rest = listener.take(5)
+        assert {event["query"] for event in rest} == {one, other}
+        assert server.request("DELETE", f"{PATH}/{other}")[0] == 204
+
+
+def test_a_stream_ends_with_what_it_is_of(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """Nothing waits for it: neither who removes a collection nor who stops the server."""
+    settings = {"drain_seconds": 1000, "max_event_listeners": 2}
+    with serve(tmp_path / "data", tiny_checkpoint, **settings) as server:
+        assert server.request("PUT", "/collections/papers")[0] == 201
+        with (
+            listening(server, "/collections/papers/standing-queries/events") as removed,
+            listening(server, f"{PATH}/events") as stopped,
+        ):
+            assert (removed.response.status, stopped.response.status) == (200, 200)
+            with listening(server, f"{PATH}/events") as refused:
+                assert refused.response.status == 503
+                assert json.loads(refused.response.read())["type"] == "/problems/overloaded"
+            assert server.request("DELETE", "/collections/papers")[0] == 204
+            assert removed.take(1) == []
+            server.process.send_signal(signal.SIGTERM)
+            assert stopped.take(1) == []
+            assert server.process.wait(60) in (0, -signal.SIGTERM)
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_who_left_gives_the_place_back(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint, max_event_listeners=1) as server:
+        for _ in range(3):
+            deadline = time.monotonic() + 30
+            while True:
+                with listening(server, f"{PATH}/events") as listener:
+                    if listener.response.status == 200:
+                        break
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        assert server.request("HEAD", f"{PATH}/events")[0] == 200
+
+
+def test_who_does_not_read_is_disconnected(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    settings = {"download_seconds": 0.2, "download_bytes_per_second": 1e9}
+    with serve(tmp_path / "data", tiny_checkpoint, **settings) as server:
+        made = [make(server, text="Bees.", mode="semantic") for _ in range(20)]
+        names = [str(number) for number in range(250)]
+        put(server, *names, title="T" * 1_000)
+        wait_for_events(server, made[-1], len(names))
+        with listening(server, f"{PATH}/events") as listener:
+            deadline = time.monotonic() + 60
+            while (
+                "longmatch_slow_clients_total 0.0" in server.request("GET", "/metrics")[1].decode()
+            ):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert listener.response.status == 200
+        assert server.request("GET", "/readyz")[0] == 200
+
+
+def test_killed_at_any_moment_every_version_is_told_once(
+    serve: Callable[..., Any],
+    longmatch_process: Callable[..., Any],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    tier: Tier,
+) -> None:
+    """What was acknowledged; and what `longmatch index` stores while no server runs."""
+    data, moment = tmp_path / "data", random.Random(tier.seed)
+    expected: list[str] = []
+    made = ""
+    for run in range(12 if tier.sweep else 2):
+        with serve(data, tiny_checkpoint) as server:
+            if not run:
+                made = make(server, mode="semantic")
+                make(server, mode="lexical")
+            for part in range(3):
+                names = [f"{run} {part} {number}" for number in range(40)]
+                put(server, *names)
+                expected += names
+            time.sleep(moment.uniform(0, 0.2))
+            server.stop(signal.SIGKILL)
+        lines = tmp_path / f"{run}.jsonl"
+        lines.write_text(json.dumps({"id": f"offline {run}", "text": f"Offline {run}."}))
+        ended = longmatch_process("index", lines, "--data", data, checkpoint=tiny_checkpoint)
+        assert ended.returncode == 0, ended.stderr
+        expected.append(f"offline {run}")
+    with serve(data, tiny_checkpoint) as server:
+        found = wait_for_events(server, made, len(expected))
+        put(server, "last")
+        found = wait_for_events(server, made, len(expected) + 1)
+    assert sorted(event["document"] for event in found) == sorted([*expected, "last"])
+
+
+def test_killed_before_and_during_a_delivery_nothing_is_lost(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """An event that was being delivered comes again, under the same id; the log has no secret."""
+    data, gate = tmp_path / "data", threading.Event()
+
+    def hold(handler: BaseHTTPRequestHandler) -> None:
+        gate.wait(60)
+        status(204)(handler)
+
+    with Receiver() as receiver:
+        receiver.answers = [hold, status(204)]
+        webhook = {"url": f"http://localhost:{receiver.port}/path?token=hidden"}
+        settings = {"webhook_hosts": "localhost"}
+        with serve(data, tiny_checkpoint, **settings) as server:
+            made = make(server, webhook=webhook, text="A plan of the merger.")
+            put(server, "a")
+            receiver.take(1)
+            put(server, "b")
+            server.stop(signal.SIGKILL)
+            logs = server.log.read_text()
+        gate.set()
+        with serve(data, tiny_checkpoint, **settings) as server:
+            messages = receiver.take(2)
+            put(server, "c")
+            messages = receiver.take(1)
+            shown = server.request("GET", f"{PATH}/{made}")[1]
+            logs += server.log.read_text()
+    assert [one.document for one in messages] == ["a", "a", "b", "c"]
+    assert len({one.headers["webhook-id"] for one in messages}) == 3
+    said = logs + json.dumps(shown)
+    assert [word for word in ("hidden", "whsec", "merger") if word in said] == []

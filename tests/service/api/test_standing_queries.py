@@ -1,0 +1,275 @@
+"""/standing-queries: made, listed, removed, and the events of new documents that match."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.calibrations import MODES, calibrated
+from tests.tools.service_fixtures import fill
+
+QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
+NEW = {
+    "wasps": "Wasps live in nests of paper. Each nest has a queen. Workers carry prey home.",
+    "court": "The court held that the appeal was void. The costs were allowed.",
+    "hives": "Bees live in hives. Each hive has a queen. Workers carry nectar home.",
+}
+
+
+def make(client: Any, **body: Any) -> dict[str, Any]:
+    response = client.post("/standing-queries", json=body)
+    assert response.status_code == 201, response.text
+    made = response.json()
+    assert response.headers["location"] == f"/standing-queries/{made['id']}"
+    return made
+
+
+def put(client: Any, documents: dict[str, str], **fields: Any) -> None:
+    body = [{"id": name, "text": text, **fields} for name, text in documents.items()]
+    assert client.post("/index", json={"documents": body}).status_code == 200
+
+
+def settled(client: Any) -> None:
+    """Wait until what is stored was compared."""
+    standing = client.app.state.engine.default.standing
+    deadline = time.monotonic() + 30
+    while standing.lag_seconds:
+        assert time.monotonic() < deadline, "the documents were not compared"
+        time.sleep(0.005)
+
+
+def events(client: Any, query_id: str | None = None, parameters: str = "") -> list[dict[str, Any]]:
+    settled(client)
+    below = "" if query_id is None else f"/{query_id}"
+    response = client.get(f"/standing-queries{below}/events{parameters}")
+    assert response.status_code == 200, response.text
+    return response.json()["events"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("of", ["text", "document"])
+def test_a_new_document_has_the_score_of_match(filled: Any, mode: str, of: str) -> None:
+    asked = {"id": "bees"} if of == "document" else {"text": QUERY["text"], "title": "Bees"}
+    made = make(filled, **asked, mode=mode, min_score=-1)
+    put(filled, NEW, title="New")
+    found = {one["document"]: one for one in events(filled, made["id"])}
+    body = {**asked, "mode": mode, "top_k": 50}
+    matches = filled.post("/match", json=body).json()["matches"]
+    expected = {one["id"]: one for one in matches if one["id"] in NEW}
+    assert found.keys() == expected.keys() != set()
+    for name, one in found.items():
+        assert one["score"] == pytest.approx(expected[name]["score"], abs=1e-5)
+        assert (one["query"], one["title"], one["scored_as"]) == (made["id"], "New", mode)
+
+
+@pytest.fixture
+def calibrated_client(
+    make_client: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> Any:
+    """A client of an application that holds TEXTS, with calibrations of every mode."""
+    checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
+    return fill(make_client(checkpoint=checkpoint, data=data))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("measure", ["score", "probability", "false_positive_rate"])
+def test_only_what_is_inside_the_bound_is_told(
+    calibrated_client: Any, mode: str, measure: str
+) -> None:
+    client = calibrated_client
+    bound = "max_false_positive_rate" if measure[0] == "f" else f"min_{measure}"
+    put(client, NEW)
+    match = {"text": QUERY["text"], "mode": mode, "top_k": 50}
+    first = client.post("/match", json=match).json()["matches"]
+    best = next(one for one in first if one["id"] in NEW)
+    made = make(client, text=QUERY["text"], mode=mode, **{bound: best[measure]})
+    assert made[bound] == best[measure]
+    put(client, {f"{name} again": f"{text} It is new." for name, text in NEW.items()})
+    again = client.post("/match", json={**match, bound: best[measure]}).json()["matches"]
+    expected = {one["id"]: one for one in again if one["id"].endswith(" again")}
+    found = {one["document"]: one for one in events(client, made["id"])}
+    assert found.keys() == expected.keys()
+    assert len(found) < len(NEW)
+    for name, one in found.items():
+        for value in ("score", "probability", "false_positive_rate"):
+            assert one[value] == pytest.approx(expected[name][value], abs=1e-5)
+
+
+def test_without_a_bound_the_calibration_chooses_one(calibrated_client: Any) -> None:
+    made = make(calibrated_client, text="Bees.")
+    assert made["max_false_positive_rate"] == 0.001
+    assert (made["min_score"], made["min_probability"]) == (None, None)
+
+
+def test_without_a_bound_and_a_calibration_one_must_be_given(client: Any) -> None:
+    refused = client.post("/standing-queries", json={"text": "Bees."})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "#/max_false_positive_rate"
+
+
+def test_events_are_of_new_texts_only_and_each_once(filled: Any) -> None:
+    made = make(filled, **QUERY)
+    put(filled, {"a": "Ants find paths."})
+    settled(filled)  # what is replaced before it was compared is not told
+    put(filled, {"a": "Ants find paths."}, title="A title")
+    put(filled, {"a": "Ants find short paths."})
+    assert [(one["document"], one["title"]) for one in events(filled, made["id"])] == [
+        ("a", ""),
+        ("a", ""),
+    ]
+    filled.delete("/documents/a")
+    put(filled, {"a": "Ants find paths."})
+    assert len(events(filled, made["id"])) == 3
+    later = make(filled, **QUERY)
+    assert events(filled, later["id"]) == []
+
+
+def test_a_filter_decides_by_the_metadata(filled: Any) -> None:
+    where = {
+        "and": [
+            {"field": "/year", "range": {"gte": 2026}},
+            {"not": {"field": "/x", "exists": True}},
+        ]
+    }
+    made = make(filled, **QUERY, filter=where)
+    assert made["filter"] == where
+    put(filled, {"old": "Bees."}, metadata={"year": 2025})
+    put(filled, {"new": "Bees fly."}, metadata={"year": 2026})
+    put(filled, {"other": "Bees sting."}, metadata={"year": 2026, "x": 1})
+    assert [one["document"] for one in events(filled, made["id"])] == ["new"]
+
+
+def test_a_document_is_compared_as_it_is_then_and_never_with_itself(filled: Any) -> None:
+    made = make(filled, id="bees", min_score=-1, mode="semantic")
+    put(filled, {"bees": "Rivers carve valleys over thousands of years."})
+    settled(filled)
+    put(filled, {"copy": "Rivers carve valleys over thousands of years."})
+    (event,) = events(filled, made["id"])
+    assert (event["document"], event["score"]) == ("copy", pytest.approx(1.0, abs=1e-3))
+    filled.delete("/documents/bees")
+    put(filled, {"while it is away": "Rivers carve valleys."})
+    settled(filled)
+    detail = filled.get(f"/standing-queries/{made['id']}").json()["detail"]
+    assert detail == "its document was deleted"
+    put(filled, {"bees": "Rivers carve valleys."})
+    assert [one["document"] for one in events(filled, made["id"])] == ["copy", "while it is away"]
+    assert filled.get(f"/standing-queries/{made['id']}").json()["detail"] is None
+
+
+def test_queries_are_listed_in_pages_and_removed(client: Any) -> None:
+    made = [make(client, text=f"Bees {number}.", min_score=0.5, title="T") for number in range(3)]
+    page = client.get("/standing-queries?limit=2").json()
+    rest = client.get(f"/standing-queries?limit=2&cursor={page['next_cursor']}").json()
+    assert page["queries"] + rest["queries"] == made
+    assert rest["next_cursor"] is None
+    path = f"/standing-queries/{made[1]['id']}"
+    put(client, {"a": "Bees."})
+    assert events(client, made[1]["id"])
+    assert client.delete(path).status_code == 204
+    for method, below in (("GET", ""), ("DELETE", ""), ("GET", "/events")):
+        gone = client.request(method, f"{path}{below}")
+        assert gone.status_code == 404
+        assert gone.json()["type"] == "/problems/standing-query-not-found"
+    assert {one["query"] for one in events(client)} == {made[0]["id"], made[2]["id"]}
+
+
+def test_events_come_in_pages(client: Any) -> None:
+    made = [make(client, **QUERY) for _ in range(2)]
+    put(client, {str(number): f"Bee number {number}." for number in range(3)})
+    every = events(client)
+    assert len(every) == 6
+    assert [one["number"] for one in every] == sorted({one["number"] for one in every})
+    first = client.get("/standing-queries/events?limit=4").json()
+    assert first == {"events": every[:4], "last": every[3]["number"]}
+    assert events(client, parameters=f"?after={first['last']}") == every[4:]
+    own = [one for one in every if one["query"] == made[1]["id"]]
+    assert events(client, made[1]["id"]) == own
+    assert events(client, made[1]["id"], f"?after={own[0]['number']}") == own[1:]
+    end = client.get("/standing-queries/events?after=999").json()
+    assert end == {"events": [], "last": 999}
+
+
+def test_only_the_last_events_of_a_query_are_kept(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_standing_events=2)
+    made = [make(client, **QUERY) for _ in range(2)]
+    for number in range(3):
+        put(client, {str(number): f"Bee number {number}."})
+        settled(client)
+    for one in made:
+        assert [event["document"] for event in events(client, one["id"])] == ["1", "2"]
+
+
+def test_there_are_limits(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_standing_queries=2, max_standing_query_bytes=100)
+    make(client, **QUERY)
+    body = {"text": "Bees live. " * 6, "min_score": 0}
+    for refusal in ("max_standing_query_bytes is 100", "max_standing_queries is 2"):
+        refused = client.post("/standing-queries", json=body)
+        assert refused.status_code == 409
+        assert refused.json()["type"] == "/problems/too-many-standing-queries"
+        assert refusal in refused.json()["detail"]
+        if refusal.endswith("100"):
+            make(client, text="Bees.", min_score=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"min_score": 0}, "#"),
+        ({"text": "a", "id": "b", "min_score": 0}, "#"),
+        ({"text": " ", "min_score": 0}, "#/text"),
+        ({"text": "Bees.", "min_score": 2}, "#/min_score"),
+        ({"text": "Bees.", "max_false_positive_rate": 0.1}, "#/max_false_positive_rate"),
+        ({"text": "Bees.", "min_score": 0, "mode": "all"}, "#/mode"),
+        ({"text": "Bees.", "min_score": 0, "filter": {"field": "a"}}, "#/filter"),
+    ],
+)
+def test_what_is_wrong_is_named(client: Any, body: dict[str, Any], pointer: str) -> None:
+    response = client.post("/standing-queries", json=body)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == pointer
+    assert client.get("/standing-queries").json()["queries"] == []
+
+
+def test_a_document_must_exist(client: Any) -> None:
+    response = client.post("/standing-queries", json={"id": "nobody", "min_score": 0})
+    assert response.status_code == 404
+    assert response.json()["type"] == "/problems/document-not-found"
+
+
+def test_the_same_request_makes_one_query(client: Any) -> None:
+    headers = {"Idempotency-Key": "k"}
+    first, second = (
+        client.post("/standing-queries", json=QUERY, headers=headers) for _ in range(2)
+    )
+    assert (first.status_code, first.content) == (second.status_code, second.content)
+    assert first.headers["location"] == second.headers["location"]
+    assert len(client.get("/standing-queries").json()["queries"]) == 1
+
+
+def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> None:
+    broken, sound = make(client, **QUERY), make(client, **QUERY)
+    path = client.app.state.engine.settings.data / "standing.sqlite3"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE queries SET vector = 'damaged' WHERE id = ?", (broken["id"],))
+        connection.commit()
+    put(client, {"a": "Bees."})
+    assert [one["document"] for one in events(client, sound["id"])] == ["a"]
+    detail = client.get(f"/standing-queries/{broken['id']}").json()["detail"]
+    assert detail == "it cannot be read: make it again"
+
+
+def test_each_collection_has_its_own(client: Any) -> None:
+    client.request("PUT", "/collections/papers")
+    response = client.post("/collections/papers/standing-queries", json=QUERY)
+    made = response.json()
+    path = f"/collections/papers/standing-queries/{made['id']}"
+    assert response.headers["location"] == path
+    assert client.get(path).json() == made
+    assert client.get(f"/standing-queries/{made['id']}").status_code == 404
+    put(client, {"a": "Bees."})
+    assert client.get(f"{path}/events").json()["events"] == []

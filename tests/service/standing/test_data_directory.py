@@ -1,0 +1,131 @@
+"""Standing queries and what becomes of their data directory: restarts, backups, checkpoints."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.app import create_app
+from service.standing.runner import StandingQueries
+from service.startup import close_engine, open_engine
+from tests.tools.command import Run
+from tests.tools.service_fixtures import Client, fill
+
+PATH = "/standing-queries"
+TEXT = "Bees live in hives. Each hive has a queen."
+NEW = "Wasps live in nests of paper. Each nest has a queen."
+
+
+@contextmanager
+def serving(make_settings: Callable[..., Any], **settings: Any) -> Iterator[Client]:
+    engine = open_engine(make_settings(**settings))
+    try:
+        yield Client(create_app(engine.settings, engine))
+    finally:
+        close_engine(engine)
+
+
+def make(client: Client, **body: Any) -> str:
+    response = client.post(PATH, json={"min_score": -1, **body})
+    assert response.status_code == 201, response.text
+    return str(response.json()["id"])
+
+
+def put(client: Client, name: str, text: str = NEW) -> None:
+    document = {"id": name, "text": text}
+    assert client.post("/index", json={"documents": [document]}).status_code == 200
+
+
+def events(client: Client, query_id: str, number: int) -> list[dict[str, Any]]:
+    """Wait for so many events."""
+    deadline = time.monotonic() + 60
+    while True:
+        standing: StandingQueries = client.app.state.engine.default.standing
+        waits = standing.lag_seconds
+        found: list[dict[str, Any]] = client.get(f"{PATH}/{query_id}/events").json()["events"]
+        if len(found) >= number and not waits:
+            assert len(found) == number
+            return found
+        assert time.monotonic() < deadline, (found, standing.queries.find(query_id).detail)
+        time.sleep(0.01)
+
+
+def test_with_another_checkpoint_texts_are_encoded_again(
+    make_settings: Callable[..., Any],
+    longmatch: Run,
+    tiny_terms: Path,
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    with serving(make_settings) as client:
+        fill(client)
+        made = [make(client, text=TEXT, mode=mode) for mode in ("semantic", "hybrid")]
+        made.append(make(client, id="bees"))
+        put(client, "before")
+        for one in made:
+            events(client, one, 1)
+    assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
+    with serving(make_settings, checkpoint=tiny_terms) as client:
+        put(client, "after", f"{NEW} It is new.")
+        for one, mode in zip(made, ("semantic", "hybrid", "hybrid"), strict=True):
+            event = events(client, one, 2)[-1]
+            asked = {"id": "bees"} if one == made[2] else {"text": TEXT}
+            body = {**asked, "mode": mode, "top_k": 50}
+            matches = client.post("/match", json=body).json()["matches"]
+            (match,) = (match for match in matches if match["id"] == "after")
+            assert event["document"] == "after"
+            assert event["score"] == pytest.approx(match["score"], abs=1e-5)
+
+
+def test_a_backup_has_them(
+    make_settings: Callable[..., Any], longmatch: Run, tmp_path: Path
+) -> None:
+    backup, restored = tmp_path / "backup", tmp_path / "restored"
+    with serving(make_settings) as client:
+        made = make(client, text=TEXT)
+        put(client, "first")
+        known = events(client, made, 1)
+        assert longmatch("snapshot", tmp_path / "data", "-o", backup).status == 0
+        put(client, "not in it")
+    assert longmatch("restore", backup, restored).status == 0
+    with serving(make_settings, data=restored) as client:
+        put(client, "second")
+        assert events(client, made, 2)[:1] == known
+
+
+def test_a_store_that_is_older_than_the_queries_gets_all_that_is_new(
+    make_settings: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Somebody put an older store in place: vector ids begin again where they were."""
+    data = tmp_path / "data"
+    with serving(make_settings) as client:
+        made = make(client, text=TEXT)
+        put(client, "a")
+        events(client, made, 1)
+    with closing(sqlite3.connect(data / "standing.sqlite3")) as connection:
+        connection.execute("UPDATE queries SET scanned = 1000")
+        connection.commit()
+    with serving(make_settings) as client:
+        put(client, "b")
+        assert [one["document"] for one in events(client, made, 2)] == ["a", "b"]
+
+
+def test_a_document_that_is_damaged_holds_only_its_own_query(
+    make_settings: Callable[..., Any], tmp_path: Path
+) -> None:
+    with serving(make_settings) as client:
+        fill(client)
+        held, other = make(client, id="bees"), make(client, text=TEXT)
+        store = tmp_path / "data" / "store.sqlite3"
+        with closing(sqlite3.connect(store)) as connection:
+            connection.execute("UPDATE documents SET text = 'damaged' WHERE id = 'bees'")
+            connection.commit()
+        put(client, "a")
+        events(client, other, 1)
+        assert events(client, held, 0) == []
+        put(client, "bees", TEXT)
+        assert {one["document"] for one in events(client, held, 1)} == {"a"}
