@@ -136,7 +136,7 @@ FACES: Mapping[str, str] = {
     "index.search": (
         "alignment calibrator corpus_calibration fusion pairs records score_distribution search"
     ),
-    "index.sqlite": "block_vectors connections failures free_space task_state",
+    "index.sqlite": "block_vectors connections failures free_space own_file task_state",
     "index.store": (
         "checksums document_store filters listing metadata ports records schema statements"
     ),

@@ -1,16 +1,12 @@
 """The jobs of a data directory, durable and in the order in which they run."""
 
-import logging
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
-from encoder.atomic_files import replace_durably
-from index.errors import StorageError, StoreError
 from index.sqlite.connections import SQLiteConnections, utc_now
-from index.sqlite.failures import storage_error
+from index.sqlite.own_file import FileKind, open_own_file
 from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
@@ -20,7 +16,7 @@ APPLICATION_ID = 0x4C4D4A42
 MAX_ENDED_JOBS = 1000  # older ones are deleted
 
 # `number` is never reused (AUTOINCREMENT): jobs run in its order.
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE meta (
     served_seconds REAL NOT NULL
 );
@@ -59,13 +55,10 @@ CREATE TABLE responses (
     served_seconds REAL NOT NULL
 );
 CREATE INDEX responses_by_age ON responses (served_seconds);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
+INSERT INTO meta VALUES (0);
 """
 
-_BEGIN = "INSERT INTO meta VALUES (0)"
-
-_log = logging.getLogger(__name__)
+JOBS = FileKind("jobs", APPLICATION_ID, SCHEMA_VERSION, SCHEMA, "no upload is accepted")
 
 
 def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
@@ -76,49 +69,7 @@ def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
     Raises:
         StoreError: the file cannot be created or is not a database of jobs.
     """
-    try:
-        if not read_only:
-            _create_if_missing(path)
-    except StorageError as failure:
-        _log.error("%s: no upload is accepted until the next start", failure)
-        return SQLiteConnections.in_memory(path, f"{SCHEMA}{_BEGIN};", failure)
-    connections = SQLiteConnections(path, read_only=read_only)
-    try:
-        _check_format(connections, path)
-    except StoreError:
-        connections.close()
-        raise
-    return connections
-
-
-def _create_if_missing(path: Path) -> None:
-    unfinished = path.with_name(f"{path.name}.new")
-    try:
-        if path.exists():
-            return
-        unfinished.unlink(missing_ok=True)
-        with closing(sqlite3.connect(unfinished)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(SCHEMA)
-            connection.execute(_BEGIN)
-            connection.commit()
-        replace_durably(unfinished, path)
-    except (OSError, sqlite3.Error) as error:
-        raise (
-            storage_error(path, error) or StoreError(f"{path}: cannot be created: {error}")
-        ) from error
-
-
-def _check_format(connections: SQLiteConnections, path: Path) -> None:
-    with connections.reading() as connection:
-        if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
-            raise StoreError(f"{path}: is a database, but not one of Longmatch's jobs")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version != SCHEMA_VERSION:
-            raise StoreError(
-                f"{path}: the jobs have format {version}; "
-                f"this version of Longmatch reads format {SCHEMA_VERSION}"
-            )
+    return open_own_file(path, JOBS, read_only=read_only)
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Job))
