@@ -24,6 +24,7 @@ from index.sqlite.failures import is_full
 from service.background.maintenance import Maintenance
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
+from service.feedback.store import FeedbackStore
 from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
@@ -99,6 +100,7 @@ class Collection:
         space: of its document vectors.
         data: documents, vectors, index.
         calibrator: turns scores into probabilities and false positive rates.
+        feedback: verdicts on its matches.
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.
@@ -115,6 +117,7 @@ class Collection:
     space: VectorSpace
     data: DataDirectory
     calibrator: ScoreCalibrator
+    feedback: FeedbackStore
     jobs: Jobs
     writer: ThreadPoolExecutor
     metrics: CollectionMetrics
@@ -259,7 +262,8 @@ def degraded_parts(engine: Engine) -> list[str]:
 
 
 def _storage_fails(collection: Collection) -> bool:
-    failures = (collection.data.store.failure, collection.jobs.failure)
+    parts = (collection.data.store, collection.jobs, collection.feedback)
+    failures = (one.failure for one in parts)
     return any(failures) or is_full(collection.data.store.path)
 
 

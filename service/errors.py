@@ -16,6 +16,8 @@
   * DocumentNotFoundError    no document has the id
   * CollectionNotFoundError  no collection has the name
   * TooManyCollectionsError  there are as many collections as the settings allow
+  * FeedbackNotFoundError    no verdict has the id
+  * FeedbackFullError        there is as much feedback as the settings allow
   * MalformedUploadError     the body cannot be decompressed
   * ModelNotFoundError       the name of a model is not that of the served checkpoint
   * JobNotFoundError         no job has the id
@@ -187,6 +189,24 @@ class TooManyCollectionsError(ServiceError):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"there are {limit} collections, which is the limit (max_collections): remove one"
+        )
+        self.limit = limit
+
+
+class FeedbackNotFoundError(ServiceError):
+    """No verdict has the id."""
+
+    def __init__(self, feedback_id: str) -> None:
+        super().__init__(f"there is no feedback with the id {feedback_id!r}")
+
+
+class FeedbackFullError(ServiceError):
+    """There is as much feedback as the settings allow."""
+
+    def __init__(self, setting: str, limit: int) -> None:
+        """Name the setting and its value."""
+        super().__init__(
+            f"there is as much feedback as {setting} allows, {limit}: delete some, or raise it"
         )
         self.limit = limit
 

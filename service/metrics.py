@@ -24,12 +24,14 @@ Stage = Literal[
 
 LineOutcome = Literal["indexed", "failed"]
 RetrainingOutcome = Literal["swapped", "refused", "failed"]
+FeedbackVerdict = Literal["relevant", "not_relevant"]
 SampleOutcome = Literal["measured", "dropped", "disturbed"]
 
-# Counters whose label values are known before anything happens. A series that begins with its first
+# Metrics whose label values are known before anything happens. A counter that begins with its first
 # event, at 1, has no increase: an alert would miss that event, and a panel be empty until then.
 _COUNTED: Final = {
     "job_documents": get_args(LineOutcome),
+    "feedback": get_args(FeedbackVerdict),
     "index_retrainings": get_args(RetrainingOutcome),
     "recall_samples": get_args(SampleOutcome),
 }
@@ -76,6 +78,7 @@ class CollectionMetrics:
     store_free: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
+    feedback: Labelled[Gauge]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class Metrics:
     store_free: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
+    feedback: Gauge
     ready: Gauge
     collection_ready: Gauge
     build_info: Gauge
@@ -261,6 +265,7 @@ def create_metrics() -> Metrics:
             "Documents that belong to a family of copies and versions.",
             ["collection"],
         ),
+        feedback=gauge("feedback", "Verdicts on matches that are kept.", ["collection", "verdict"]),
         store_free=gauge(
             "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
         ),

@@ -203,6 +203,18 @@ class Settings(BaseSettings):
         description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too): block vectors "
         "and rate counters. The service works without it while it is down.",
     )
+    max_feedback: int = Field(
+        default=100_000,
+        ge=0,
+        description="Verdicts on matches that one collection keeps; more are refused with 409. 0: "
+        "none is taken, and the page asks for none.",
+    )
+    max_feedback_bytes: int = Field(
+        default=256 * 1024**2,
+        ge=0,
+        description="Bytes, compressed, of the texts that they were asked with; a verdict on "
+        "another text is refused with 409 beyond.",
+    )
     max_text_characters: int = Field(
         default=2_000_000, ge=1, description="Characters of the text of one document."
     )

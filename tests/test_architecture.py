@@ -77,7 +77,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "errors",
         "metrics settings web",
         "telemetry",
-        "background jobs keys limits threads",
+        "background feedback jobs keys limits threads",
         "workers",
         "engine",
         "documents encode",
@@ -92,7 +92,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "service.api": (
         "deps http schemas",
         "openapi",
-        "compare documents embeddings index jobs ops page pairs",
+        "compare documents embeddings feedback index jobs ops page pairs",
         "collections match",
         "similar",
         "app",
@@ -142,22 +142,24 @@ FACES: Mapping[str, str] = {
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
     "service.api": "app",
+    "service.api.feedback": "routes",
     "service.api.http": (
         "access admission bodies collections errors hosts idempotency middleware negotiation "
         "paths problems"
     ),
     "service.api.openapi": "document responses",
     "service.api.schemas": (
-        "collections common compare documents embeddings filter jobs match ops paging"
+        "collections common compare documents embeddings fields filter jobs match ops paging"
     ),
     "service.background": "maintenance recall_monitor",
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.collections": "changes opening",
+    "service.feedback": "doctor store verdict",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
-    "service.matching": "compare match pairs queries rerank retrieve",
+    "service.matching": "compare feedback match pairs queries rerank retrieve",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (

@@ -1,11 +1,13 @@
 """Commands that maintain a data directory: snapshot, restore, doctor, reencode."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from encoder.checkpoint import Checkpoint
 from encoder.selection.reading_share import WHOLE
 from index.directory.backup import restore_backup, write_backup
 from index.directory.backup_archive import BackupManifest
@@ -31,6 +33,7 @@ from service.cli.options import (
     with_reading,
 )
 from service.cli.progress import printable, show_progress
+from service.feedback.doctor import examine_feedback, repair_feedback
 from service.jobs.doctor import examine_jobs, repair_jobs
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
@@ -92,12 +95,14 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        findings = (*examine(data, opened, sampling), *(jobs := examine_jobs(data)))
+        stored, jobs, feedback = _examine(data, opened, sampling)
+        findings = (*stored, *jobs, *feedback)
         _print_findings(findings)
         if repair and any(one.remedy.repairable for one in findings):
             repair_jobs(data, jobs)
-            repair_data(data, opened, findings[: len(findings) - len(jobs)], precision, progress)
-            findings = (*examine(data, opened, sampling), *examine_jobs(data))
+            repair_feedback(data, feedback)
+            repair_data(data, opened, stored, precision, progress)
+            findings = tuple(chain(*_examine(data, opened, sampling)))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
@@ -130,6 +135,13 @@ def reencode(
     share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
     made = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
     console.print(printable(made))
+
+
+def _examine(
+    data: Path, checkpoint: Checkpoint, sampling: Sampling
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return what is wrong with the documents, with the jobs, and with the feedback."""
+    return examine(data, checkpoint, sampling), examine_jobs(data), examine_feedback(data)
 
 
 def _held(manifest: BackupManifest) -> str:

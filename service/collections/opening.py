@@ -17,7 +17,9 @@ from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.bulk_upload import run_job
 from service.engine import Collection, Engine
+from service.feedback.store import open_feedback
 from service.jobs.runner import open_jobs
+from service.matching.feedback import forget_unstored
 
 
 def open_collection(engine: Engine, name: str, path: Path) -> Collection:
@@ -50,6 +52,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         )
         opened.callback(data.close)
         metrics = engine.metrics.of(name)
+        feedback = open_feedback(path, metrics)
+        opened.callback(feedback.close)
         jobs = open_jobs(path, settings, metrics)
         opened.callback(jobs.close)
         collection = Collection(
@@ -61,6 +65,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             space=space,
             data=data,
             calibrator=open_calibrator(checkpoint, path, fitted),
+            feedback=feedback,
             jobs=jobs,
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
@@ -68,6 +73,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             maintenance=Maintenance(data, metrics, settings),
         )
         record_index_metrics(data.index, metrics)
+        forget_unstored(collection)
         opened.callback(collection.recall_monitor.close)
         collection.recall_monitor.start()
         opened.callback(collection.maintenance.close)
@@ -90,6 +96,7 @@ def close_collection(collection: Collection) -> None:
     collection.writer.shutdown()
     collection.recall_monitor.close()
     collection.maintenance.close()
+    collection.feedback.close()
     collection.data.close()
 
 

@@ -21,6 +21,7 @@ from longmatch import (
 from pydantic import BaseModel
 
 from service.api.app import create_app
+from service.api.feedback import schemas as feedback_schemas
 from service.api.schemas import collections as collection_schemas
 from service.api.schemas import common, compare, documents, embeddings, jobs, match, ops
 from service.settings import Settings
@@ -56,6 +57,8 @@ ANSWERS: dict[type, type[BaseModel]] = {
     status.CollectionSummary: collection_schemas.CollectionBody,
     status.CollectionState: collection_schemas.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse,
+    results.Asked: feedback_schemas.AskedBody,
+    results.Feedback: feedback_schemas.FeedbackBody,
     results.Member: documents.MemberBody,
     requests.Document: common.DocumentBody,
     requests.Align: match.AlignBody,

@@ -272,6 +272,35 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked: the stored document `id`, or, where that is None, a text of this title."""
+
+    id: str | None
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """A verdict on a match.
+
+    Attributes:
+        id: of the verdict: the same for the same query and match.
+        query: what was asked.
+        match: id of the document that was the answer.
+        grade: 0 for not relevant, 1 to 3 for relevant.
+        created: when the first verdict was given, ISO 8601 in UTC.
+        changed: when this grade was given, ISO 8601 in UTC.
+    """
+
+    id: str
+    query: Asked
+    match: str
+    grade: int
+    created: str
+    changed: str
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A document of a family; `copy` if its text is identical."""
 

@@ -2,7 +2,9 @@
 
 COLLECTIONS = "collections"
 # First segments of the paths of one collection, which follow its prefix.
-COLLECTION_PARTS = frozenset({"match", "compare", "index", "documents", "pairs", "jobs", "v1"})
+COLLECTION_PARTS = frozenset(
+    {"match", "compare", "index", "documents", "pairs", "feedback", "jobs", "v1"}
+)
 
 
 def first_segment(path: str) -> str:
