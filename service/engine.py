@@ -48,7 +48,6 @@ class Engine:
         checkpoint: of the encoder; each collection has its own reading share.
         tokenizer: text -> sentence blocks, all of which are encoded.
         encoder: sentence blocks -> vectors, without the adapter of a collection.
-        fusion: joins the scores of vectors and words.
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
@@ -67,7 +66,6 @@ class Engine:
     checkpoint: Checkpoint
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
-    fusion: LinearFusion
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
@@ -99,6 +97,7 @@ class Collection:
         adapter: fitted to its corpus, if there is one.
         space: of its document vectors.
         data: documents, vectors, index.
+        fusion: joins its scores of vectors and words.
         calibrator: turns scores into probabilities and false positive rates.
         feedback: verdicts on its matches.
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
@@ -116,6 +115,7 @@ class Collection:
     adapter: OpenAdapter | None
     space: VectorSpace
     data: DataDirectory
+    fusion: LinearFusion
     calibrator: ScoreCalibrator
     feedback: FeedbackStore
     jobs: Jobs

@@ -134,7 +134,8 @@ FACES: Mapping[str, str] = {
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
     "index.search": (
-        "alignment calibrator corpus_calibration fusion pairs records score_distribution search"
+        "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
+        "score_distribution search"
     ),
     "index.sqlite": "block_vectors connections failures free_space own_file task_state",
     "index.store": (

@@ -41,6 +41,7 @@ from index.search.corpus_calibration import (
     measure_store,
     write_corpus_calibration,
 )
+from index.search.corpus_fusion import fusion_of
 from index.search.fusion import read_fusion
 from index.search.records import DEFAULT_MODE, Mode
 from index.search.score_distribution import Channels, NullDistribution, check_rate, threshold_for
@@ -272,7 +273,7 @@ def calibrate(
     check_output_folder(data, "--data")
     loaded = with_reading(open_checkpoint(checkpoint), data, None)
     adapter = read_corpus_adapter(data, loaded)
-    space, rule = vector_space(loaded, adapter), read_fusion(loaded)
+    space, rule = vector_space(loaded, adapter), fusion_of(data, loaded, adapter)
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
         by_mode = measure_store(directory.store, rule, progress, seed=seed)
     kinds = {score_kind(mode, adapted=adapter is not None): one for mode, one in by_mode.items()}

@@ -93,7 +93,7 @@ def _search(
         collection.data,
         query,
         options,
-        fusion=collection.engine.fusion,
+        fusion=collection.fusion,
         calibrator=collection.calibrator,
         among=among,
     )
