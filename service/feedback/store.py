@@ -206,6 +206,18 @@ class FeedbackStore:
             rows = connection.execute("SELECT grade, count(*) FROM verdicts GROUP BY grade")
             return Counter({int(grade): int(count) for grade, count in rows})
 
+    def relevant_queries(self) -> int:
+        """Return how many queries have a relevant answer.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            (found,) = connection.execute(
+                "SELECT count(DISTINCT query) FROM verdicts WHERE grade > 0"
+            ).fetchone()
+            return int(found)
+
     def record(self) -> None:
         """Set the metric of verdicts, if there are metrics.
 
