@@ -175,7 +175,7 @@ FACES: Mapping[str, str] = {
     "training.datasets": "convert",
     "training.jobs": "fit_search output train_encoder train_reranker",
     "training.pretraining": "recipes reordering",
-    "training.sources": "corpus_folder make_corpus selection",
+    "training.sources": "corpus_folder feedback_corpus make_corpus selection",
 }
 
 # The only places that may import these libraries.

@@ -18,7 +18,7 @@ class JudgedQuery:
         title: of the text, if it has one.
         key: the same for queries that must not be divided, such as copies of one text.
         grades: of the answers by their document ids; over 0 is relevant.
-        answer_keys: the keys that the answers have as queries.
+        answer_keys: the keys of the answers by their document ids, as those of queries.
     """
 
     document_id: str | None
@@ -26,7 +26,7 @@ class JudgedQuery:
     title: str
     key: str
     grades: Mapping[str, int]
-    answer_keys: frozenset[str]
+    answer_keys: Mapping[str, str]
 
     @property
     def relevant(self) -> int:
@@ -50,7 +50,7 @@ def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
     groups = _Groups()
     asked = {one.key for one in queries}
     for one in queries:
-        for key in one.answer_keys & asked:
+        for key in asked.intersection(one.answer_keys.values()):
             groups.join(one.key, key)
     sizes = Counter(groups.of(one.key) for one in queries)
     chosen: set[str] = set()

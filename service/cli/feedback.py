@@ -1,7 +1,7 @@
 """What learns from feedback: its verdicts as judged queries, and the command tune."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,7 @@ from evaluation.fitting.feedback import (
     run_shadow_test,
 )
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out
-from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
+from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, DataDirectory, settle
 from index.document import Document
 from index.errors import StoreError
 from index.extras import require_extra
@@ -32,6 +32,7 @@ from index.search.fusion import LinearFusion
 from index.search.records import EncodedQuery
 from index.sqlite.connections import utc_now
 from index.store.document_store import SQLiteDocumentStore
+from index.store.schema import read_space
 from service.cli.calibration import measure_calibration
 from service.cli.checks import OptionError, check_data_directory, check_output_folder
 from service.cli.data import DataArgument
@@ -67,7 +68,7 @@ def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
         return []
     grades: dict[AskedQuery, dict[str, int]] = {}
     with closing(open_feedback(data, read_only=True)) as feedback:
-        keys = _keys(store, feedback.documents())
+        keys, texts = _keys(store, feedback.documents())
         for one in feedback.all():
             asked = one.query.document_id
             if one.match_id in keys and (asked is None or asked in keys):
@@ -77,12 +78,30 @@ def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
             document_id=asked.document_id,
             text=asked.text or "",
             title=asked.title,
-            key=keys[asked.document_id] if asked.document_id else _text_key(asked.text or ""),
+            key=keys[asked.document_id]
+            if asked.document_id
+            else _text_key(asked.text or "", texts),
             grades=found,
-            answer_keys=frozenset(keys[name] for name in found),
+            answer_keys={name: keys[name] for name in found},
         )
         for asked, found in grades.items()
     ]
+
+
+def open_store(data: Path) -> SQLiteDocumentStore:
+    """Open the store of a data directory for reading, whatever made its vectors.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    settle(data)
+    space = read_space(data / STORE_FILE)
+    return SQLiteDocumentStore(
+        data / STORE_FILE,
+        fingerprint=space.fingerprint,
+        dimension=space.dimension,
+        read_only=True,
+    )
 
 
 def check_enough(data: Path, least: int, option: str) -> None:
@@ -296,14 +315,20 @@ def _described(what: str, one: Compared) -> str:
     )
 
 
-def _keys(store: SQLiteDocumentStore, document_ids: Sequence[str]) -> dict[str, str]:
-    """Return the key of each stored document: its family, else its text."""
+def _keys(
+    store: SQLiteDocumentStore, document_ids: Sequence[str]
+) -> tuple[dict[str, str], dict[bytes, str]]:
+    """Return the key of each stored document, its family or else its text; by id and by text."""
     families = store.families.of_ids(document_ids)
-    return {
+    hashes = store.content_hashes(document_ids)
+    keys = {
         name: f"family {families[name]}" if name in families else f"text {content_hash.hex()}"
-        for name, content_hash in store.content_hashes(document_ids).items()
+        for name, content_hash in hashes.items()
     }
+    return keys, {content_hash: keys[name] for name, content_hash in hashes.items()}
 
 
-def _text_key(text: str) -> str:
-    return f"text {Document('query', text).content_hash.hex()}"
+def _text_key(text: str, known: Mapping[bytes, str]) -> str:
+    """Return the key of a text: that of the documents which have it, if there are any."""
+    content_hash = Document("query", text).content_hash
+    return known.get(content_hash, f"text {content_hash.hex()}")

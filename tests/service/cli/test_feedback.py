@@ -69,6 +69,26 @@ def judge(data: Path, topics: int) -> None:
                 feedback.put(query, f"b{(topic + 1) % TOPICS}", 0, LIMITS)
 
 
+RECIPE = """
+name = "tiny"
+steps = 2
+documents = 12
+chunk = 8
+max_blocks = 8
+validation_interval = 2
+checkpoint_interval = 2
+patience = 5
+[optimiser]
+document_rate = 1e-3
+[[objective]]
+kind = "pairs"
+[[objective]]
+kind = "links"
+hard_negatives = 1
+temperature = "learned"
+"""
+
+
 def use(data: Path, checkpoint: Path, rule: LinearFusion) -> None:
     fingerprint = vector_space(load_checkpoint(checkpoint), None).fingerprint
     write_corpus_fusion(data, CorpusFusion(fingerprint, rule, {}))
@@ -224,3 +244,42 @@ def test_a_wrong_file_is_found_and_deleted(
     assert longmatch("tune", data).status == 2
     assert longmatch("doctor", data, "--repair").status == 0
     assert not (data / FUSION_FILE).exists()
+
+
+def test_training_learns_from_feedback(longmatch: Run, data: Path, tmp_path: Path) -> None:
+    judge(data, 40)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    command_line = ["train", recipe, "--feedback", data, "-o", tmp_path / "trained"]
+    answer = longmatch(*command_line, "--precision", "fp32")
+    assert answer.status == 0, answer.err
+    counts = json.loads((tmp_path / "trained.work" / "feedback" / "counts.json").read_text())
+    assert f"{counts['queries']['train']} train, {counts['queries']['valid']} valid" in answer.err
+    report = json.loads((tmp_path / "trained" / "training" / "report.json").read_text())
+    assert report["figure"].startswith("nDCG@10")
+    assert not report["shared_documents"]
+
+
+@pytest.mark.parametrize("topics", [0, 5])
+def test_training_on_too_little_feedback_is_refused_before_the_work(
+    longmatch: Run, data: Path, tmp_path: Path, topics: int
+) -> None:
+    if topics:
+        judge(data, topics)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    answer = longmatch("train", recipe, "--feedback", data, "-o", tmp_path / "trained")
+    assert answer.status == 2
+    assert f"--feedback: {data}: the feedback has {topics + topics // 2} queries" in answer.err
+    assert not (tmp_path / "trained.work").exists()
+
+
+def test_a_recipe_for_pairs_needs_both_verdicts(longmatch: Run, data: Path, tmp_path: Path) -> None:
+    with closing(open_feedback(data)) as feedback:
+        for topic in range(40):
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1, LIMITS)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    answer = longmatch("train", recipe, "--feedback", data, "-o", tmp_path / "trained")
+    assert answer.status == 2
+    assert "the recipe learns from pairs, and no corpus has any" in answer.err
