@@ -1,15 +1,17 @@
 """Feedback on matches: verdicts of users, which are kept as long as the documents they are on."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
-from index.errors import StorageError
+from index.errors import StoreError
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.feedback.store import FeedbackLimits
 from service.feedback.verdict import JudgedQuery, Verdict
 from service.threads import run_in
+
+_LOG = logging.getLogger(__name__)
 
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one text has more
 
@@ -68,16 +70,17 @@ def forget_unstored(collection: Collection) -> None:
 
     It is copied while the service works: first the feedback, then the documents.
 
-    Raises:
-        StoreError: the feedback or the store is damaged.
+    What fails is logged: it must not keep documents from being served.
     """
-    named = collection.feedback.documents()
-    stored = collection.data.store.content_hashes(named)
-    lost = [one for one in named if one not in stored]
-    if lost:
-        with suppress(StorageError):  # a full disk must not keep documents from being served
+    try:
+        named = collection.feedback.documents()
+        stored = collection.data.store.content_hashes(named)
+        lost = [one for one in named if one not in stored]
+        if lost:
             collection.feedback.forget(lost)
-    collection.feedback.record()
+        collection.feedback.record()
+    except StoreError as error:
+        _LOG.warning("feedback on documents that are gone was not removed: %s", error)
 
 
 def _check(query: JudgedQuery, match_id: str, limit: int) -> None:
