@@ -77,6 +77,13 @@ _KEY_SCHEME = {
 }
 _KEYLESS = frozenset({"/livez", "/readyz"})
 
+# (path of the POST, its status, the path of what it made, where the id is in the answer)
+_MADE_AT = (
+    ("/index", "200", "/documents/{id}", "documents/0/id"),
+    ("/index", "202", "/jobs/{id}", "id"),
+    ("/feedback", "200", "/feedback/{id}", "id"),
+)
+
 COLLECTION_PREFIX = f"/{COLLECTIONS}/{{collection}}"
 _COLLECTION_PARAMETER = {
     "name": "collection",
@@ -129,13 +136,11 @@ class DescribedFastAPI(FastAPI):
 
 
 def _add_links(paths: dict[str, Any]) -> None:
-    """Say where that is which POST /index made: clients and tests of the contract follow it."""
+    """Say where that is which a POST made: clients and tests of the contract follow it."""
     of_collection = {"collection": "$request.path.collection"}
     for prefix, named in (("", {}), (COLLECTION_PREFIX, of_collection)):
-        responses = paths[f"{prefix}/index"]["post"]["responses"]
-        made_at = (("200", "/documents/{id}", "documents/0/id"), ("202", "/jobs/{id}", "id"))
-        for code, made, below in made_at:
-            responses[code]["links"] = {
+        for maker, code, made, below in _MADE_AT:
+            paths[f"{prefix}{maker}"]["post"]["responses"][code]["links"] = {
                 f"{method} {path}": {
                     "operationId": operation["operationId"],
                     "parameters": {**named, "id": f"$response.body#/{below}"},

@@ -296,3 +296,5 @@ def test_a_link_leads_from_what_was_made_to_where_it_is(
         }
         for link in links:
             assert ("collection" in link["parameters"]) is bool(prefix)
+    given = document["paths"][f"{prefix}/feedback"]["post"]["responses"]["200"]["links"].values()
+    assert [known[link["operationId"]] for link in given] == [f"{prefix}/feedback/{{id}}"]
