@@ -1,8 +1,8 @@
 """Fit the fusion of a data directory to feedback, and test it in shadow before it is adopted.
 
 Nothing is encoded again: the scores of vectors, alignment and words of stored documents stay what
-they are, and only their weights change. The test searches with both rules, as a server would: for
-queries that were held out, and for passages of documents that no feedback is on.
+they are, and only their weights change. The test searches with both rules in hybrid mode, as a
+server does: for queries that were held out, and for passages of other documents.
 """
 
 from collections.abc import Mapping, Sequence

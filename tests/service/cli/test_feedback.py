@@ -10,9 +10,10 @@ import pytest
 
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
-from index.directory.data_directory import CALIBRATION_FILE, FUSION_FILE
+from index.directory.data_directory import CALIBRATION_FILE, FUSION_FILE, STORE_FILE
 from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
 from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
+from index.store.schema import read_space
 from service.cli import feedback as command
 from service.feedback.store import FeedbackLimits, open_feedback
 from service.feedback.verdict import JudgedQuery
@@ -108,7 +109,12 @@ def test_better_weights_are_adopted_and_served(
     judge(data, 40)
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
-    answer = longmatch("tune", data, "--others", 40, "--json")
+    running = open_engine(make_settings(data=data))
+    try:
+        answer = longmatch("tune", data, "--others", 40, "--json")
+        assert running.default.fusion == BLIND
+    finally:
+        close_engine(running)
     assert answer.status == 0, answer.err
     report = json.loads(answer.out)
     assert (report["adopted"], report["refused"]) == (True, None)
@@ -222,6 +228,17 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     assert not (data / CALIBRATION_FILE).exists()
     assert used(data, tiny_checkpoint) == BLIND
     assert longmatch("doctor", data).status == 0
+
+
+def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data: Path) -> None:
+    judge(data, 3)
+    fingerprint = read_space(data / STORE_FILE).fingerprint
+    write_corpus_fusion(data, CorpusFusion(fingerprint, BLIND, {}))
+    answer = longmatch("reencode", data, "--reading-share", 0.5)
+    assert answer.status == 0, answer.err
+    assert not (data / FUSION_FILE).exists()
+    with closing(open_feedback(data, read_only=True)) as feedback:
+        assert feedback.relevant_queries() == 4
 
 
 @pytest.mark.parametrize(
