@@ -34,8 +34,8 @@ from benchmarks.speed import (
     long_document,
     precision,
     scale,
-    search_peers,
 )
+from benchmarks.speed.peers import search as search_peers
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,

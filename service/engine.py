@@ -24,6 +24,7 @@ from index.sqlite.failures import is_full
 from service.background.maintenance import Maintenance
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
+from service.feedback.store import FeedbackStore
 from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
@@ -48,7 +49,6 @@ class Engine:
         checkpoint: of the encoder; each collection has its own reading share.
         tokenizer: text -> sentence blocks, all of which are encoded.
         encoder: sentence blocks -> vectors, without the adapter of a collection.
-        fusion: joins the scores of vectors and words.
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
@@ -68,7 +68,6 @@ class Engine:
     checkpoint: Checkpoint
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
-    fusion: LinearFusion
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
@@ -101,7 +100,9 @@ class Collection:
         adapter: fitted to its corpus, if there is one.
         space: of its document vectors.
         data: documents, vectors, index.
+        fusion: joins its scores of vectors and words.
         calibrator: turns scores into probabilities and false positive rates.
+        feedback: verdicts on its matches.
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         standing: the queries that new documents are compared with, and their events.
         writer: the one thread that changes store and index, so that the index sees the changes
@@ -118,7 +119,9 @@ class Collection:
     adapter: OpenAdapter | None
     space: VectorSpace
     data: DataDirectory
+    fusion: LinearFusion
     calibrator: ScoreCalibrator
+    feedback: FeedbackStore
     jobs: Jobs
     standing: StandingQueries
     writer: ThreadPoolExecutor
@@ -270,8 +273,8 @@ def degraded_parts(engine: Engine) -> list[str]:
 
 
 def _storage_fails(collection: Collection) -> bool:
-    stores = (collection.data.store, collection.jobs, collection.standing)
-    failures = (one.failure for one in stores)
+    parts = (collection.data.store, collection.jobs, collection.feedback, collection.standing)
+    failures = (one.failure for one in parts)
     return any(failures) or is_full(collection.data.store.path)
 
 

@@ -18,6 +18,8 @@
   * TooManyCollectionsError  there are as many collections as the settings allow
   * StandingQueryNotFoundError   no standing query has the id
   * TooManyStandingQueriesError  there are as many standing queries as the settings allow
+  * FeedbackNotFoundError    no verdict has the id
+  * FeedbackFullError        there is as much feedback as the settings allow
   * MalformedUploadError     the body cannot be decompressed
   * ModelNotFoundError       the name of a model is not that of the served checkpoint
   * JobNotFoundError         no job has the id
@@ -208,6 +210,24 @@ class TooManyStandingQueriesError(ServiceError):
         """Name the limit, and the setting that it is."""
         super().__init__(
             f"the collection has no room for another standing query: {setting} is {limit}"
+        )
+        self.limit = limit
+
+
+class FeedbackNotFoundError(ServiceError):
+    """No verdict has the id."""
+
+    def __init__(self, feedback_id: str) -> None:
+        super().__init__(f"there is no feedback with the id {feedback_id!r}")
+
+
+class FeedbackFullError(ServiceError):
+    """There is as much feedback as the settings allow."""
+
+    def __init__(self, setting: str, limit: int) -> None:
+        """Name the setting and its value."""
+        super().__init__(
+            f"there is as much feedback as {setting} allows, {limit}: delete some, or raise it"
         )
         self.limit = limit
 

@@ -102,7 +102,7 @@ async def index_documents(
 
 
 async def delete_document(collection: Collection, document_id: str) -> None:
-    """Delete one document; at return the deletion is durable and no match finds it.
+    """Delete one document and the feedback on it; at return that is durable, no match finds it.
 
     Raises:
         DocumentNotFoundError: it is not stored.
@@ -175,7 +175,11 @@ def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
 
 
 def _delete(collection: Collection, document_id: str) -> bool:
-    """Delete a document and update the index; return whether it was stored."""
+    """Delete a document, with the feedback on it, and update the index; return whether it existed.
+
+    The feedback goes first: after a kill or on a full disk there is none on a deleted document.
+    """
+    collection.feedback.forget([document_id])
     change = collection.data.store.delete([document_id])
     _apply(collection, change)
     return len(change.removed) > 0

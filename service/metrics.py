@@ -25,12 +25,14 @@ Stage = Literal[
 LineOutcome = Literal["indexed", "failed"]
 RetrainingOutcome = Literal["swapped", "refused", "failed"]
 DeliveryOutcome = Literal["delivered", "retried", "failed"]
+FeedbackVerdict = Literal["relevant", "not_relevant"]
 SampleOutcome = Literal["measured", "dropped", "disturbed"]
 
-# Counters whose label values are known before anything happens. A series that begins with its first
+# Metrics whose label values are known before anything happens. A counter that begins with its first
 # event, at 1, has no increase: an alert would miss that event, and a panel be empty until then.
 _COUNTED: Final = {
     "job_documents": get_args(LineOutcome),
+    "feedback": get_args(FeedbackVerdict),
     "index_retrainings": get_args(RetrainingOutcome),
     "recall_samples": get_args(SampleOutcome),
     "webhook_deliveries": get_args(DeliveryOutcome),
@@ -82,6 +84,7 @@ class CollectionMetrics:
     standing_lag: Gauge
     standing_queries: Labelled[Gauge]
     webhook_deliveries: Labelled[Counter]
+    feedback: Labelled[Gauge]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class Metrics:
     standing_lag: Gauge
     standing_queries: Gauge
     webhook_deliveries: Counter
+    feedback: Gauge
     ready: Gauge
     collection_ready: Gauge
     build_info: Gauge
@@ -293,6 +297,7 @@ def create_metrics() -> Metrics:
             "Attempts to deliver an event to a webhook.",
             ["collection", "outcome"],
         ),
+        feedback=gauge("feedback", "Verdicts on matches that are kept.", ["collection", "verdict"]),
         store_free=gauge(
             "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
         ),

@@ -97,8 +97,7 @@ class Settings(BaseSettings):
     max_collections: int = Field(
         default=64,
         ge=0,
-        description="Collections besides the default one; more are refused with 409. With more in "
-        "the data directory, the service does not start.",
+        description="Collections besides the default one; more are refused with 409, or at start.",
     )
     max_unfinished_jobs: int = Field(
         default=32,
@@ -196,13 +195,12 @@ class Settings(BaseSettings):
     )
     tls_certificate: Path | None = Field(
         default=None,
-        description="The certificate of the server, with those that lead to its authority: a PEM "
-        "file. With it, the service is reached by https:// alone.",
+        description="PEM file of the server's certificate, with those that lead to its authority; "
+        "with it, the service is reached by https:// alone.",
     )
     tls_key: Path | None = Field(
         default=None,
-        description="The private key of `tls_certificate`: a PEM file; by default, it is in the "
-        "same file.",
+        description="PEM file of its private key; by default, it is in the same file.",
     )
     tls_key_password: SecretStr | None = Field(
         default=None, description="The password of `tls_key`, if it is encrypted."
@@ -221,6 +219,16 @@ class Settings(BaseSettings):
         default=None,
         description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too): block vectors "
         "and rate counters. The service works without it while it is down.",
+    )
+    max_feedback: int = Field(
+        default=100_000,
+        ge=0,
+        description="Verdicts that one collection keeps; more are refused with 409; 0 for none.",
+    )
+    max_feedback_bytes: int = Field(
+        default=256 * 1024**2,
+        ge=0,
+        description="Bytes, compressed, of the texts that they are about; more are refused, too.",
     )
     max_text_characters: int = Field(
         default=2_000_000, ge=1, description="Characters of the text of one document."
@@ -263,8 +271,7 @@ class Settings(BaseSettings):
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="Names, addresses and networks, separated by commas, that webhooks may reach "
-        "although they are not public, and without TLS; all others must be public addresses, by "
-        "https.",
+        "without TLS and although they are not public; others must be public, by https.",
     )
     webhook_seconds: float = Field(
         default=10.0,
@@ -275,8 +282,7 @@ class Settings(BaseSettings):
     webhook_attempts: int = Field(
         default=24,
         ge=1,
-        description="Attempts to deliver one event to a webhook, over about 14 hours; then the "
-        "webhook has failed, until it is resumed.",
+        description="Attempts, over about 14 hours, to deliver an event before a webhook failed.",
     )
     max_top_k: int = Field(default=1000, ge=1, description="Matches that a query may request.")
     default_top_k: int = Field(
@@ -384,13 +390,6 @@ class Settings(BaseSettings):
             except ValueError as error:
                 raise ValueError(f"{one!r} is no address and no network: {error}") from error
         return value
-
-    @model_validator(mode="after")
-    def _tls_needs_a_certificate(self) -> "Settings":
-        for name in ("tls_key", "tls_key_password", "tls_client_authority"):
-            if getattr(self, name) is not None and self.tls_certificate is None:
-                raise ValueError(f"{name} is given without tls_certificate")
-        return self
 
     @model_validator(mode="after")
     def _default_within_limit(self) -> "Settings":

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.selection.block_selection import open_document_tokenizer
-from index.search.fusion import read_fusion
 from service.collections.changes import close_collections, open_collections, stop_collections
 from service.collections.opening import close_collection
 from service.engine import Engine, installed_version
@@ -49,7 +48,6 @@ def open_engine(settings: Settings) -> Engine:
             checkpoint=checkpoint,
             tokenizer=open_document_tokenizer(checkpoint),
             encoder=encoder,
-            fusion=read_fusion(checkpoint),
             scheduler=scheduler,
             reranking=open_rerank_pool(settings, metrics),
             admission=Admission(settings.max_active_requests),

@@ -77,7 +77,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "errors",
         "metrics settings web",
         "telemetry",
-        "background jobs keys limits threads",
+        "background feedback jobs keys limits threads",
         "standing workers",
         "engine",
         "documents encode",
@@ -92,7 +92,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "service.api": (
         "deps http schemas",
         "openapi",
-        "compare documents embeddings index jobs ops page pairs",
+        "compare documents embeddings feedback index jobs ops page pairs",
         "collections match",
         "similar standing",
         "app",
@@ -122,7 +122,7 @@ FACES: Mapping[str, str] = {
         "baselines block_baselines encoded_corpus experiment judgements markdown metrics plots "
         "quality_gate report significance systems"
     ),
-    "evaluation.fitting": "calibration fusion",
+    "evaluation.fitting": "calibration feedback fusion judged_queries",
     "evaluation.mentions": "left_out masking",
     "evaluation.second_stage": "alignment reranking",
     "index": "adapt build document embed errors extras id_set progress reencode",
@@ -134,7 +134,8 @@ FACES: Mapping[str, str] = {
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.near_duplicates": "families signatures tables",
     "index.search": (
-        "alignment calibrator corpus_calibration fusion pairs records score_distribution search"
+        "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
+        "score_distribution search"
     ),
     "index.sqlite": "block_vectors connections database failures free_space task_state",
     "index.store": (
@@ -142,25 +143,27 @@ FACES: Mapping[str, str] = {
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
     "service.api": "app",
+    "service.api.feedback": "routes",
     "service.api.http": (
         "access admission bodies collections errors hosts idempotency middleware negotiation "
         "paths problems"
     ),
     "service.api.openapi": "document responses",
     "service.api.schemas": (
-        "collections common compare documents embeddings filter jobs match matches ops paging "
-        "standing"
+        "collections common compare documents embeddings fields filter jobs match matches ops "
+        "paging standing"
     ),
     "service.api.standing": "events queries",
     "service.background": "maintenance recall_monitor",
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.collections": "changes opening",
+    "service.feedback": "doctor store verdict",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",
     "service.matching": (
-        "compare examples listening match pairs queries rerank retrieve standing"
+        "compare examples feedback listening match pairs queries rerank retrieve standing"
     ),
     "service.standing": "doctor query runner signature targets",
     "service.telemetry": "logs stages",
@@ -177,7 +180,7 @@ FACES: Mapping[str, str] = {
     "training.datasets": "convert",
     "training.jobs": "fit_search output train_encoder train_reranker",
     "training.pretraining": "recipes reordering",
-    "training.sources": "corpus_folder make_corpus selection",
+    "training.sources": "corpus_folder feedback_corpus make_corpus selection",
 }
 
 # The only places that may import these libraries.

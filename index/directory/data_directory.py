@@ -2,6 +2,7 @@
 
 store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
+fusion.json     optional: how scores are combined here, see index/search/corpus_fusion.py
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
 skipped.jsonl   what the last `longmatch index` could not read, for the user
@@ -47,6 +48,7 @@ KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
+FUSION_FILE = "fusion.json"
 SKIPPED_FILE = "skipped.jsonl"
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
@@ -58,6 +60,7 @@ CONTENT = (
     LEXICAL_DIRECTORY,
     ADAPTER_FILE,
     CALIBRATION_FILE,
+    FUSION_FILE,
 )
 
 

@@ -18,6 +18,7 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     ADAPTER_FILE,
     CALIBRATION_FILE,
+    FUSION_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     with_share_of,
@@ -33,6 +34,7 @@ from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.segment_files import load_view
 from index.progress import Progress
 from index.search.corpus_calibration import read_corpus_calibration
+from index.search.corpus_fusion import fusion_of
 from index.search.fusion import read_fusion
 from index.sqlite.connections import DATABASE_ERRORS
 from index.store.document_store import SQLiteDocumentStore
@@ -125,12 +127,19 @@ def _examine_calibration(
 ) -> Iterator[Finding]:
     fingerprint = vector_space(checkpoint, adapter).fingerprint
     try:
-        read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
+        rule = read_fusion(checkpoint)
+    except EncoderError:
+        return  # fusion.json, a file of the checkpoint, which was examined before
+    try:
+        rule = fusion_of(data, checkpoint, adapter)
+    except StoreError as error:
+        require_damage(data / FUSION_FILE, error)
+        yield Finding(FUSION_FILE, str(error), Remedy.DELETE)
+    try:
+        read_corpus_calibration(data, fingerprint, rule)
     except StoreError as error:
         require_damage(data / CALIBRATION_FILE, error)
         yield Finding(CALIBRATION_FILE, str(error), Remedy.DELETE)
-    except EncoderError:
-        return  # fusion.json, a file of the checkpoint, which was examined before
 
 
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:

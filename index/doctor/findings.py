@@ -21,6 +21,7 @@ class Remedy(Enum):
     SET_ASIDE = "remove them, and keep what can be read of them in damaged.jsonl"
     SET_JOBS_ASIDE = "move it and the uploads into jobs.damaged, send the uploads again"
     SET_STANDING_ASIDE = "move it to standing.damaged, make the standing queries again"
+    SET_FEEDBACK_ASIDE = "move it into feedback.damaged and begin a new one"
     END_JOB = "end the job as failed, send the upload again"
     DELETE = "delete it"
     REBUILD_CHECKSUMS = "compute the checksums again"

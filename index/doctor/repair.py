@@ -20,7 +20,7 @@ from encoder.selection.block_selection import open_document_tokenizer
 from index.adapt import read_corpus_adapter
 from index.alignment.tables import remove_aligned_blocks
 from index.build import refit_alignment
-from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, locked, open_data_directory
+from index.directory.data_directory import STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
 from index.doctor.examine import share_if_readable
 from index.doctor.findings import Finding, Remedy
@@ -98,8 +98,8 @@ def repair(
         return
     checkpoint = share_if_readable(data, checkpoint)
     with locked(data):
-        if Remedy.DELETE in remedies:
-            (data / CALIBRATION_FILE).unlink(missing_ok=True)
+        for name in {one.what for one in findings if one.remedy is Remedy.DELETE}:
+            (data / name).unlink(missing_ok=True)
         remove_digest(data / STORE_FILE)
         lost = _named_by(findings, Remedy.SET_ASIDE)
         _repair_database(data / STORE_FILE, remedies, sorted(lost))

@@ -18,7 +18,8 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import Checkpoint
 from index.search.corpus_calibration import CorpusCalibration, read_corpus_calibration
-from index.search.fusion import read_fusion
+from index.search.corpus_fusion import fusion_of
+from index.search.fusion import read_fusion, still_valid
 from index.search.records import Bounds, Mode
 from index.search.score_distribution import NullDistribution, false_positive_rates
 
@@ -71,7 +72,9 @@ def score_kind(mode: Mode, *, adapted: bool) -> str:
 def open_calibrator(
     checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None
 ) -> ScoreCalibrator:
-    """Read both calibrations; each is optional.
+    """Read both calibrations, of which only what was made with the rule of the directory holds.
+
+    Each is optional.
 
     Args:
         checkpoint: whose vectors are scored.
@@ -80,12 +83,15 @@ def open_calibrator(
 
     Raises:
         CheckpointError: the calibration of the checkpoint is damaged or of other weights.
-        StoreError: the calibration of the data directory is damaged, of another checkpoint, or
-            of another fusion rule.
+        StoreError: the calibration or the fusion of the data directory is damaged or of another
+            checkpoint, or the calibration of another fusion rule.
     """
     of_checkpoint = read_calibration(checkpoint)
+    rule = fusion_of(data, checkpoint, adapter)
+    if of_checkpoint is not None:
+        of_checkpoint = still_valid(of_checkpoint, read_fusion(checkpoint), rule)
     fingerprint = vector_space(checkpoint, adapter).fingerprint
-    of_corpus = read_corpus_calibration(data, fingerprint, read_fusion(checkpoint))
+    of_corpus = read_corpus_calibration(data, fingerprint, rule)
     versions = [part.version for part in (of_checkpoint, of_corpus) if part is not None]
     version = "+".join(versions) or None
     return ScoreCalibrator(of_checkpoint, of_corpus, version, adapted=adapter is not None)

@@ -30,7 +30,7 @@ from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 
 FORMAT = 1
-_NUMBERS = ("lexical_weight", "alignment_weight", "expected_slope", "expected_intercept")
+RULE_FIELDS = ("lexical_weight", "alignment_weight", "expected_slope", "expected_intercept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
         content = json.loads(data)
         if content["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        rule = LinearFusion(**{name: float(content[name]) for name in _NUMBERS})
+        rule = LinearFusion(**{name: float(content[name]) for name in RULE_FIELDS})
         fingerprint = str(content["fingerprint"])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a fusion rule: {error!r}") from error
@@ -115,6 +115,16 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
             f"{checkpoint.fingerprint[:12]}: fit it again or delete it"
         )
     return rule
+
+
+def still_valid(calibration: Calibration, former: LinearFusion, rule: LinearFusion) -> Calibration:
+    """Return what holds of a calibration of scores by one rule when another one combines them."""
+    if former == rule:
+        return calibration
+    same = replace(former, lexical_weight=rule.lexical_weight) == rule
+    changed = HYBRID_KINDS if same else (*SEMANTIC_KINDS, *HYBRID_KINDS)
+    kept = {kind: one for kind, one in calibration.kinds.items() if kind not in changed}
+    return Calibration(calibration.fingerprint, kept)
 
 
 def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
@@ -130,10 +140,7 @@ def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     former = read_fusion(checkpoint)
     calibration = None if former == rule else read_calibration(checkpoint)
     if calibration is not None:
-        same = replace(former, lexical_weight=rule.lexical_weight) == rule
-        changed = HYBRID_KINDS if same else (*SEMANTIC_KINDS, *HYBRID_KINDS)
-        kept = {kind: one for kind, one in calibration.kinds.items() if kind not in changed}
-        write_calibration(checkpoint, Calibration(checkpoint.fingerprint, kept))
+        write_calibration(checkpoint, still_valid(calibration, former, rule))
     path = checkpoint.directory / FUSION
     content = {
         "format": FORMAT,

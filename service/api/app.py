@@ -27,6 +27,7 @@ from service.api import (
     pairs,
     similar,
 )
+from service.api.feedback import routes as feedback
 from service.api.http.access import KeyMiddleware
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.bodies import BodyRuleMiddleware
@@ -48,6 +49,7 @@ from service.telemetry.stages import TELEMETRY
 ROUTERS = (
     match.router,
     pairs.router,
+    feedback.router,
     compare.router,
     embeddings.router,
     index.bulk_router,

@@ -161,7 +161,7 @@ async def get_document(
     responses={204: {"description": "It is deleted; no match returns it any more"}, **PROBLEMS},
 )
 async def remove_document(document_id: DocumentId, collection: CollectionDep) -> None:
-    """Delete a document permanently."""
+    """Delete a document permanently, with the feedback on it and on its matches."""
     await delete_document(collection, document_id)
 
 

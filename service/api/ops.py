@@ -73,6 +73,8 @@ VERSION = {
         "max_unfinished_jobs_per_client": 16,
         "max_upload_ratio": 100.0,
         "max_waiting_upload_bytes": 17179869184,
+        "max_feedback": 100000,
+        "max_feedback_bytes": 268435456,
         "max_text_characters": 2000000,
         "max_documents_per_request": 256,
         "max_queries_per_request": 32,

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.adapter import vector_space
+from encoder.adapter import VectorSpace, vector_space
 from encoder.calibration import (
     SEMANTIC,
     Calibration,
@@ -20,6 +20,7 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import Checkpoint
 from encoder.errors import CheckpointError
+from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import (
     MIN_OF_A_CLASS,
@@ -35,15 +36,18 @@ from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpu
 from index.errors import CorpusError
 from index.extras import require_extra
 from index.lexical.scoring import TermRows, rows_of_texts
+from index.progress import Progress
 from index.search.calibrator import score_kind
 from index.search.corpus_calibration import (
     CorpusCalibration,
     measure_store,
     write_corpus_calibration,
 )
-from index.search.fusion import read_fusion
+from index.search.corpus_fusion import fusion_of
+from index.search.fusion import LinearFusion, read_fusion
 from index.search.records import DEFAULT_MODE, Mode
 from index.search.score_distribution import Channels, NullDistribution, check_rate, threshold_for
+from index.store.document_store import SQLiteDocumentStore
 from service.cli.checks import (
     OptionError,
     check_corpus,
@@ -272,11 +276,14 @@ def calibrate(
     check_output_folder(data, "--data")
     loaded = with_reading(open_checkpoint(checkpoint), data, None)
     adapter = read_corpus_adapter(data, loaded)
-    space, rule = vector_space(loaded, adapter), read_fusion(loaded)
+    space, rule = vector_space(loaded, adapter), fusion_of(data, loaded, adapter)
+    adapted = adapter is not None
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
-        by_mode = measure_store(directory.store, rule, progress, seed=seed)
-    kinds = {score_kind(mode, adapted=adapter is not None): one for mode, one in by_mode.items()}
-    write_corpus_calibration(data, CorpusCalibration(space.fingerprint, kinds, rule))
+        found = measure_calibration(
+            directory.store, space, rule, progress, adapted=adapted, seed=seed
+        )
+    write_corpus_calibration(data, found)
+    kinds = found.kinds
     kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)
     measured, threshold = kinds[kind], threshold_for(kinds[kind], false_positive_rate)
     if as_json:
@@ -296,6 +303,26 @@ def calibrate(
         f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents; "
         f"{false_positive_rate:.1%} of them reach a {kind} score of {threshold.score:.4f}"
     )
+
+
+def measure_calibration(
+    store: SQLiteDocumentStore,
+    space: VectorSpace | OnnxEncoder,
+    rule: LinearFusion,
+    progress: Progress,
+    *,
+    adapted: bool,
+    seed: int = 0,
+) -> CorpusCalibration:
+    """Measure how random pairs of the stored documents score by a rule.
+
+    Raises:
+        CorpusError: there are too few documents.
+        StoreError: the store cannot be read.
+    """
+    by_mode = measure_store(store, rule, progress, seed=seed)
+    kinds = {score_kind(mode, adapted=adapted): one for mode, one in by_mode.items()}
+    return CorpusCalibration(space.fingerprint, kinds, rule)
 
 
 def _thresholds(kinds: Mapping[str, NullDistribution]) -> dict[str, list[dict[str, Any]]]:

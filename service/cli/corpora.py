@@ -21,7 +21,7 @@ from index.corpus.sql import SqlQuery
 from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
-from index.search.fusion import read_fusion
+from index.search.corpus_fusion import fusion_of
 from index.search.records import (
     DEFAULT_MODE,
     AlignmentOptions,
@@ -199,7 +199,7 @@ def match(
                 encoded.block_vectors[0],
             ),
             options,
-            fusion=read_fusion(loaded.checkpoint),
+            fusion=fusion_of(data, loaded.checkpoint, loaded.encoder.adapter),
             calibrator=calibrator,
             among=select_documents(directory, options),
         )

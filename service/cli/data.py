@@ -1,11 +1,13 @@
 """Commands that maintain a data directory: snapshot, restore, doctor, reencode."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from encoder.checkpoint import Checkpoint
 from encoder.selection.reading_share import WHOLE
 from index.directory.backup import restore_backup, write_backup
 from index.directory.backup_archive import BackupManifest
@@ -31,6 +33,7 @@ from service.cli.options import (
     with_reading,
 )
 from service.cli.progress import printable, show_progress
+from service.feedback.doctor import examine_feedback, repair_feedback
 from service.jobs.doctor import examine_jobs, repair_jobs
 from service.standing.doctor import examine_standing, repair_standing
 
@@ -93,19 +96,14 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        of_data = examine(data, opened, sampling)
-        jobs, standing = examine_jobs(data), examine_standing(data)
-        findings = (*of_data, *jobs, *standing)
+        of_data, *of_files = _examine(data, opened, sampling)
+        findings = (*of_data, *chain(*of_files))
         _print_findings(findings)
         if repair and any(one.remedy.repairable for one in findings):
-            repair_jobs(data, jobs)
-            repair_standing(data, standing)
+            for mend, found in zip(_REPAIRS, of_files, strict=True):
+                mend(data, found)
             repair_data(data, opened, of_data, precision, progress)
-            findings = (
-                *examine(data, opened, sampling),
-                *examine_jobs(data),
-                *examine_standing(data),
-            )
+            findings = tuple(chain(*_examine(data, opened, sampling)))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
@@ -138,6 +136,18 @@ def reencode(
     share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
     made = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
     console.print(printable(made))
+
+
+# What repairs each of the files that `_examine` examines after the documents.
+_REPAIRS = (repair_jobs, repair_feedback, repair_standing)
+
+
+def _examine(
+    data: Path, checkpoint: Checkpoint, sampling: Sampling
+) -> tuple[tuple[Finding, ...], ...]:
+    """Return what is wrong with the documents, and with the files of the service beside them."""
+    files = (examine_jobs(data), examine_feedback(data), examine_standing(data))
+    return examine(data, checkpoint, sampling), *files
 
 
 def _held(manifest: BackupManifest) -> str:

@@ -14,6 +14,7 @@ from service.cli import (
     corpora,
     data,
     datasets,
+    feedback,
     serving,
     training,
 )
@@ -42,6 +43,7 @@ for command in (
     evaluation.evaluate,
     calibration.calibrate,
     calibration.fit_calibration,
+    feedback.tune,
     training.train,
     training.make_corpus,
     datasets.dataset,

@@ -1,5 +1,7 @@
 """Commands that train on a user's documents, and make-corpus, which makes corpora for them."""
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from service.cli.checkpoints import GateDocumentsOption, PrecisionsOption, quali
 from service.cli.checks import (
     OptionError,
     check_corpus,
+    check_data_directory,
     check_new_path,
     check_output_folder,
     check_precisions,
@@ -23,6 +26,7 @@ from service.cli.checks import (
     open_reranker_checkpoint,
     read_option,
 )
+from service.cli.feedback import check_enough, open_store, read_judged
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
@@ -41,6 +45,7 @@ from training.data.files import (
     Start,
     TrainingJob,
     check_classes,
+    find_corpus_files,
     given_files,
     read_recipe,
 )
@@ -48,7 +53,8 @@ from training.data.pair_files import check_held_out, check_pair_files
 from training.data.rerank_corpus import check_rerank_files
 from training.errors import TrainingRecipeError
 from training.pretraining.recipes import pretrains
-from training.recipe import RECIPES
+from training.recipe import RECIPES, TrainingRecipe
+from training.sources.feedback_corpus import MIN_QUERIES, write_feedback_corpus
 from training.sources.make_corpus import KINDS, check_sources
 from training.sources.make_corpus import make_corpus as make_corpus_of
 from training.sources.selection import CorpusOptions
@@ -59,9 +65,16 @@ RecipeArgument = Annotated[
     str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
 ]
 CorporaOption = Annotated[
-    list[Path],
+    list[Path] | None,
     typer.Option(
         help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
+    ),
+]
+FeedbackOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A data directory: learn from the feedback on its matches, with its documents. A "
+        "server may be running."
     ),
 ]
 QrelsOption = Annotated[Path | None, typer.Option(help="Links between documents, as judgements.")]
@@ -109,8 +122,9 @@ def create_reranker(
 def train_reranker_command(
     recipe: RecipeArgument,
     start: Annotated[Path, typer.Option(help="The reranker to start from, with its weights.")],
-    corpus: CorporaOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
+    corpus: CorporaOption = None,
+    feedback: FeedbackOption = None,
     qrels: QrelsOption = None,
     pairs: PairsOption = None,
     splits: SplitsOption = None,
@@ -130,14 +144,14 @@ def train_reranker_command(
     job = RerankJob(
         recipe=recipe_file(recipe),
         start=opened,
-        files=_find_files(corpus, qrels, pairs or [], splits),
+        files=_find_files(corpus or [], qrels, pairs or [], splits),
         output=output,
         work=work or output.with_name(output.name + ".work"),
         precisions=precision,
         seconds=None if minutes is None else 60 * minutes,
         allow_shared=allow_shared_documents,
     )
-    _check_job(job)
+    job = _checked(job, feedback)
     try:
         with show_progress(console) as progress, show_training(console) as training_progress:
             train_reranker(job, progress, training_progress)
@@ -149,8 +163,9 @@ def train_reranker_command(
 
 def train(
     recipe: RecipeArgument,
-    corpus: CorporaOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")],
+    corpus: CorporaOption = None,
+    feedback: FeedbackOption = None,
     qrels: QrelsOption = None,
     pairs: PairsOption = None,
     splits: SplitsOption = None,
@@ -179,7 +194,7 @@ def train(
     job = EncoderJob(
         recipe=recipe_file(recipe),
         start=start,
-        files=_find_files(corpus, qrels, pairs or [], splits),
+        files=_find_files(corpus or [], qrels, pairs or [], splits),
         output=output,
         work=work or output.with_name(output.name + ".work"),
         precisions=precision,
@@ -187,7 +202,7 @@ def train(
         seconds=None if minutes is None else 60 * minutes,
         allow_shared=allow_shared_documents,
     )
-    _check_job(job)
+    job = _checked(job, feedback)
     loaded = load(checkpoint, None, provider, threads)
     try:
         with show_progress(console) as progress:
@@ -299,13 +314,40 @@ def _find_files(
     return found
 
 
-def _check_job(job: TrainingJob[Start]) -> None:
-    """Check that a recipe can be followed with the files of a job."""
+def _checked(job: TrainingJob[Start], feedback: Path | None) -> TrainingJob[Start]:
+    """Check that a recipe can be followed with the files of a job; add those of feedback."""
+    if not job.files and feedback is None:
+        raise OptionError("--corpus", "is missing: name a corpus, or a --feedback")
+    if feedback is not None:
+        check_data_directory(feedback, "--feedback")
+        check_enough(feedback, MIN_QUERIES, "--feedback")
     check_output_folder(job.work, "--work")
     try:
         recipe = read_recipe(job)
     except TrainingRecipeError as error:
         raise OptionError("RECIPE", error) from error
+    if feedback is not None:
+        job = replace(job, files=[*job.files, _feedback_files(feedback, job.work)])
+    _check_files(job, recipe)
+    return job
+
+
+def _feedback_files(data: Path, work: Path) -> CorpusFiles:
+    """Return the corpus of the feedback of a data directory; written once, so that runs resume."""
+    folder = work / "feedback"
+    if not folder.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        with closing(open_store(data)) as store:
+            try:
+                counts = write_feedback_corpus(folder, store, read_judged(data, store))
+            except CorpusError as error:
+                raise OptionError("--feedback", f"{data}: {error}") from error
+        queries = ", ".join(f"{number} {part}" for part, number in counts["queries"].items())
+        console.print(f"{folder}: {counts['documents']} documents, queries: {queries}")
+    return find_corpus_files(folder)
+
+
+def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
     kinds = {objective.kind for objective in recipe.objectives}
     try:
         if "rerank" in kinds:

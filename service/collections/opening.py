@@ -13,11 +13,14 @@ from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import open_data_directory, with_share_of
 from index.search.calibrator import open_calibrator
+from index.search.corpus_fusion import fusion_of
 from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.bulk_upload import run_job
 from service.engine import Collection, Engine
+from service.feedback.store import open_feedback
 from service.jobs.runner import open_jobs
+from service.matching.feedback import forget_unstored
 from service.matching.standing import scan_new_documents
 from service.standing.runner import open_standing
 
@@ -52,6 +55,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         )
         opened.callback(data.close)
         metrics = engine.metrics.of(name)
+        feedback = open_feedback(path, metrics)
+        opened.callback(feedback.close)
         jobs = open_jobs(path, settings, metrics)
         opened.callback(jobs.close)
         standing = open_standing(path, settings, metrics)
@@ -64,7 +69,9 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             adapter=None if fitted is None else open_adaptation(checkpoint, fitted),
             space=space,
             data=data,
+            fusion=fusion_of(path, checkpoint, fitted),
             calibrator=open_calibrator(checkpoint, path, fitted),
+            feedback=feedback,
             jobs=jobs,
             standing=standing,
             writer=ThreadPoolExecutor(1, "writer"),
@@ -73,6 +80,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             maintenance=Maintenance(data, metrics, settings),
         )
         record_index_metrics(data.index, metrics)
+        forget_unstored(collection)
         opened.callback(collection.recall_monitor.close)
         collection.recall_monitor.start()
         opened.callback(collection.maintenance.close)
@@ -102,6 +110,7 @@ def close_collection(collection: Collection) -> None:
     collection.writer.shutdown()
     collection.recall_monitor.close()
     collection.maintenance.close()
+    collection.feedback.close()
     collection.data.close()
 
 

@@ -125,9 +125,7 @@ def _explain(
     for other in others:
         started = time.perf_counter()
         theirs = to_comparable(language, other, alignable, reader)
-        probability = match_probability(
-            collection.calibrator, collection.engine.fusion, ours, theirs
-        )
+        probability = match_probability(collection.calibrator, collection.fusion, ours, theirs)
         comparison = compare_texts(ours, theirs, probability=probability, reader=reader)
         observe_stage(collection.engine.metrics, "explain", time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))

@@ -49,7 +49,7 @@ async def export_pairs(
 
     def begin() -> tuple[Iterator[tuple[int, list[Pair]]], bytes | None]:
         search: PairSearch = open_pair_search(
-            collection.data, engine.fusion, collection.calibrator, bounds, collapse=collapse
+            collection.data, collection.fusion, collection.calibrator, bounds, collapse=collapse
         )
         found = find_pairs(search)
         return found, _next_lines(found)

@@ -153,7 +153,7 @@ def _find(
         collection.data,
         query,
         options,
-        fusion=collection.engine.fusion,
+        fusion=collection.fusion,
         calibrator=collection.calibrator,
         among=among,
     )

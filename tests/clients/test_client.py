@@ -136,6 +136,22 @@ def test_similar_and_family(client: Any) -> None:
     assert list(client.family("ants")) == []
 
 
+def test_feedback(client: Any) -> None:
+    given = client.give_feedback(Text(TEXTS["ants"], "About ants"), "bees", 1)
+    assert (given.query.id, given.query.title, given.match) == (None, "About ants", "bees")
+    other = client.give_feedback(Stored("ants"), "a/b c/ü?#%", 0)
+    assert client.give_feedback(Stored("ants"), "a/b c/ü?#%", 2).id == other.id
+    listed = {one.id: one.grade for one in client.feedback(page_size=1)}
+    assert listed == {given.id: 1, other.id: 2}
+    with pytest.raises(NotFoundError):
+        client.give_feedback(Stored("ants"), "nobody", 1)
+    for name in listed:
+        client.delete_feedback(name)
+    assert list(client.feedback()) == []
+    with pytest.raises(NotFoundError):
+        client.delete_feedback(given.id)
+
+
 def test_compare(client: Any) -> None:
     compared = client.compare(TEXTS["bees"], Stored("bees/2"), passages=3)
     assert compared.relation == "identical"

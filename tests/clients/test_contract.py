@@ -21,6 +21,7 @@ from longmatch import (
 from pydantic import BaseModel
 
 from service.api.app import create_app
+from service.api.feedback import schemas as feedback_schemas
 from service.api.schemas import collections as collection_schemas
 from service.api.schemas import (
     common,
@@ -66,6 +67,8 @@ ANSWERS: dict[type, type[BaseModel]] = {
     status.CollectionSummary: collection_schemas.CollectionBody,
     status.CollectionState: collection_schemas.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse,
+    results.Asked: feedback_schemas.AskedBody,
+    results.Feedback: feedback_schemas.FeedbackBody,
     results.Member: documents.MemberBody,
     results.WebhookState: standing.WebhookResponse,
     results.StandingQuery: standing.StandingQueryResponse,

@@ -127,5 +127,5 @@ def test_what_is_wrong_with_the_files_is_said_at_the_start(
         with pytest.raises(SettingsError, match=message):
             tls_options(Settings(**given))  # type: ignore[arg-type]
     for name in ("tls_key", "tls_key_password", "tls_client_authority"):
-        with pytest.raises(ValueError, match=f"{name} is given without tls_certificate"):
-            Settings(**{name: "x"})  # type: ignore[arg-type]
+        with pytest.raises(SettingsError, match=f"{name} is given without tls_certificate"):
+            tls_options(Settings(**{name: "x"}))  # type: ignore[arg-type]

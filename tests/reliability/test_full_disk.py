@@ -17,6 +17,7 @@ from tests.tools.small_disk import SmallDisk
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MakeDisk = Callable[[int], SmallDisk]
+VERDICT = {"query": {"text": RIVER}, "match": "second", "grade": 1}
 Process = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -61,6 +62,7 @@ def reads(server: Any) -> None:
     assert server.request("POST", "/compare", sides)[0] == 200
     assert server.request("GET", "/jobs")[0] == 200
     assert server.request("GET", "/standing-queries/events")[0] == 200
+    assert server.request("GET", "/feedback")[0] == 200
 
 
 def refuses_writes(server: Any) -> None:
@@ -68,6 +70,7 @@ def refuses_writes(server: Any) -> None:
         server.request("POST", "/index", documents("third")),
         server.request("DELETE", "/documents/first"),
         server.request("POST", "/standing-queries", {"text": RIVER, "min_score": 0}),
+        server.request("POST", "/feedback", {**VERDICT, "match": "first"}),
         send_lines(server, json.dumps({"id": "fourth", "text": RIVER}).encode()),
     ):
         assert (status, problem["type"]) == (507, "/problems/storage-full"), problem
@@ -81,6 +84,8 @@ def accepts_writes(server: Any) -> None:
     status, answer = server.request("POST", "/index", documents("third"))
     assert status == 200, answer
     assert server.request("DELETE", "/documents/third")[0] == 204
+    status, verdict = server.request("POST", "/feedback", VERDICT)
+    assert status == 200, verdict
     assert server.request("GET", "/readyz")[1]["status"] == "ready"
 
 
@@ -163,7 +168,15 @@ FAILING = Path("/proc/self/mem")  # whose first byte cannot be read: EIO
 
 @pytest.mark.parametrize(
     "name",
-    ["store.sqlite3", "calibration.json", "adapter.npz", "lexical/current", "snapshots/current"],
+    [
+        "store.sqlite3",
+        "calibration.json",
+        "fusion.json",
+        "feedback.sqlite3",
+        "adapter.npz",
+        "lexical/current",
+        "snapshots/current",
+    ],
 )
 def test_the_doctor_takes_no_failing_disk_for_damage(
     longmatch: Run, tmp_path: Path, name: str

@@ -39,6 +39,7 @@ EXPECTED = {
     "longmatch_recall_at_10": ("gauge", {"collection", "source"}),
     "longmatch_recall_samples": ("counter", {"collection", "outcome"}),
     "longmatch_store_free_bytes": ("gauge", {"collection"}),
+    "longmatch_feedback": ("gauge", {"collection", "verdict"}),
     "longmatch_family_documents": ("gauge", {"collection"}),
     "longmatch_standing_events": ("counter", {"collection"}),
     "longmatch_standing_lag_seconds": ("gauge", {"collection"}),

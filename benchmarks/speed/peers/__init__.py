@@ -1,1 +1,1 @@
-"""Encoders of other projects, each in a process with the packages that it needs."""
+"""Encoders and engines of other projects, each in a process with the packages that it needs."""

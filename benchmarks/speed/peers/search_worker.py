@@ -1,4 +1,4 @@
-"""Runs a search engine for `benchmarks.speed.search_peers`, under the Python that has it.
+"""Runs a search engine for `benchmarks.speed.peers.search`, under the Python that has it.
 
 Started as a script: `python search_worker.py ENGINE CORPUS`; the corpus is JSON Lines of id and
 text. Imports nothing of Longmatch. The first line of the answer says the versions and the seconds

@@ -1,4 +1,4 @@
-"""The methods that store, read, list, export and delete documents.
+"""The methods that store, read, list, export and delete documents, and feedback on matches.
 
 The first argument of each is the `Caller` of one call, which the clients pass: their methods are
 without it, and their documentation is what stands here.
@@ -14,8 +14,16 @@ from typing import TypeVar
 
 from longmatch.decoding import read_json, read_part, read_reply, read_value
 from longmatch.errors import ConnectionFailedError
-from longmatch.requests import Document, body_of, document_body, document_path
-from longmatch.results import IndexResult, Member, Pair, StoredDocument
+from longmatch.requests import (
+    Document,
+    Query,
+    body_of,
+    document_body,
+    document_path,
+    query_body,
+    segment,
+)
+from longmatch.results import Feedback, IndexResult, Member, Pair, StoredDocument
 from longmatch.retries import Caller
 from longmatch.status import Upload
 from longmatch.steps import Emit, Emitting, Request, Steps, Work
@@ -31,6 +39,12 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class _Page:
     documents: list[StoredDocument]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _FeedbackPage:
+    feedback: list[Feedback]
     next_cursor: str | None
 
 
@@ -215,6 +229,59 @@ def pairs(
     }
     request = Request(method="GET", path="/pairs", params=params, streamed=True)
     yield from _lines(caller, request, Pair)
+
+
+def give_feedback(caller: Caller, query: Query, match_id: str, grade: int) -> Steps[Feedback]:
+    """Say whether a document is relevant to a query; replaces what was said of both before.
+
+    Args:
+        query: what was asked, as in `match`.
+        match_id: of the stored document that was the answer.
+        grade: 0 for not relevant, 1 for relevant, up to 3 for more so.
+
+    Raises:
+        ConflictError: the server keeps no more feedback.
+        NotFoundError: a document is not stored.
+        LongmatchError: see `longmatch.errors`.
+    """
+    body = {"query": query_body(query), "match": match_id, "grade": grade}
+    reply = yield from caller.ask(Request(method="POST", path="/feedback", json=body))
+    return read_reply(Feedback, reply)
+
+
+def feedback(caller: Caller, *, page_size: int | None = None) -> Emitting[Feedback]:
+    """Iterate over the feedback in the order of ids, without the texts that were asked with.
+
+    Args:
+        page_size: verdicts in one request.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    cursor: str | None = None
+    while True:
+        params = {"limit": page_size, "cursor": cursor}
+        request = Request(method="GET", path="/feedback", params=params)
+        page = read_reply(_FeedbackPage, (yield from caller.again().ask(request)))
+        for one in page.feedback:
+            yield Emit(one)
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor
+
+
+def delete_feedback(caller: Caller, feedback_id: str) -> Steps[None]:
+    """Delete a verdict.
+
+    Args:
+        feedback_id: its `id`.
+
+    Raises:
+        NotFoundError: there is none of this id.
+        LongmatchError: see `longmatch.errors`.
+    """
+    path = f"/feedback/{segment(feedback_id)}"
+    yield from caller.ask(Request(method="DELETE", path=path, done_status=404))
 
 
 def _lines(caller: Caller, request: Request, kind: type[T]) -> Emitting[T]:

@@ -341,8 +341,7 @@ class Event:
         created: ISO 8601 in UTC.
         document: id of the document.
         title: of the document.
-        score: as a match has it.
-        scored_as: the mode whose score it is.
+        score: as a match has it; `scored_as` is the mode whose score it is.
         probability: that it is a match.
         false_positive_rate: share of random pairs that score as high.
     """
@@ -356,6 +355,32 @@ class Event:
     scored_as: str
     probability: float | None
     false_positive_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked: the stored document `id`, or, where that is None, a text of this title."""
+
+    id: str | None
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """A verdict on a match: `query` is what was asked.
+
+    Attributes:
+        id: of the verdict: the same for the same query and match.
+        match: id of the document that was the answer; `grade`: 0 is not relevant, 1 to 3 relevant.
+        created: when the first verdict was given, ISO 8601 in UTC; `changed`: when this grade was.
+    """
+
+    id: str
+    query: Asked
+    match: str
+    grade: int
+    created: str
+    changed: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,13 +215,7 @@ def compare_as_page(
     passages: int | None = None,
     strict: bool | None = None,
 ) -> Steps[str]:
-    """Return the comparison as a page for a person: HTML in one file.
-
-    Args:
-        left: a text, or `Stored(id)`.
-        right: the other one.
-        passages: how many to show at most.
-        strict: refuse a text that is too long to be read whole.
+    """Return the comparison as a page for a person, HTML in one file; as `compare`.
 
     Raises:
         LongmatchError: see `longmatch.errors`.

@@ -35,6 +35,7 @@ _OF_ALL = "metrics"  # says something of every collection
 _SEARCHES = frozenset({"match", "compare"})  # POST, and change nothing
 _EMBEDDINGS = "/v1/embeddings"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_OF_OTHERS = frozenset({"jobs", "feedback"})  # tell what others sent: reading them takes write, too
 
 
 def needed_scope(method: str, path: str, settings: Settings) -> api_key.Scope | None:
@@ -47,7 +48,11 @@ def needed_scope(method: str, path: str, settings: Settings) -> api_key.Scope | 
         return None
     if first == COLLECTIONS and method == "DELETE":
         return "admin"
-    if first in _SEARCHES or path == _EMBEDDINGS or (method in _READING and first != "jobs"):
+    if (
+        first in _SEARCHES
+        or path == _EMBEDDINGS
+        or (method in _READING and first not in _OF_OTHERS)
+    ):
         return "read"
     return "write"
 

@@ -2,9 +2,10 @@
 
 COLLECTIONS = "collections"
 # First segments of the paths of one collection, which follow its prefix.
-COLLECTION_PARTS = frozenset(
-    {"match", "compare", "index", "documents", "pairs", "jobs", "standing-queries", "v1"}
-)
+COLLECTION_PARTS = {
+    *("match", "compare", "index", "documents", "pairs", "feedback", "jobs", "standing-queries"),
+    "v1",
+}
 
 
 def first_segment(path: str) -> str:

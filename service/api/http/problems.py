@@ -76,6 +76,16 @@ TOO_MANY_COLLECTIONS = ProblemType(
     "too-many-collections", 409, "There are too many collections",
     "There are as many collections as the setting `max_collections` allows. Nothing was created.",
 )  # fmt: skip
+FEEDBACK_NOT_FOUND = ProblemType(
+    "feedback-not-found", 404, "No feedback has this id",
+    "The verdict was never stored, or it was deleted, perhaps with its document.",
+)  # fmt: skip
+FEEDBACK_FULL = ProblemType(
+    "feedback-full", 409, "There is too much feedback",
+    "There are as many verdicts as the setting `max_feedback` allows, or the texts that were asked "
+    "with take as many bytes as `max_feedback_bytes`. Nothing was stored; a verdict that exists "
+    "can still be changed.",
+)  # fmt: skip
 METHOD_NOT_ALLOWED = ProblemType(
     "method-not-allowed", 405, "The method is not allowed here",
     "The path exists, but not for this method. The Allow header names the allowed ones.",
@@ -192,6 +202,7 @@ PROBLEM_TYPES = {
         DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
         COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS,
         STANDING_QUERY_NOT_FOUND, TOO_MANY_STANDING_QUERIES,
+        FEEDBACK_NOT_FOUND, FEEDBACK_FULL,
         ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
         UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
         KEY_REQUIRED, SCOPE_MISSING,
@@ -246,6 +257,8 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.TooManyCollectionsError: TOO_MANY_COLLECTIONS,
     service_errors.StandingQueryNotFoundError: STANDING_QUERY_NOT_FOUND,
     service_errors.TooManyStandingQueriesError: TOO_MANY_STANDING_QUERIES,
+    service_errors.FeedbackNotFoundError: FEEDBACK_NOT_FOUND,
+    service_errors.FeedbackFullError: FEEDBACK_FULL,
     service_errors.ModelNotFoundError: MODEL_NOT_FOUND,
     service_errors.MalformedUploadError: MALFORMED_BODY,
     service_errors.JobNotFoundError: JOB_NOT_FOUND,

@@ -77,6 +77,14 @@ _KEY_SCHEME = {
 }
 _KEYLESS = frozenset({"/livez", "/readyz"})
 
+# (path of the POST, its status, the path of what it made, where the id is in the answer)
+_MADE_AT = (
+    ("/index", "200", "/documents/{id}", "documents/0/id"),
+    ("/index", "202", "/jobs/{id}", "id"),
+    ("/feedback", "200", "/feedback/{id}", "id"),
+    ("/standing-queries", "201", "/standing-queries/{id}", "id"),
+)
+
 COLLECTION_PREFIX = f"/{COLLECTIONS}/{{collection}}"
 _COLLECTION_PARAMETER = {
     "name": "collection",
@@ -132,14 +140,8 @@ def _add_links(paths: dict[str, Any]) -> None:
     """Say where that is which a POST made: clients and tests of the contract follow it."""
     of_collection = {"collection": "$request.path.collection"}
     for prefix, named in (("", {}), (COLLECTION_PREFIX, of_collection)):
-        made_by = (
-            ("/index", "200", "/documents/{id}", "documents/0/id"),
-            ("/index", "202", "/jobs/{id}", "id"),
-            ("/standing-queries", "201", "/standing-queries/{id}", "id"),
-        )
-        for maker, code, made, below in made_by:
-            response = paths[f"{prefix}{maker}"]["post"]["responses"][code]
-            response["links"] = {
+        for maker, code, made, below in _MADE_AT:
+            paths[f"{prefix}{maker}"]["post"]["responses"][code]["links"] = {
                 f"{method} {path}": {
                     "operationId": operation["operationId"],
                     "parameters": {**named, "id": f"$response.body#/{below}"},

@@ -67,6 +67,8 @@ class LimitsBody(BaseModel):
     max_unfinished_jobs_per_client: int
     max_upload_ratio: float
     max_waiting_upload_bytes: int
+    max_feedback: int
+    max_feedback_bytes: int
     max_text_characters: int
     max_documents_per_request: int
     max_queries_per_request: int

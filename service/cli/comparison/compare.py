@@ -22,7 +22,7 @@ from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import open_calibrator
-from index.search.fusion import read_fusion
+from index.search.corpus_fusion import fusion_of
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
 from service.cli.checks import check_data_directory, check_document, check_output_file
@@ -140,7 +140,7 @@ def _compare(
     reader = loaded.encoder if loaded.encoder.reads_sections else None
     ours, theirs = (to_comparable(language, one, alignable, reader) for one in (left, right))
     calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
-    rule = read_fusion(loaded.checkpoint)
+    rule = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
     probability = match_probability(calibrator, rule, ours, theirs)
     return compare_texts(ours, theirs, probability=probability, reader=reader)
 

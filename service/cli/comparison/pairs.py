@@ -13,7 +13,7 @@ from encoder.atomic_files import write_atomically
 from index.adapt import read_corpus_adapter
 from index.progress import Progress
 from index.search.calibrator import open_calibrator
-from index.search.fusion import read_fusion
+from index.search.corpus_fusion import fusion_of
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
 from service.cli.checks import (
@@ -62,7 +62,11 @@ def pairs(
         raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
     with opened(data, vector_space(loaded, adapter), read_only=True) as directory:
         search = open_pair_search(
-            directory, read_fusion(loaded), calibrator, bounds, collapse=collapse is not None
+            directory,
+            fusion_of(data, loaded, adapter),
+            calibrator,
+            bounds,
+            collapse=collapse is not None,
         )
         run = {
             "data": str(data.resolve()),

@@ -78,6 +78,14 @@ export async function compare(left, right, signal) {
   return new Blob([page], { type: "text/html;charset=utf-8" });
 }
 
+export async function giveFeedback(body) {
+  return (await request(`${prefix}feedback`, json(body))).json();
+}
+
+export async function deleteFeedback(id) {
+  await request(`${prefix}feedback/${encodeURIComponent(id)}`, { method: "DELETE" });
+}
+
 export const documents = (limit) => get(`${prefix}documents?limit=${limit}`);
 export const ready = () => get("readyz");
 export const jobs = (limit) => get(`${prefix}jobs?limit=${limit}`);

@@ -24,13 +24,13 @@ export function showReceipt({ receipt, alignment }) {
   byId("receipt").replaceChildren(...parts);
 }
 
-/** Show matches; `compare` is called with the one that a person opens. */
-export function showMatches(matches, compare) {
+/** Show matches; `compare` is called with the one that a person opens, `judge` makes buttons. */
+export function showMatches(matches, compare, judge) {
   byId("match-list").replaceChildren(
-    ...matches.map((one, index) => card(one, index + 1, () => compare(one))));
+    ...matches.map((one, index) => card(one, index + 1, () => compare(one), judge(one))));
 }
 
-function card(one, rank, compare) {
+function card(one, rank, compare, judging) {
   const title = one.title || one.id;
   const open = element("button", {
     type: "button", class: "title", "aria-haspopup": "dialog", click: compare,
@@ -46,7 +46,8 @@ function card(one, rank, compare) {
       element("button", { type: "button", "aria-label": `Compare with ${title}`,
         click: compare }, "Compare"),
       element("button", { type: "button", "aria-label": `Find what matches ${title}`,
-        click: () => onSimilar(one) }, "Find similar")));
+        click: () => onSimilar(one) }, "Find similar"),
+      judging));
 }
 
 function figures(one) {

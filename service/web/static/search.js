@@ -3,6 +3,7 @@
 import { Unreachable, match } from "./api.js";
 import { openComparison } from "./comparison.js";
 import { byId, counted } from "./dom.js";
+import { feedbackButtons, takesFeedback } from "./feedback.js";
 import { currentFilter, filterCount, markErrors } from "./filters.js";
 import { indexIsEmpty, refreshIndex } from "./index_panel.js";
 import { showMatches, showReceipt } from "./matches.js";
@@ -23,7 +24,8 @@ export async function search() {
     const query = await currentQuery();
     const body = { ...query, ...options() };
     const answer = await match(body, controller.signal);
-    if (running === controller) show(answer, query);
+    const judged = await takesFeedback().catch(() => false);
+    if (running === controller) show(answer, query, judged);
   } catch (error) {
     if (running === controller) fail(error);
   } finally {
@@ -93,14 +95,15 @@ function clear() {
   for (const id of ["search-notice", "match-list", "receipt"]) byId(id).replaceChildren();
 }
 
-function show(answer, query) {
+function show(answer, query, judged) {
   const took = Object.values(answer.timings).reduce((sum, one) => sum + one, 0);
   const found = counted(answer.matches.length, "match", "matches");
   byId("search-status").textContent = `${found} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
   showReceipt(answer);
   // As a side of POST /compare, which takes no title.
   const side = query.id === undefined ? { text: query.text } : { id: query.id };
-  showMatches(answer.matches, (one) => openComparison(side, one));
+  showMatches(answer.matches, (one) => openComparison(side, one),
+    (one) => (judged ? feedbackButtons(query, one) : null));
   if (answer.matches.length === 0) showNone();
 }
 

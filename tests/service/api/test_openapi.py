@@ -64,6 +64,9 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("get", "/v1/models/{model}"),
         ("get", "/documents"),
         ("get", "/pairs"),
+        ("post", "/feedback"),
+        ("get", "/feedback"),
+        ("delete", "/feedback/{id}"),
         ("get", "/jobs"),
         ("get", "/jobs/{id}"),
         ("post", "/jobs/{id}/cancel"),
@@ -320,3 +323,5 @@ def test_a_link_leads_from_what_was_made_to_where_it_is(
         }
         for link in links:
             assert ("collection" in link["parameters"]) is bool(prefix)
+    given = document["paths"][f"{prefix}/feedback"]["post"]["responses"]["200"]["links"].values()
+    assert [known[link["operationId"]] for link in given] == [f"{prefix}/feedback/{{id}}"]

@@ -12,6 +12,8 @@ import pytest
 from index.directory.collections import collection_path
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.store.schema import read_space
+from service.feedback.store import FEEDBACK_FILE, FeedbackLimits, open_feedback
+from service.feedback.verdict import JudgedQuery
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile
 from service.standing.tables import open_standing_tables
@@ -344,6 +346,49 @@ def test_doctor_sets_damaged_standing_queries_aside(
     assert (data / "standing.damaged").read_bytes() == content
     assert not path.exists()
     assert longmatch("doctor", data).status == 0
+
+
+@pytest.mark.parametrize("damage", ["no database", "another format", "a page", "a text"])
+def test_doctor_sets_damaged_feedback_aside(longmatch: Run, data: Path, damage: str) -> None:
+    path = data / FEEDBACK_FILE
+    with closing(open_feedback(data)) as feedback:
+        for number in range(300):
+            query = JudgedQuery(text=f"{number} " * 50)
+            feedback.put(query, "d1", 1, FeedbackLimits(1_000, 10**9))
+    assert longmatch("doctor", data).status == 0
+    if damage == "a text":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE queries SET text = x'00' WHERE number = 7")
+            connection.commit()
+    else:
+        content = bytearray(path.read_bytes())
+        if damage == "no database":
+            content = bytearray(b"no database" * 1000)
+        elif damage == "another format":
+            content[60:64] = bytes(4)  # user_version
+        else:
+            content[8192:16384] = b"\xff" * 8192
+        path.write_bytes(content)
+    answer = longmatch("doctor", data)
+    assert (answer.status, "feedback.sqlite3: is damaged (" in answer.err) == (1, True), answer.err
+    damaged = path.read_bytes()
+    assert longmatch("doctor", data, "--repair").status == 0
+    assert (data / "feedback.damaged" / FEEDBACK_FILE).read_bytes() == damaged
+    with closing(open_feedback(data, read_only=True)) as feedback:
+        assert list(feedback.all()) == []
+
+
+def test_a_backup_has_the_feedback(longmatch: Run, data: Path, tmp_path: Path) -> None:
+    with closing(open_feedback(data)) as feedback:
+        query = JudgedQuery(text="Which river carves valleys?", title="Rivers")
+        given = feedback.put(query, "d1", 2, FeedbackLimits(10, 10**6))
+        for name in ("backup", "backup.tar"):  # while it is open
+            assert longmatch("snapshot", data, "-o", tmp_path / name).status == 0
+            restored = tmp_path / f"restored {name}"
+            assert longmatch("restore", tmp_path / name, restored).status == 0
+            with closing(open_feedback(restored, read_only=True)) as copy:
+                assert list(copy.all()) == [given]
+            assert longmatch("doctor", restored).status == 0
 
 
 def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> None:

@@ -1,6 +1,6 @@
 """Searching by the words of a whole document: how fast, and how well, beside other engines?
 
-    python -m benchmarks.speed.search_peers --data DATA --python PYTHON_OF_PEERS
+    python -m benchmarks.speed.peers.search --data DATA --python PYTHON_OF_PEERS
 
 For each corpus with judgements, the test queries are whole documents. All engines have the same
 texts, with their titles, and one thread. They answer in turns, a part of the queries each, so that
@@ -49,7 +49,7 @@ OURS = "Longmatch, lexical"
 QUERIES = 240
 ROUNDS = 6
 K = 10
-_WORKER = Path(__file__).with_name("peers") / "search_worker.py"
+_WORKER = Path(__file__).with_name("search_worker.py")
 
 # Queries, by id -> the seconds of each and the ids that were found for it.
 Answer = tuple[list[float], list[list[str]]]

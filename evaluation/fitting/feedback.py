@@ -1,0 +1,242 @@
+"""Fit the fusion of a data directory to feedback, and test it in shadow before it is adopted.
+
+Nothing is encoded again: the scores of vectors, alignment and words of stored documents stay what
+they are, and only their weights change. The test searches with both rules in hybrid mode, as a
+server does: for queries that were held out, and for passages of other documents.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from encoder.arrays import Float32, Float64
+from evaluation.fitting.fusion import ALIGNMENT, LEXICAL
+from evaluation.metrics import in_order, ndcg_at_10
+from evaluation.significance import Comparison, compare_paired
+from index.directory.data_directory import DataDirectory
+from index.progress import Progress
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import LinearFusion, fuse, semantic_scores
+from index.search.records import AlignmentOptions, EncodedQuery, SearchAnswer, SearchOptions
+from index.search.search import search
+
+MIN_QUERIES = 20  # with a relevant answer, in all
+HELD_OUT = 0.5  # of them
+OTHERS = 200  # passages
+MOST_LOSS = 0.02  # of nDCG@10, that the interval of the passages may reach
+_DEPTH = 200  # candidates of a query that the weights are fitted to
+_BEST = 10
+_EQUAL = 1e-9
+_UNCALIBRATED = ScoreCalibrator(None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query that can be searched for, and the grades of its answers by document id."""
+
+    query: EncodedQuery
+    grades: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """nDCG@10 of both rules for the same queries, and their difference with its interval."""
+
+    queries: int
+    present: float
+    new: float
+    difference: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowTest:
+    """What the shadow test found.
+
+    Attributes:
+        held_out: queries of the feedback that the rule was not fitted to.
+        others: passages of other documents, which look for their document.
+        refused: why the new rule is not to be adopted; None if it is.
+    """
+
+    held_out: Compared
+    others: Compared
+    refused: str | None
+
+
+def fit_rule(
+    data: DataDirectory, present: LinearFusion, queries: Sequence[Asked], progress: Progress
+) -> LinearFusion:
+    """Find the weights of the highest mean nDCG@10, smoothed over neighbouring weights.
+
+    An unjudged document counts as not relevant. Of equal weights those nearest to the present ones
+    are chosen.
+
+    Args:
+        data: where the judged documents are.
+        present: the rule that is searched by.
+        queries: each with a relevant answer.
+        progress: is notified of each query.
+
+    Raises:
+        MissingExtraError: ir-measures is not installed.
+        StoreError: the store cannot be read.
+    """
+    progress.started("searching", len(queries))
+    found = []
+    for one in queries:
+        found.append(_candidates(data, present, one.query))
+        progress.advanced(1)
+    rules = [
+        [replace(present, alignment_weight=a, lexical_weight=b) for b in LEXICAL] for a in ALIGNMENT
+    ]
+    progress.started("fitting the weights", len(ALIGNMENT))
+    surface: list[list[float]] = []
+    for row in rules:
+        surface.append([_mean_ndcg(found, queries, rule) for rule in row])
+        progress.advanced(1)
+    smooth = _smoothed(np.array(surface))
+    best = smooth.max()
+    return min(
+        (rules[i][j] for i, j in np.argwhere(smooth >= best - _EQUAL).tolist()),
+        key=lambda rule: _distance(rule, present),
+    )
+
+
+def run_shadow_test(
+    data: DataDirectory,
+    rules: tuple[LinearFusion, LinearFusion],
+    held_out: Sequence[Asked],
+    others: Sequence[Asked],
+    progress: Progress,
+) -> ShadowTest:
+    """Compare the present rule with a new one.
+
+    The new one is refused unless the interval of the difference lies over 0 for the held-out
+    queries, and over -`MOST_LOSS` for the others.
+
+    Args:
+        data: where to search.
+        rules: the present one and the new one.
+        held_out: queries of feedback, each with a relevant answer.
+        others: queries for known documents.
+        progress: is notified of each query.
+
+    Raises:
+        MissingExtraError: ir-measures or scipy is not installed.
+        StoreError: the store cannot be read.
+    """
+    progress.started("testing in shadow", 2 * (len(held_out) + len(others)))
+    judged = _compare(data, rules, held_out, progress)
+    known = _compare(data, rules, others, progress)
+    return ShadowTest(judged, known, _refusal(rules, judged, known))
+
+
+def _refusal(
+    rules: tuple[LinearFusion, LinearFusion], held_out: Compared, others: Compared
+) -> str | None:
+    present, new = rules
+    gain, loss = held_out.difference, others.difference
+    if present == new:
+        return "the present weights fit the feedback best"
+    if gain.low <= 0:
+        return (
+            f"it is not surely better for the {held_out.queries} held-out queries: nDCG@10 "
+            f"{gain.difference:+.4f}, from {gain.low:+.4f} to {gain.high:+.4f}"
+        )
+    if loss.low < -MOST_LOSS:
+        return (
+            f"it may be worse for {others.queries} passages of other documents: nDCG@10 "
+            f"{loss.difference:+.4f}, from {loss.low:+.4f} to {loss.high:+.4f}, and the lower end "
+            f"may be {-MOST_LOSS}"
+        )
+    return None
+
+
+def _compare(
+    data: DataDirectory,
+    rules: tuple[LinearFusion, LinearFusion],
+    queries: Sequence[Asked],
+    progress: Progress,
+) -> Compared:
+    present, new = (_ndcg(data, rule, queries, progress) for rule in rules)
+    difference = compare_paired(new, present)
+    return Compared(len(queries), float(present.mean()), float(new.mean()), difference)
+
+
+def _ndcg(
+    data: DataDirectory, rule: LinearFusion, queries: Sequence[Asked], progress: Progress
+) -> Float64:
+    """Return the nDCG@10 of a search for each query, Float64[Q]."""
+    options = SearchOptions(top_k=_BEST, alignment=AlignmentOptions(budget_seconds=inf))
+    run = {}
+    for number, one in enumerate(queries):
+        found = _search(data, one.query, options, rule)
+        run[str(number)] = in_order(hit.id for hit in found.hits)
+        progress.advanced(1)
+    return ndcg_at_10(run, _qrels(queries))
+
+
+def _search(
+    data: DataDirectory, query: EncodedQuery, options: SearchOptions, rule: LinearFusion
+) -> SearchAnswer:
+    return search(data, query, options, fusion=rule, calibrator=_UNCALIBRATED, among=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The candidates of a query, with each score Float32[C]; no lexical ones without words."""
+
+    ids: Sequence[str]
+    vector: Float32
+    alignment: Float32
+    lexical: Float32 | None
+
+
+def _candidates(data: DataDirectory, rule: LinearFusion, query: EncodedQuery) -> _Candidates:
+    align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf, margin=inf)
+    found = _search(data, query, SearchOptions(top_k=_DEPTH, alignment=align), rule)
+    unknown = float("nan")
+
+    def scores(name: str) -> Float32:
+        values = [getattr(hit, name) for hit in found.hits]
+        return np.array([unknown if one is None else one for one in values], dtype=np.float32)
+
+    return _Candidates(
+        ids=[hit.id for hit in found.hits],
+        vector=scores("vector_score"),
+        alignment=scores("alignment_score"),
+        lexical=scores("lexical_score") if found.scored_as == "hybrid" else None,
+    )
+
+
+def _mean_ndcg(found: Sequence[_Candidates], queries: Sequence[Asked], rule: LinearFusion) -> float:
+    run = {str(number): in_order(_best(one, rule)) for number, one in enumerate(found)}
+    return float(ndcg_at_10(run, _qrels(queries)).mean())
+
+
+def _best(one: _Candidates, rule: LinearFusion) -> list[str]:
+    scores = semantic_scores(rule, one.vector, one.alignment)
+    if one.lexical is not None:
+        scores = fuse(rule, scores, one.lexical)
+    return [one.ids[row] for row in np.argsort(-scores, kind="stable")[:_BEST].tolist()]
+
+
+def _qrels(queries: Sequence[Asked]) -> dict[str, dict[str, int]]:
+    return {str(number): dict(one.grades) for number, one in enumerate(queries)}
+
+
+def _smoothed(surface: Float64) -> Float64:
+    """Return the mean of each point of a surface Float64[A, B] and its neighbours."""
+    rows, columns = surface.shape
+    padded = np.pad(surface, 1, mode="edge")
+    parts = [padded[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
+    smooth: Float64 = np.mean(parts, axis=0)
+    return smooth
+
+
+def _distance(one: LinearFusion, other: LinearFusion) -> float:
+    return abs(one.alignment_weight - other.alignment_weight) + abs(
+        one.lexical_weight - other.lexical_weight
+    )

@@ -1,0 +1,84 @@
+"""Queries with judged answers, as feedback has them, and their division without leaks."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_HASH_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuery:
+    """A query of users, and what they said of its answers.
+
+    Attributes:
+        document_id: of the stored document that was asked with; None for a text.
+        text: the whole of it; empty for a stored document, which has its own.
+        title: of the text, if it has one.
+        key: the same for queries that must not be divided, such as copies of one text.
+        grades: of the answers by their document ids; over 0 is relevant.
+        answer_keys: the keys of the answers by their document ids, as those of queries.
+    """
+
+    document_id: str | None
+    text: str
+    title: str
+    key: str
+    grades: Mapping[str, int]
+    answer_keys: Mapping[str, str]
+
+    @property
+    def relevant(self) -> int:
+        """How many answers are relevant."""
+        return sum(grade > 0 for grade in self.grades.values())
+
+
+def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
+    """Choose the queries to hold out, by hashes, so that the choice is the same each time.
+
+    Queries of one key stay together, and so do a query and an answer that is a query itself: a
+    judgement of two documents holds in both directions.
+
+    Args:
+        queries: N of them.
+        share: of the queries to hold out; more if those that stay together are many.
+
+    Returns:
+        Whether each is held out; none, or all, if they cannot be divided.
+    """
+    groups = _Groups()
+    asked = {one.key for one in queries}
+    for one in queries:
+        for key in asked.intersection(one.answer_keys.values()):
+            groups.join(one.key, key)
+    sizes = Counter(groups.of(one.key) for one in queries)
+    chosen: set[str] = set()
+    held_out = 0
+    for group in sorted(sizes, key=_hash):
+        if held_out >= share * len(queries):
+            break
+        chosen.add(group)
+        held_out += sizes[group]
+    return [groups.of(one.key) in chosen for one in queries]
+
+
+class _Groups:
+    """Disjoint sets of names, each named by its least member."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        while (parent := self._parents.get(name, name)) != name:
+            self._parents[name] = self._parents.get(parent, parent)
+            name = self._parents[name]
+        return name
+
+    def join(self, one: str, other: str) -> None:
+        first, second = sorted((self.of(one), self.of(other)))
+        self._parents[second] = first
+
+
+def _hash(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()[:_HASH_BYTES]

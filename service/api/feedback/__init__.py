@@ -1,0 +1,1 @@
+"""The routes of feedback, and what they take and answer."""

@@ -1,0 +1,63 @@
+"""Feedback to the real server, which is killed in the middle of writing."""
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DOCUMENTS = 30
+SENDERS = 4
+
+
+def give(server: Any, query: str, match: str, grade: int) -> tuple[int, Any]:
+    body = {"query": {"text": query}, "match": match, "grade": grade}
+    answer: tuple[int, Any] = server.request("POST", "/feedback", body)
+    return answer
+
+
+def send(
+    server: Any, kill: int, sender: int, acknowledged: dict[str, int], enough: threading.Event
+) -> None:
+    for number in range(10_000):
+        query = f"What is {kill} of {sender} and {number}?"
+        try:
+            status, verdict = give(server, query, f"d{number % DOCUMENTS}", number % 4)
+        except OSError:
+            return
+        assert status == 200
+        acknowledged[verdict["id"]] = verdict["grade"]
+        if len(acknowledged) > 40 * (kill + 1):
+            enough.set()
+
+
+def test_what_was_answered_is_kept_when_the_server_is_killed(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    acknowledged: dict[str, int] = {}
+    for kill in range(3):
+        with serve(data, tiny_checkpoint) as server:
+            if kill == 0:
+                texts = [{"id": f"d{n}", "text": f"River {n}."} for n in range(DOCUMENTS)]
+                assert server.request("POST", "/index", {"documents": texts})[0] == 200
+            stored = server.request("GET", "/feedback?limit=1000")[1]["feedback"]
+            found = {one["id"]: one["grade"] for one in stored}
+            # One more of each sender may have been stored when its answer was cut off.
+            assert acknowledged.items() <= found.items()
+            assert len(found) <= len(acknowledged) + SENDERS * kill
+            enough = threading.Event()
+            senders = [
+                threading.Thread(target=send, args=(server, kill, one, acknowledged, enough))
+                for one in range(SENDERS)
+            ]
+            for one in senders:
+                one.start()
+            assert enough.wait(60)
+            server.stop(signal.SIGKILL)
+            for one in senders:
+                one.join()
+    with serve(data, tiny_checkpoint) as server:
+        stored = server.request("GET", "/feedback?limit=1000")[1]["feedback"]
+        assert acknowledged.items() <= {one["id"]: one["grade"] for one in stored}.items()
+        assert server.request("GET", "/readyz")[1]["degraded"] == []

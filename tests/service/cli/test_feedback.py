@@ -1,0 +1,302 @@
+"""`longmatch tune`: weights fitted to feedback are adopted only when they are better."""
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from encoder.adapter import vector_space
+from encoder.checkpoint import load_checkpoint
+from index.directory.data_directory import CALIBRATION_FILE, FUSION_FILE, STORE_FILE
+from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
+from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
+from index.store.schema import read_space
+from service.cli import feedback as command
+from service.feedback.store import FeedbackLimits, open_feedback
+from service.feedback.verdict import JudgedQuery
+from service.startup import close_engine, open_engine
+from tests.tools.command import Run
+from tests.tools.service_fixtures import MakeSettings
+
+TOPICS = 60
+COMMON = [
+    "river",
+    "stone",
+    "music",
+    "winter",
+    "letter",
+    "engine",
+    "forest",
+    "harbour",
+    "garden",
+    "window",
+]
+LIMITS = FeedbackLimits(10_000, 10**8)
+BLIND = LinearFusion(0.0, 0.0)  # looks at the vectors of an untrained checkpoint alone
+
+
+def text(topic: int, draw: random.Random) -> str:
+    """A text that only its words tell from those of other topics."""
+    own = [f"word{topic}x{number}" for number in range(4)]
+    words = draw.choices(COMMON, k=60) + draw.choices(own, k=12)
+    draw.shuffle(words)
+    return " ".join(words) + "."
+
+
+@pytest.fixture
+def data(longmatch: Run, tmp_path: Path) -> Path:
+    """A data directory of two documents on each topic."""
+    draw = random.Random(3)
+    corpus = tmp_path / "corpus.jsonl"
+    names = [f"{side}{topic}" for topic in range(TOPICS) for side in "ab"]
+    lines = [{"id": name, "text": text(int(name[1:]), draw)} for name in names]
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert longmatch("index", corpus).status == 0
+    return tmp_path / "data"
+
+
+def judge(data: Path, topics: int) -> None:
+    """Say that documents of a topic are relevant to one another, and of another one not."""
+    draw = random.Random(5)
+    with closing(open_feedback(data)) as feedback:
+        for topic in range(topics):
+            stored = JudgedQuery(document_id=f"a{topic}")
+            asked = JudgedQuery(text=text(topic, draw), title="A question")
+            for query in (stored, asked) if topic % 2 else (stored,):
+                feedback.put(query, f"b{topic}", 1 + topic % 3, LIMITS)
+                feedback.put(query, f"b{(topic + 1) % TOPICS}", 0, LIMITS)
+
+
+RECIPE = """
+name = "tiny"
+steps = 2
+documents = 12
+chunk = 8
+max_blocks = 8
+validation_interval = 2
+checkpoint_interval = 2
+patience = 5
+[optimiser]
+document_rate = 1e-3
+[[objective]]
+kind = "pairs"
+[[objective]]
+kind = "links"
+hard_negatives = 1
+temperature = "learned"
+"""
+
+
+def use(data: Path, checkpoint: Path, rule: LinearFusion) -> None:
+    fingerprint = vector_space(load_checkpoint(checkpoint), None).fingerprint
+    write_corpus_fusion(data, CorpusFusion(fingerprint, rule, {}))
+
+
+def used(data: Path, checkpoint: Path) -> LinearFusion:
+    return fusion_of(data, load_checkpoint(checkpoint), None)
+
+
+def files(data: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in data.glob("*.json")}
+
+
+def test_better_weights_are_adopted_and_served(
+    longmatch: Run, data: Path, tiny_checkpoint: Path, make_settings: MakeSettings
+) -> None:
+    judge(data, 40)
+    use(data, tiny_checkpoint, BLIND)
+    assert longmatch("calibrate").status == 0
+    running = open_engine(make_settings(data=data))
+    try:
+        answer = longmatch("tune", data, "--others", 40, "--json")
+        assert running.default.fusion == BLIND
+    finally:
+        close_engine(running)
+    assert answer.status == 0, answer.err
+    report = json.loads(answer.out)
+    assert (report["adopted"], report["refused"]) == (True, None)
+    assert report["held_out"]["difference"]["low"] > 0
+    assert report["others"]["queries"] == 40
+    assert report["fitted_to"] + report["held_out"]["queries"] == 60
+    rule = used(data, tiny_checkpoint)
+    assert rule.lexical_weight == report["new"]["lexical_weight"] > 0
+    assert longmatch("doctor", data).status == 0
+    engine = open_engine(make_settings(data=data))
+    try:
+        assert engine.default.fusion == rule
+        assert engine.default.calibrator.corpus is not None  # measured again
+        assert engine.default.calibrator.corpus.rule == rule
+    finally:
+        close_engine(engine)
+    again = json.loads(longmatch("tune", data, "--others", 40, "--json").out)
+    assert not again["adopted"]
+    assert used(data, tiny_checkpoint) == rule
+
+
+def test_what_is_not_better_changes_nothing(
+    longmatch: Run, data: Path, tiny_checkpoint: Path
+) -> None:
+    judge(data, 40)
+    before = files(data)
+    answer = longmatch("tune", data, "--others", 30)
+    assert answer.status == 0
+    assert "not adopted, nothing has changed: " in answer.err
+    assert files(data) == before
+    assert used(data, tiny_checkpoint) == read_fusion(load_checkpoint(tiny_checkpoint))
+
+
+def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: Path) -> None:
+    judge(data, 30)
+    use(data, tiny_checkpoint, BLIND)
+    before = files(data)
+    answer = longmatch("tune", data, "--others", 30, "--dry-run")
+    assert answer.status == 0
+    assert "better; nothing has changed" in answer.err
+    assert files(data) == before
+
+
+def test_a_gain_that_costs_other_queries_is_refused(
+    longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verdicts that contradict the words: the passages of other documents then lose."""
+    with closing(open_feedback(data)) as feedback:
+        for topic in range(40):
+            nearest = longmatch("match", _document(data, topic), "--mode", "semantic", "--json")
+            found = [one["id"] for one in json.loads(nearest.out)["matches"]]
+            other = next(one for one in found if int(one[1:]) != topic)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3, LIMITS)
+    answer = longmatch("tune", data, "--others", 60, "--json")
+    report = json.loads(answer.out)
+    assert not report["adopted"]
+    assert report["held_out"]["difference"]["low"] > 0, report
+    assert "it may be worse for 60 passages of other documents" in report["refused"]
+
+
+def _document(data: Path, topic: int) -> Path:
+    path = data.parent / f"a{topic}.txt"
+    corpus = (data.parent / "corpus.jsonl").read_text().splitlines()
+    path.write_text(json.loads(corpus[2 * topic])["text"])
+    return path
+
+
+@pytest.mark.parametrize("topics", [0, 5])
+def test_too_little_feedback_is_refused_before_the_work(
+    longmatch: Run, data: Path, topics: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(command, "fit_rule", work)
+    if topics:
+        judge(data, topics)
+    answer = longmatch("tune", data)
+    queries = topics + topics // 2
+    assert answer.status == 2
+    assert f"has {queries} queries with a relevant match, and it takes 20" in answer.err
+
+
+def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) -> None:
+    with closing(open_feedback(data)) as feedback:
+        for topic in range(30):  # a chain: each is an answer of the one before
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"a{topic + 1}", 1, LIMITS)
+    answer = longmatch("tune", data)
+    assert answer.status == 2
+    assert (
+        "too many queries of the feedback are of one text or answers of one another" in answer.err
+    )
+
+
+def test_a_kill_between_the_two_files_leaves_what_can_be_served(
+    longmatch: Run,
+    data: Path,
+    tiny_checkpoint: Path,
+    make_settings: Callable[..., object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge(data, 30)
+    use(data, tiny_checkpoint, BLIND)
+    assert longmatch("calibrate").status == 0
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "write_corpus_fusion", killed)
+    longmatch("tune", data, "--others", 30)
+    assert not (data / CALIBRATION_FILE).exists()
+    assert used(data, tiny_checkpoint) == BLIND
+    assert longmatch("doctor", data).status == 0
+
+
+def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data: Path) -> None:
+    judge(data, 3)
+    fingerprint = read_space(data / STORE_FILE).fingerprint
+    write_corpus_fusion(data, CorpusFusion(fingerprint, BLIND, {}))
+    answer = longmatch("reencode", data, "--reading-share", 0.5)
+    assert answer.status == 0, answer.err
+    assert not (data / FUSION_FILE).exists()
+    with closing(open_feedback(data, read_only=True)) as feedback:
+        assert feedback.relevant_queries() == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "not a fusion rule"),
+        ('{"format": 9}', "format 9 is not 1"),
+        (None, "was fitted for vectors ffffffffffff"),
+    ],
+)
+def test_a_wrong_file_is_found_and_deleted(
+    longmatch: Run, data: Path, content: str | None, complaint: str
+) -> None:
+    if content is None:
+        write_corpus_fusion(data, CorpusFusion("f" * 64, DEFAULT_RULE, {}))
+    else:
+        (data / FUSION_FILE).write_text(content)
+    answer = longmatch("doctor", data)
+    assert (answer.status, complaint in answer.err) == (1, True)
+    assert longmatch("tune", data).status == 2
+    assert longmatch("doctor", data, "--repair").status == 0
+    assert not (data / FUSION_FILE).exists()
+
+
+def test_training_learns_from_feedback(longmatch: Run, data: Path, tmp_path: Path) -> None:
+    judge(data, 40)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    command_line = ["train", recipe, "--feedback", data, "-o", tmp_path / "trained"]
+    answer = longmatch(*command_line, "--precision", "fp32")
+    assert answer.status == 0, answer.err
+    counts = json.loads((tmp_path / "trained.work" / "feedback" / "counts.json").read_text())
+    assert f"{counts['queries']['train']} train, {counts['queries']['valid']} valid" in answer.err
+    report = json.loads((tmp_path / "trained" / "training" / "report.json").read_text())
+    assert report["figure"].startswith("nDCG@10")
+    assert not report["shared_documents"]
+
+
+@pytest.mark.parametrize("topics", [0, 5])
+def test_training_on_too_little_feedback_is_refused_before_the_work(
+    longmatch: Run, data: Path, tmp_path: Path, topics: int
+) -> None:
+    if topics:
+        judge(data, topics)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    answer = longmatch("train", recipe, "--feedback", data, "-o", tmp_path / "trained")
+    assert answer.status == 2
+    assert f"--feedback: {data}: the feedback has {topics + topics // 2} queries" in answer.err
+    assert not (tmp_path / "trained.work").exists()
+
+
+def test_a_recipe_for_pairs_needs_both_verdicts(longmatch: Run, data: Path, tmp_path: Path) -> None:
+    with closing(open_feedback(data)) as feedback:
+        for topic in range(40):
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1, LIMITS)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    answer = longmatch("train", recipe, "--feedback", data, "-o", tmp_path / "trained")
+    assert answer.status == 2
+    assert "the recipe learns from pairs, and no corpus has any" in answer.err

@@ -1,0 +1,220 @@
+"""A training corpus of feedback: judged queries and documents as links, pairs and splits."""
+
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation.fitting.judged_queries import JudgedQuery, hold_out
+from index.document import Document
+from index.errors import CorpusError
+from index.store.document_store import SQLiteDocumentStore
+from training.sources.corpus_folder import (
+    new_folder,
+    write_counts,
+    write_judgements,
+    write_records,
+    write_splits,
+)
+
+MIN_QUERIES = 20  # with a relevant answer
+MIN_HELD_OUT = 4  # of them
+HELD_OUT = 0.2  # share of the queries
+OTHERS = 10_000  # documents without feedback, at most: to learn from, and to search among
+_SEED = 0
+_BATCH = 128
+TRAIN, VALID = "train", "valid"
+
+Pair = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """The documents with feedback by id.
+
+    Attributes:
+        texts: SHA-256 of the text of each.
+        parts: the part of each.
+    """
+
+    texts: Mapping[str, bytes]
+    parts: Mapping[str, str]
+
+    @property
+    def held_out(self) -> frozenset[bytes]:
+        """The texts that training must not see."""
+        return frozenset(self.texts[name] for name, part in self.parts.items() if part != TRAIN)
+
+
+def write_feedback_corpus(
+    output: Path, store: SQLiteDocumentStore, judged: Sequence[JudgedQuery]
+) -> dict[str, Any]:
+    """Write corpus.jsonl.gz, qrels.tsv, splits.tsv, pairs.jsonl and counts.json into a new folder.
+
+    A text that was asked with becomes a document. Queries are divided so that no text, and no copy
+    or version of one, is in two parts; pairs across them are left out, and all pairs where those
+    for training would have one label only.
+
+    Args:
+        output: must not exist; it appears complete or not at all.
+        store: of the documents.
+        judged: the feedback.
+
+    Returns:
+        What counts.json holds.
+
+    Raises:
+        CorpusError: there are too few queries with a relevant answer in a part.
+        OSError: a file could not be written.
+        StoreError: the store cannot be read.
+    """
+    divided = _divide(store, judged)
+    _require_enough(judged, divided)
+    pairs = _pairs(judged, divided)
+    both = len({label for a, _, label in pairs if divided.parts[a] == TRAIN}) > 1
+    parts = dict(divided.parts)
+    with new_folder(output) as folder:
+        write_records(folder / "corpus.jsonl.gz", _records(store, judged, divided, parts))
+        write_splits(folder, parts)
+        write_judgements(folder, _judgements(judged))
+        if both:
+            _write_pairs(folder / "pairs.jsonl", pairs)
+        counts = _counts(judged, divided, pairs) | {"documents": len(parts), "pairs used": both}
+        write_counts(folder, counts)
+    return counts
+
+
+def _id_of(one: JudgedQuery) -> str:
+    """Return the id of a query in the corpus."""
+    if one.document_id is not None:
+        return one.document_id
+    digest = hashlib.sha256(f"{one.title}\0{one.text}".encode()).hexdigest()
+    return f"feedback query {digest[:32]}"
+
+
+def _divide(store: SQLiteDocumentStore, judged: Sequence[JudgedQuery]) -> _Divided:
+    """Divide queries; an answer that is no query goes to training if one for training has it."""
+    part_of: dict[str, str] = {}  # by key
+    for one, out in zip(judged, hold_out(judged, HELD_OUT), strict=True):
+        part_of[one.key] = VALID if out else TRAIN
+    asked = frozenset(part_of)
+    for one in judged:
+        for key in one.answer_keys.values():
+            if key not in asked and part_of.get(key) != TRAIN:
+                part_of[key] = part_of[one.key]
+    keys = {name: key for one in judged for name, key in one.answer_keys.items()}
+    keys |= {_id_of(one): one.key for one in judged}
+    texts = {
+        _id_of(one): Document(_id_of(one), one.text).content_hash
+        for one in judged
+        if one.document_id is None
+    }
+    texts |= store.content_hashes([name for name in keys if name not in texts])
+    return _Divided(texts, {name: part_of[keys[name]] for name in sorted(texts)})
+
+
+def _require_enough(judged: Sequence[JudgedQuery], divided: _Divided) -> None:
+    relevant = Counter(divided.parts.get(_id_of(one)) for one in judged if one.relevant)
+    for part, least in ((TRAIN, MIN_QUERIES - MIN_HELD_OUT), (VALID, MIN_HELD_OUT)):
+        if relevant[part] < least:
+            raise CorpusError(
+                f"the feedback has {relevant[part]} queries with a relevant match in the part "
+                f"{part!r}, and it takes {least}: copies of one text, and queries that are answers "
+                "of one another, are not divided"
+            )
+
+
+def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[Pair]:
+    """Return the pairs inside of the parts; of two verdicts on one pair, relevant counts."""
+    labels: dict[tuple[str, str], int] = {}
+    for one in judged:
+        source = _id_of(one)
+        for target, grade in one.grades.items():
+            parts = {divided.parts.get(source), divided.parts.get(target)}
+            if len(parts) == 1 and None not in parts and source != target:
+                ends = (min(source, target), max(source, target))
+                labels[ends] = max(labels.get(ends, 0), int(grade > 0))
+    return [(a, b, label) for (a, b), label in sorted(labels.items())]
+
+
+def _judgements(judged: Sequence[JudgedQuery]) -> Iterator[tuple[str, str, int]]:
+    for one in sorted(judged, key=_id_of):
+        for name, grade in sorted(one.grades.items()):
+            yield _id_of(one), name, grade
+
+
+def _write_pairs(path: Path, pairs: Sequence[Pair]) -> None:
+    with path.open("w", encoding="utf-8") as stream:
+        for source, target, label in pairs:
+            line = {"source": source, "target": target, "label": label}
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _records(
+    store: SQLiteDocumentStore,
+    judged: Sequence[JudgedQuery],
+    divided: _Divided,
+    parts: dict[str, str],
+) -> Iterator[dict[str, Any]]:
+    """Yield every document; the parts of those without feedback are added to `parts`."""
+    for one in judged:
+        if one.document_id is None:
+            yield {"id": _id_of(one), "title": one.title, "text": one.text}
+    for document in _stored(store, sorted(set(divided.texts) - {_id_of(one) for one in judged})):
+        yield _record(document)
+    stored_queries = sorted(one.document_id for one in judged if one.document_id is not None)
+    for document in _stored(store, stored_queries):
+        yield _record(document)
+    held_out = divided.held_out
+    families = set(
+        store.families.of_ids([name for name, part in parts.items() if part != TRAIN]).values()
+    )
+    others = _others(store, frozenset(divided.texts))
+    family_of = store.families.of_ids(others)
+    for document in _stored(store, others):
+        seen = document.content_hash in held_out or family_of.get(document.id) in families
+        if not seen:
+            parts[document.id] = TRAIN
+            yield _record(document)
+
+
+def _others(store: SQLiteDocumentStore, named: frozenset[str]) -> list[str]:
+    """Return the ids of some documents without feedback."""
+    ids = store.changes_since(0).added.tolist()
+    if len(ids) > OTHERS + len(named):
+        ids = random.Random(_SEED).sample(ids, OTHERS + len(named))  # noqa: S311  no secret
+    found = (
+        one.id
+        for start in range(0, len(ids), _BATCH)
+        for one in store.get(ids[start : start + _BATCH], skip_damaged=True).values()
+    )
+    return [name for name in found if name not in named][:OTHERS]
+
+
+def _stored(store: SQLiteDocumentStore, names: Sequence[str]) -> Iterator[Document]:
+    for start in range(0, len(names), _BATCH):
+        found = store.find(names[start : start + _BATCH], skip_damaged=True)
+        yield from (one.document for one in found.values())
+
+
+def _record(document: Document) -> dict[str, Any]:
+    return {"id": document.id, "title": document.title, "text": document.text}
+
+
+def _counts(
+    judged: Sequence[JudgedQuery], divided: _Divided, pairs: Sequence[Pair]
+) -> dict[str, Any]:
+    queries = Counter(divided.parts.get(_id_of(one)) for one in judged)
+    labels = Counter((divided.parts[source], label) for source, _, label in pairs)
+    return {
+        "documents with feedback": len(divided.parts),
+        "queries": {part: queries[part] for part in (TRAIN, VALID)},
+        "pairs": {
+            part: {"relevant": labels[part, 1], "not relevant": labels[part, 0]}
+            for part in (TRAIN, VALID)
+        },
+    }
