@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def send(
         query = f"What is {kill} of {sender} and {number}?"
         try:
             status, verdict = give(server, query, f"d{number % DOCUMENTS}", number % 4)
-        except OSError:
+        except (OSError, HTTPException):
             return
         assert status == 200
         acknowledged[verdict["id"]] = verdict["grade"]
