@@ -1,24 +1,22 @@
 """Every setting of the service: its name, type, default and meaning."""
 
-import ipaddress
-import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
-
-_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
-_WEBHOOK_HOST = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")
+from service.configuration.access import AccessSettings
+from service.configuration.names import Names
+from service.configuration.standing import StandingSettings
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 
-class Settings(BaseSettings):
+class Settings(AccessSettings, StandingSettings):
     """Settings of the service, read from `LONGMATCH_*` variables or given by name."""
 
     model_config = SettingsConfigDict(
@@ -44,7 +42,7 @@ class Settings(BaseSettings):
         "that of the present snapshot, or int8. Another one than that of the snapshot: the index "
         "is built again at the start.",
     )
-    providers: Annotated[tuple[str, ...], NoDecode] = Field(
+    providers: Names = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
         "commas; by default, CUDA if available, else CPU.",
@@ -169,47 +167,6 @@ class Settings(BaseSettings):
         description="Tokens a minute that one client, by its address, may use; more are rejected "
         "with 429. A body costs one token for four bytes.",
     )
-    allow_anonymous: bool = Field(
-        default=False,
-        description="Listen on an address that others can reach although there are no API keys.",
-    )
-    open_metrics: bool = Field(
-        default=True, description="Serve /metrics without an API key, where there are keys."
-    )
-    open_docs: bool = Field(
-        default=True,
-        description="Serve /, /docs, /openapi.json and /problems without an API key, where there "
-        "are keys.",
-    )
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(),
-        description="Names, separated by commas, under which clients reach the service, in "
-        "addition to those that are always allowed: on a loopback address, localhost and loopback "
-        "addresses; on another one, every address and every name without a dot. *.example.com "
-        "stands for all names below, * for any name.",
-    )
-    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(),
-        description="Addresses or networks of the proxies whose X-Forwarded-For names the client, "
-        "separated by commas; by default, the header is ignored.",
-    )
-    tls_certificate: Path | None = Field(
-        default=None,
-        description="PEM file of the server's certificate, with those that lead to its authority; "
-        "with it, the service is reached by https:// alone.",
-    )
-    tls_key: Path | None = Field(
-        default=None,
-        description="PEM file of its private key; by default, it is in the same file.",
-    )
-    tls_key_password: SecretStr | None = Field(
-        default=None, description="The password of `tls_key`, if it is encrypted."
-    )
-    tls_client_authority: Path | None = Field(
-        default=None,
-        description="The certificates of authorities, in a PEM file: with it, a client needs a "
-        "certificate of one of them to connect at all.",
-    )
     block_cache_bytes: int = Field(
         default=32 * 1024 * 1024,
         ge=0,
@@ -244,45 +201,6 @@ class Settings(BaseSettings):
     )
     max_explained_matches: int = Field(
         default=100, ge=1, description="Matches explained in one POST /match, of all its queries."
-    )
-    max_standing_queries: int = Field(
-        default=1000,
-        ge=0,
-        description="Standing queries of one collection; more are refused with 409.",
-    )
-    max_standing_query_bytes: int = Field(
-        default=256 * 1024 * 1024,
-        ge=1,
-        description="Bytes of the texts of all standing queries of one collection, in UTF-8; more "
-        "are refused with 409.",
-    )
-    max_standing_events: int = Field(
-        default=10_000,
-        ge=1,
-        description="Events that are kept of each standing query; older ones are deleted, told or "
-        "not.",
-    )
-    max_event_listeners: int = Field(
-        default=64,
-        ge=0,
-        description="Clients that may listen to events of standing queries at a time, of all "
-        "collections; more are rejected with 503.",
-    )
-    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(),
-        description="Names, addresses and networks, separated by commas, that webhooks may reach "
-        "without TLS and although they are not public; others must be public, by https.",
-    )
-    webhook_seconds: float = Field(
-        default=10.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds in which the receiver of a webhook must have answered.",
-    )
-    webhook_attempts: int = Field(
-        default=24,
-        ge=1,
-        description="Attempts, over about 14 hours, to deliver an event before a webhook failed.",
     )
     max_top_k: int = Field(default=1000, ge=1, description="Matches that a query may request.")
     default_top_k: int = Field(
@@ -348,48 +266,6 @@ class Settings(BaseSettings):
         default="text", description="Form of a line of the log: text, or JSON."
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
-
-    @field_validator(
-        "providers", "allowed_hosts", "trusted_proxies", "webhook_hosts", mode="before"
-    )
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(name.strip() for name in value.split(",") if name.strip())
-        return value
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for one in value:
-            if not _HOST_NAME.fullmatch(one):
-                raise ValueError(
-                    f"{one!r} is no host name: give names or addresses without scheme and port"
-                )
-        return value
-
-    @field_validator("webhook_hosts")
-    @classmethod
-    def _hosts_and_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for one in value:
-            try:
-                ipaddress.ip_network(one)
-            except ValueError as error:
-                if not _WEBHOOK_HOST.fullmatch(one):
-                    raise ValueError(
-                        f"{one!r} is no name, no address and no network: {error}"
-                    ) from error
-        return value
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for one in value:
-            try:
-                ipaddress.ip_network(one)
-            except ValueError as error:
-                raise ValueError(f"{one!r} is no address and no network: {error}") from error
-        return value
 
     @model_validator(mode="after")
     def _default_within_limit(self) -> "Settings":

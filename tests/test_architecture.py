@@ -74,7 +74,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "comparison",
     ),
     "service": (
-        "errors",
+        "configuration errors",
         "metrics settings web",
         "telemetry",
         "background feedback jobs keys limits threads",
@@ -158,6 +158,7 @@ FACES: Mapping[str, str] = {
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.collections": "changes opening",
+    "service.configuration": "access names standing",
     "service.feedback": "doctor store verdict",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
