@@ -29,6 +29,11 @@ class JudgedQuery:
     answer_keys: Mapping[str, str]
 
     @property
+    def compares(self) -> bool:
+        """Whether some answers are more relevant than others."""
+        return len(set(self.grades.values())) > 1
+
+    @property
     def relevant(self) -> int:
         """How many answers are relevant."""
         return sum(grade > 0 for grade in self.grades.values())

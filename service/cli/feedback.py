@@ -52,8 +52,7 @@ from service.feedback.store import FEEDBACK_FILE, open_feedback
 from service.feedback.verdict import JudgedQuery as AskedQuery
 from service.matching.queries import find_stored
 
-_PASSAGE = 5  # a passage is such a part of its text, from the middle
-_LEAST_CHARACTERS = 400
+_PASSAGE_WORDS = 20  # so few that the weights decide whether their document is found
 
 
 def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
@@ -104,8 +103,8 @@ def open_store(data: Path) -> SQLiteDocumentStore:
     )
 
 
-def check_enough(data: Path, least: int, option: str) -> None:
-    """Check that enough queries of a data directory have a relevant answer.
+def check_enough(data: Path, least: int, option: str, *, compared: bool = False) -> None:
+    """Check that enough queries have a relevant answer; if `compared`, and a less relevant one.
 
     Raises:
         OptionError: too few have; says how many.
@@ -114,12 +113,13 @@ def check_enough(data: Path, least: int, option: str) -> None:
     relevant = 0
     if (data / FEEDBACK_FILE).exists():
         with closing(open_feedback(data, read_only=True)) as feedback:
-            relevant = feedback.relevant_queries()
+            relevant = feedback.relevant_queries(compared=compared)
     if relevant < least:
+        beside = " and one that is less so" if compared else ""
         raise OptionError(
             option,
-            f"{data}: the feedback has {relevant} queries with a relevant match, and it takes "
-            f"{least}: give more (POST /feedback), or wait for it",
+            f"{data}: the feedback has {relevant} queries with a relevant match{beside}, and it "
+            f"takes {least}: give more (POST /feedback), or wait for it",
         )
 
 
@@ -148,12 +148,12 @@ def tune(
     require_extra("evaluate", "tune", "scipy")
     check_data_directory(data, "DATA")
     check_output_folder(data, "DATA")
-    check_enough(data, MIN_QUERIES, "DATA")
+    check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(checkpoint, precision, provider, threads, data)
     present = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
     with opened(data, loaded.encoder, read_only=True) as directory:
         judged = read_judged(data, directory.store)
-        parts = _divide(data, [one for one in judged if one.relevant])
+        parts = _divide(data, [one for one in judged if one.compares])
         with show_progress(console) as progress:
             fitted, held_out = (_asked(loaded, directory, part, progress) for part in parts)
             new = fit_rule(directory, present, fitted, progress)
@@ -196,7 +196,7 @@ def _asked(
         query = _query(loaded, data, one)
         progress.advanced(1)
         if query is not None:
-            found.append(Asked(query, one.grades))
+            found.append(Asked(query, one.grades, complete=False))
     return found
 
 
@@ -239,20 +239,17 @@ def _passages(
         query = None if stored is None else _encoded(loaded, _passage(stored.document))
         progress.advanced(1)
         if query is not None:
-            found.append(Asked(query, {name: 1}))
+            found.append(Asked(query, {name: 1}, complete=True))
     if not found:
         raise StoreError(f"{data.path}: no document can be read")
     return found
 
 
 def _passage(document: Document) -> str:
-    """Return the middle of a text, in whole words."""
-    text = document.text
-    length = max(_LEAST_CHARACTERS, len(text) // _PASSAGE)
-    start = max(0, (len(text) - length) // 2)
-    if start:
-        start = text.find(" ", start) + 1
-    return text[start : start + length]
+    """Return some words from the middle of a text."""
+    words = document.text.split()
+    start = max(0, (len(words) - _PASSAGE_WORDS) // 2)
+    return " ".join(words[start : start + _PASSAGE_WORDS])
 
 
 def _adopt(

@@ -206,15 +206,17 @@ class FeedbackStore:
             rows = connection.execute("SELECT grade, count(*) FROM verdicts GROUP BY grade")
             return Counter({int(grade): int(count) for grade, count in rows})
 
-    def relevant_queries(self) -> int:
-        """Return how many queries have a relevant answer.
+    def relevant_queries(self, *, compared: bool = False) -> int:
+        """Return how many queries have a relevant answer; if `compared`, and a less relevant one.
 
         Raises:
             StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
             (found,) = connection.execute(
-                "SELECT count(DISTINCT query) FROM verdicts WHERE grade > 0"
+                "SELECT count(*) FROM (SELECT 1 FROM verdicts GROUP BY query "
+                "HAVING max(grade) > 0 AND max(grade) >= min(grade) + ?)",
+                (int(compared),),
             ).fetchone()
             return int(found)
 

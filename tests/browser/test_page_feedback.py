@@ -71,7 +71,7 @@ def test_verdicts_are_kept_changed_and_taken_back(
     assert lines[0]["query"]["id"] is None
     other.focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.getAttribute('aria-pressed') === 'true'")
+    page.locator("button[aria-pressed=true]", has_text="Not relevant").wait_for()
     assert pressed(page, 0) == ["false", "true"]
     assert kept(taking) == [(shown[0], 0)]
     page.keyboard.press("Space")

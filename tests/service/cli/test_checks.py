@@ -249,7 +249,7 @@ REFUSED = [
     ("doctor missing", "DATA: missing"),
     ("doctor data --checkpoint served --precision fp8", "--precision: "),
     ("tune missing", "DATA: missing: there is no data directory"),
-    ("tune data", "DATA: data: the feedback has 0 queries with a relevant match, and it takes 20"),
+    ("tune data", "DATA: data: the feedback has 0 queries with a relevant match and one that"),
     ("reencode missing --checkpoint served", "DATA: missing"),
     ("reencode data --checkpoint missing", "--checkpoint: missing"),
     ("reencode data --checkpoint served --precision fp8", "--precision: "),

@@ -59,7 +59,7 @@ def data(longmatch: Run, tmp_path: Path) -> Path:
 
 
 def judge(data: Path, topics: int) -> None:
-    """Say that documents of a topic are relevant to one another, and of another one not."""
+    """Say that documents of a topic are relevant to one another, and of others not."""
     draw = random.Random(5)
     with closing(open_feedback(data)) as feedback:
         for topic in range(topics):
@@ -67,7 +67,8 @@ def judge(data: Path, topics: int) -> None:
             asked = JudgedQuery(text=text(topic, draw), title="A question")
             for query in (stored, asked) if topic % 2 else (stored,):
                 feedback.put(query, f"b{topic}", 1 + topic % 3, LIMITS)
-                feedback.put(query, f"b{(topic + 1) % TOPICS}", 0, LIMITS)
+                for step in range(1, 30):
+                    feedback.put(query, f"b{(topic + step) % TOPICS}", 0, LIMITS)
 
 
 RECIPE = """
@@ -149,7 +150,7 @@ def test_what_is_not_better_changes_nothing(
 
 
 def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: Path) -> None:
-    judge(data, 30)
+    judge(data, 40)
     use(data, tiny_checkpoint, BLIND)
     before = files(data)
     answer = longmatch("tune", data, "--others", 30, "--dry-run")
@@ -168,6 +169,7 @@ def test_a_gain_that_costs_other_queries_is_refused(
             found = [one["id"] for one in json.loads(nearest.out)["matches"]]
             other = next(one for one in found if int(one[1:]) != topic)
             feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
     answer = longmatch("tune", data, "--others", 60, "--json")
     report = json.loads(answer.out)
     assert not report["adopted"]
@@ -195,13 +197,14 @@ def test_too_little_feedback_is_refused_before_the_work(
     answer = longmatch("tune", data)
     queries = topics + topics // 2
     assert answer.status == 2
-    assert f"has {queries} queries with a relevant match, and it takes 20" in answer.err
+    assert f"has {queries} queries with a relevant match and one that is less so" in answer.err
 
 
 def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) -> None:
     with closing(open_feedback(data)) as feedback:
         for topic in range(30):  # a chain: each is an answer of the one before
             feedback.put(JudgedQuery(document_id=f"a{topic}"), f"a{topic + 1}", 1, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
     answer = longmatch("tune", data)
     assert answer.status == 2
     assert (
@@ -216,7 +219,7 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     make_settings: Callable[..., object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    judge(data, 30)
+    judge(data, 40)
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
 
