@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.tools.checkpoints",
     "tests.tools.command",
     "tests.tools.index_fixtures",
+    "tests.tools.milvus",
     "tests.tools.page_fixtures",
     "tests.tools.process_fixtures",
     "tests.tools.python_clients",

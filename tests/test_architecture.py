@@ -141,6 +141,7 @@ FACES: Mapping[str, str] = {
         "checksums document_store filters listing metadata ports records schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
+    "index.vectors.milvus": "connection engine",
     "service.api": "app",
     "service.api.http": (
         "access admission bodies collections errors hosts idempotency middleware negotiation "
@@ -183,6 +184,9 @@ OWNERS = {
     "safetensors": ("encoder.models", "encoder.export", "training"),
     "onnxruntime": ("encoder.onnx_session", "encoder.export"),
     "faiss": ("index.vectors.faiss_index",),
+    "grpc": ("index.vectors.milvus",),
+    "milvus_lite": ("index.vectors.milvus",),
+    "pymilvus": ("index.vectors.milvus",),
     "fastapi": ("service.api",),
     "starlette": ("service.api",),
 }

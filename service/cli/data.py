@@ -32,6 +32,7 @@ from service.cli.options import (
 )
 from service.cli.progress import printable, show_progress
 from service.jobs.doctor import examine_jobs, repair_jobs
+from service.settings import VectorSettings
 
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 
@@ -92,12 +93,14 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        findings = (*examine(data, opened, sampling), *(jobs := examine_jobs(data)))
+        milvus = VectorSettings().milvus
+        findings = (*examine(data, opened, sampling, milvus), *(jobs := examine_jobs(data)))
         _print_findings(findings)
         if repair and any(one.remedy.repairable for one in findings):
             repair_jobs(data, jobs)
-            repair_data(data, opened, findings[: len(findings) - len(jobs)], precision, progress)
-            findings = (*examine(data, opened, sampling), *examine_jobs(data))
+            found = findings[: len(findings) - len(jobs)]
+            repair_data(data, opened, found, precision, progress, milvus)
+            findings = (*examine(data, opened, sampling, milvus), *examine_jobs(data))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
