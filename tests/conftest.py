@@ -21,9 +21,9 @@ pytest_plugins = [
     "tests.tools.checkpoints",
     "tests.tools.command",
     "tests.tools.index_fixtures",
-    "tests.tools.milvus",
     "tests.tools.page_fixtures",
     "tests.tools.process_fixtures",
+    "tests.tools.milvus",  # uses the one before
     "tests.tools.python_clients",
     "tests.tools.redis_server",
     "tests.tools.search_page_fixtures",

@@ -171,7 +171,7 @@ def load_generation(
     if manifest.sequence < store.log.start:
         raise SnapshotError(f"{root}: the store has forgotten the changes since then")
     if backend.keeps_changes:
-        _follow(index, store, manifest.sequence, root, read_only=read_only)
+        _reconcile(index, store, root, read_only=read_only)
     else:
         sequence = catch_up(index, store, manifest.sequence)
         # The store is read twice, so another process may have changed it in between.
@@ -184,22 +184,25 @@ def load_generation(
     return Generation(index, manifest.generation, training, nprobe, manifest.sequence)
 
 
-def _follow(
-    index: VectorIndex, store: VectorSource, sequence: int, root: Path, *, read_only: bool
-) -> None:
-    """Bring an index that has kept changes since `sequence` to the store, and compare all ids.
+def _reconcile(index: VectorIndex, store: VectorSource, root: Path, *, read_only: bool) -> None:
+    """Bring an index that has kept changes by itself to the store, id by id.
 
-    What it has kept may be more than its snapshot tells, or less, after the engine was killed.
+    The changes since its snapshot do not tell what it has: those of a process that was killed may
+    be there, also vectors that were added and removed since; and an engine that was killed may have
+    lost some.
 
     Raises:
-        SnapshotError: it has other vectors than the store.
+        SnapshotError: it has other vectors than the store, and may not be changed.
     """
-    if not read_only:
-        catch_up(index, store, sequence)
     present = store.changes_since(0)
-    if not np.array_equal(index.ids(), present.added):
+    held = index.ids()
+    missing, removed = np.setdiff1d(present.added, held), np.setdiff1d(held, present.added)
+    if read_only and len(missing) + len(removed):
         raise SnapshotError(f"{root}: the engine has other vectors than the document store")
-    index.change(*store.vectors(present.added[:0]), sequence=present.sequence)
+    for start in range(0, len(missing), ADD_CHUNK):
+        index.change(*store.vectors(missing[start : start + ADD_CHUNK]))
+    nothing = store.vectors(present.added[:0])
+    index.change(*nothing, removed=removed, sequence=present.sequence)
 
 
 def publish_generation(

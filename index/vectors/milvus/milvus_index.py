@@ -115,7 +115,7 @@ class MilvusIndex:
             VectorEngineError: they cannot be read.
         """
         with self._lock.writing():
-            rows = self._call(
+            rows = self._read(
                 "query_iterator",
                 batch_size=IDS_A_REQUEST,
                 filter=f"{ID_FIELD} >= 0",
@@ -148,7 +148,7 @@ class MilvusIndex:
     def _read_vectors(self, ids: list[int]) -> dict[int, Any]:
         level = self._level
         while True:
-            rows = self._call(
+            rows = self._read(
                 "query",
                 filter=f"{ID_FIELD} in {ids}",
                 output_fields=[ID_FIELD, VECTOR_FIELD],
@@ -265,7 +265,7 @@ class MilvusIndex:
     ) -> tuple[Int64, Float32]:
         """Return the ids Int64[Q, k] and scores Float32[Q, k] that Milvus finds."""
         parameters = {"nprobe": nprobe} if self._nlist > 1 else {}
-        answer = self._call(
+        answer = self._read(
             "search",
             data=vectors,
             anns_field=VECTOR_FIELD,
@@ -351,6 +351,16 @@ class MilvusIndex:
 
     def _call(self, name: str, *, seconds: float | None = None, **named: Any) -> Any:
         return self._connection.call(name, self.name, seconds=seconds, **named)
+
+    def _read(self, name: str, **named: Any) -> Any:
+        try:
+            return self._call(name, **named)
+        except VectorEngineError as error:
+            if not error.answered:
+                raise
+        # A Milvus that was started again may have the collection on its disk only.
+        self._call("load_collection", seconds=self._connection.address.load_seconds)
+        return self._call(name, **named)
 
 
 def _nothing(queries: int, k: int, sequence: int) -> SearchResult:
