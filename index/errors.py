@@ -11,6 +11,7 @@
     * DamagedDocumentError       one stored document is damaged; the others are not affected
   * LexicalIndexNotReadyError  the words of the documents cannot be searched yet
   * SnapshotError          a snapshot file is missing, changed or of another format
+  * VectorEngineError      the engine outside of Longmatch that holds the vectors does not answer
   * RetrainingStoppedError     building an index generation was stopped
   * BackupError            a backup cannot be written, or is incomplete, changed or of another
                            checkpoint
@@ -109,6 +110,21 @@ class LexicalIndexNotReadyError(IndexingError):
 
 class SnapshotError(IndexingError):
     """A published index generation is incomplete or changed."""
+
+
+class VectorEngineError(IndexingError):
+    """The engine outside of Longmatch that holds the vectors to search does not do what it must.
+
+    It cannot be reached, is too slow, refuses a request, or is of a version that is not supported.
+    The document store is not affected.
+
+    Attributes:
+        answered: it was reached in time, and refused the request.
+    """
+
+    def __init__(self, problem: str, *, answered: bool = False) -> None:
+        super().__init__(problem)
+        self.answered = answered
 
 
 class RetrainingStoppedError(IndexingError):

@@ -257,12 +257,14 @@ def record_readiness(engine: Engine) -> None:
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
-    Redis is down, a lexical index is being made, all places of active requests are taken, the disk
-    is full or failed, documents were found to be damaged, or a collection cannot be used.
+    Redis is down, the engine of the vectors fails, a lexical index is being made, all places of
+    active requests are taken, the disk is full or failed, documents were found to be damaged, or a
+    collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
+        "vectors": any(one.data.index.problem is not None for one in opened),
         "lexical": any(one.data.store.lexical.making for one in opened),
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),

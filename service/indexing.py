@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
+from index.errors import VectorEngineError
 from index.store.records import Change, EncodedDocument, StoredDocument
 from service.background.maintenance import record_index_metrics
 from service.encode import RequestText, encode_texts
@@ -195,6 +196,9 @@ def _apply(collection: Collection, change: Change) -> None:
         try:
             collection.data.index.apply(change)
             break
+        except VectorEngineError as error:  # which was tried for as long as the settings say
+            _LOG.error("the index could not apply a change of the store: %s", error)
+            raise
         except Exception as error:
             _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)
             if attempt == _ATTEMPTS:

@@ -11,12 +11,13 @@ from index.vectors.vector_index import Precision
 from service.configuration.access import AccessSettings
 from service.configuration.names import Names
 from service.configuration.standing import StandingSettings
+from service.configuration.vectors import FAISS, VectorSettings
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 
-class Settings(AccessSettings, StandingSettings):
+class Settings(VectorSettings, AccessSettings, StandingSettings):
     """Settings of the service, read from `LONGMATCH_*` variables or given by name."""
 
     model_config = SettingsConfigDict(
@@ -266,6 +267,14 @@ class Settings(AccessSettings, StandingSettings):
         default="text", description="Form of a line of the log: text, or JSON."
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
+
+    @model_validator(mode="after")
+    def _precision_of_engine(self) -> "Settings":
+        if self.vectors != FAISS and self.index_precision not in (None, "fp32"):
+            raise ValueError(
+                f"index_precision is {self.index_precision}, and Milvus holds vectors in fp32"
+            )
+        return self
 
     @model_validator(mode="after")
     def _default_within_limit(self) -> "Settings":

@@ -142,6 +142,7 @@ FACES: Mapping[str, str] = {
         "checksums document_store filters listing metadata ports records schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
+    "index.vectors.milvus": "connection engine",
     "service.api": "app",
     "service.api.feedback": "routes",
     "service.api.http": (
@@ -158,7 +159,7 @@ FACES: Mapping[str, str] = {
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.collections": "changes opening",
-    "service.configuration": "access names standing",
+    "service.configuration": "access names standing vectors",
     "service.feedback": "doctor store verdict",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
@@ -192,6 +193,9 @@ OWNERS = {
     "safetensors": ("encoder.models", "encoder.export", "training"),
     "onnxruntime": ("encoder.onnx_session", "encoder.export"),
     "faiss": ("index.vectors.faiss_index",),
+    "grpc": ("index.vectors.milvus",),
+    "milvus_lite": ("index.vectors.milvus",),
+    "pymilvus": ("index.vectors.milvus",),
     "fastapi": ("service.api",),
     "starlette": ("service.api",),
 }

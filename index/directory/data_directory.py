@@ -6,6 +6,7 @@ fusion.json     optional: how scores are combined here, see index/search/corpus_
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
 skipped.jsonl   what the last `longmatch index` could not read, for the user
+milvus.json     only with a Milvus: whose its collections are, see index/vectors/milvus/engine.py
 lock            held by the process that writes
 
 .store-digest           the digest of a closed store, see index/directory/file_digest.py
@@ -37,8 +38,10 @@ from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
-from index.vectors.backends import FAISS_BACKENDS
+from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend
 from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.milvus.connection import MilvusAddress
+from index.vectors.milvus.engine import open_milvus
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -96,6 +99,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     find_families: bool = True,
     alignment: AlignmentSpace | None = None,
     index_precision: Precision | None = None,
+    milvus: MilvusAddress | None = None,
     in_background: bool = False,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
@@ -113,6 +117,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
+        milvus: that keeps the vectors to search; None for FAISS in this process. A Milvus Lite is
+            used by the process that writes only: one that reads makes an index in memory.
         in_background: do what may take long after opening, unless `read_only`: compare the store
             with its digest, `DataDirectory.damage` tells the result; and make a searchable copy of
             the words, if it takes more than a second, until when `store.lexical.making` is true.
@@ -122,6 +128,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         FingerprintMismatchError: its vectors are of another checkpoint.
         StoreError: it is not a directory, cannot be written, or its store is damaged or has
             changed since it was closed.
+        VectorEngineError: the Milvus cannot be used.
     """
     opened: list[Path] = []  # a store that could not be opened gets no digest
     with ExitStack() as open_files:
@@ -155,7 +162,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             store,
             path / SNAPSHOTS_DIRECTORY,
             read_only=read_only,
-            backend=None if index_precision is None else FAISS_BACKENDS[index_precision],
+            backend=_open_backend(path, index_precision, milvus, open_files, read_only=read_only),
         )
         store.lexical.wait(LEXICAL_SECONDS)
         if not later:
@@ -165,6 +172,24 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         check = DigestCheck(path / STORE_FILE, store.allow_checkpoints)
         open_files.callback(_after, check, opened, path / STORE_FILE)
         return DataDirectory(path, store, index, open_files.pop_all(), check)
+
+
+def _open_backend(
+    path: Path,
+    precision: Precision | None,
+    milvus: MilvusAddress | None,
+    open_files: ExitStack,
+    *,
+    read_only: bool,
+) -> Backend | None:
+    """Return what holds the vectors; None for FAISS in the precision of the snapshot."""
+    if milvus is None:
+        return None if precision is None else FAISS_BACKENDS[precision]
+    if read_only and milvus.is_lite:
+        return EXACT  # one process at a time has it open
+    engine = open_milvus(milvus, path, read_only=read_only)
+    open_files.callback(engine.close)
+    return engine.backend
 
 
 @contextmanager

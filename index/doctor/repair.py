@@ -38,6 +38,7 @@ from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
 from index.store.checksums import write_checksums
 from index.store.statements import advance_sequence, insert_vector
+from index.vectors.milvus.connection import MilvusAddress
 
 _TEXTS = """
 SELECT vector_id, content_hash, text FROM documents
@@ -84,6 +85,7 @@ def repair(
     findings: Sequence[Finding],
     precision: str | None,
     progress: Progress,
+    milvus: MilvusAddress | None = None,
 ) -> None:
     """Apply the remedies of the repairable findings; `examine` again afterwards.
 
@@ -92,6 +94,7 @@ def repair(
         EncoderError: the checkpoint cannot encode.
         SnapshotError: the index could not be published.
         StoreError: something cannot be written.
+        VectorEngineError: the Milvus that keeps the vectors to search cannot be used.
     """
     remedies: set[Remedy] = {one.remedy for one in findings if one.remedy.repairable}
     if not remedies:
@@ -115,6 +118,7 @@ def repair(
             fingerprint=space.fingerprint,
             dimension=space.dimension,
             alignment=open_space(checkpoint),
+            milvus=milvus,
         )
     ) as directory:
         if again or Remedy.REBUILD_INDEX in remedies:

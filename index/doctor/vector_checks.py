@@ -13,8 +13,8 @@ from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import SnapshotError
 from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS
-from index.vectors.snapshot import current_backend, read_current_snapshot
+from index.vectors.backends import Backend
+from index.vectors.snapshot import read_current_snapshot
 from index.vectors.vector_index import VectorIndex
 
 # Precisions and machines round differently: int8 keeps 0.99 of fp32, see quality.json.
@@ -64,18 +64,19 @@ def examine_vectors(
 _VECTORS_A_READ = 1_024
 
 
-def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
+def examine_index(root: Path, store: SQLiteDocumentStore, backend: Backend) -> Iterator[Finding]:
     """Compare the current generation with the store, id by id and vector by vector.
 
     Exactly where the index holds vectors in fp32, otherwise by their cosine.
 
     Raises:
         StoreError: the store cannot be read.
+        VectorEngineError: the engine failed.
     """
     try:
         manifest, index = read_current_snapshot(
             root,
-            current_backend(root) or FAISS_BACKENDS[DEFAULT_PRECISION],
+            backend,
             fingerprint=store.fingerprint,
             dimension=store.dimension,
         )
@@ -94,6 +95,8 @@ def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
     present = store.changes_since(0).added
     expected = np.setdiff1d(present, since.added)
     held = np.setdiff1d(index.ids(), since.removed)
+    if backend.keeps_changes:
+        held = np.setdiff1d(held, since.added)
     yield from _compared_ids(held, expected)
     both = np.intersect1d(held, expected)
     wrong = 0

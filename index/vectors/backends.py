@@ -1,6 +1,6 @@
 """The engines that can hold the searchable copy, and how each of them makes and loads an index."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,24 @@ class Backend:
         choose_nlist: number of vectors -> number of lists.
         train: sample Float32[N, dimension], number of lists -> an empty index.
         load: reads what the engine's `save` wrote. Raises SnapshotError.
+        settle: called once all vectors were added to a new index, before its recall is measured.
+        drop_others: drops what the engine keeps for the same data directory, but for what these
+            saved files and this index need.
+        problem: what the engine failed in last; None while it works.
+        check: asks the engine whether it works. Raises VectorEngineError.
+        keeps_changes: the engine keeps vectors by itself, so that what is loaded from a saved file
+            has later changes, too.
     """
 
     name: str
     choose_nlist: Callable[[int], int]
     train: Callable[[Float32, int], VectorIndex]
     load: Callable[[Path], VectorIndex]
+    settle: Callable[[VectorIndex], None] = lambda index: None
+    drop_others: Callable[[Collection[Path], VectorIndex | None], None] = lambda saved, live: None
+    problem: Callable[[], str | None] = lambda: None
+    check: Callable[[], None] = lambda: None
+    keeps_changes: bool = False
 
 
 def _one_list(count: int) -> int:

@@ -1,25 +1,36 @@
 """Generations of the index: the live one, and a candidate that is built and measured beside it."""
 
+import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from encoder.arrays import Int64
-from index.errors import RetrainingStoppedError, SnapshotError
+from index.errors import RetrainingStoppedError, SnapshotError, VectorEngineError
 from index.store.ports import VectorSource
 from index.vectors.backends import Backend
 from index.vectors.drift import Training
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nprobe, nprobe_bounds
 from index.vectors.recall import HeldOutQueries
-from index.vectors.snapshot import read_current_snapshot
+from index.vectors.snapshot import (
+    INDEX_FILE,
+    Manifest,
+    SavedIndex,
+    current_generation,
+    publish_snapshot,
+    read_current_snapshot,
+)
 from index.vectors.vector_index import VectorIndex
 
 DEFAULT_TARGET = 0.95
 HELD_OUT = 256
 SAMPLE_SEED = 1
 ADD_CHUNK = 1_024  # vectors that searches wait for at most
+
+_log = logging.getLogger(__name__)
 
 Stop = Callable[[], bool]
 
@@ -103,6 +114,7 @@ def build_candidate(
     Raises:
         StoreError: the store cannot be read.
         RetrainingStoppedError: `stop` returned true.
+        VectorEngineError: the engine failed.
     """
     change = store.changes_since(0)
     nlist = backend.choose_nlist(len(change.added))
@@ -116,6 +128,7 @@ def build_candidate(
         index.change(ids, vectors)
         held_out.compare_with(ids, vectors)
     index.change(*store.vectors(change.added[:0]), sequence=change.sequence)
+    backend.settle(index)
     nprobe, recall = choose_nprobe(nlist, target, lambda some: held_out.recall(index, some))
     training = Training(change.sequence, len(change.added))
     return Candidate(index, training, nprobe, recall, held_out)
@@ -138,12 +151,17 @@ def catch_up(index: VectorIndex, store: VectorSource, sequence: int) -> int:
     return change.sequence
 
 
-def load_generation(store: VectorSource, root: Path, backend: Backend) -> Generation:
+def load_generation(
+    store: VectorSource, root: Path, backend: Backend, *, read_only: bool = False
+) -> Generation:
     """Load the current snapshot in `root` and replay the changes of the store since.
+
+    Where the engine keeps changes, the process that writes makes them: a read-only one finds them.
 
     Raises:
         SnapshotError: the snapshot cannot be used.
         StoreError: the store cannot be read.
+        VectorEngineError: the engine failed.
     """
     manifest, index = read_current_snapshot(
         root, backend, fingerprint=store.fingerprint, dimension=store.dimension
@@ -152,15 +170,80 @@ def load_generation(store: VectorSource, root: Path, backend: Backend) -> Genera
         raise SnapshotError(f"{root}: the snapshot is ahead of the document store")
     if manifest.sequence < store.log.start:
         raise SnapshotError(f"{root}: the store has forgotten the changes since then")
-    sequence = catch_up(index, store, manifest.sequence)
-    # The store is read twice, so another process may have changed it in between.
-    count = len(store)
-    if store.sequence == sequence and len(index) != count:
-        raise SnapshotError(f"{root}: the snapshot is of another document store")
+    if backend.keeps_changes:
+        _reconcile(index, store, root, read_only=read_only)
+    else:
+        sequence = catch_up(index, store, manifest.sequence)
+        # The store is read twice, so another process may have changed it in between.
+        count = len(store)
+        if store.sequence == sequence and len(index) != count:
+            raise SnapshotError(f"{root}: the snapshot is of another document store")
     least, most = nprobe_bounds(index.nlist)
     training = Training(manifest.trained_sequence, manifest.trained_vectors)
     nprobe = min(max(least, manifest.nprobe), most)
     return Generation(index, manifest.generation, training, nprobe, manifest.sequence)
+
+
+def _reconcile(index: VectorIndex, store: VectorSource, root: Path, *, read_only: bool) -> None:
+    """Bring an index that has kept changes by itself to the store, id by id.
+
+    The changes since its snapshot do not tell what it has: those of a process that was killed may
+    be there, also vectors that were added and removed since; and an engine that was killed may have
+    lost some.
+
+    Raises:
+        SnapshotError: it has other vectors than the store, and may not be changed.
+    """
+    present = store.changes_since(0)
+    held = index.ids()
+    missing, removed = np.setdiff1d(present.added, held), np.setdiff1d(held, present.added)
+    if read_only and len(missing) + len(removed):
+        raise SnapshotError(f"{root}: the engine has other vectors than the document store")
+    for start in range(0, len(missing), ADD_CHUNK):
+        index.change(*store.vectors(missing[start : start + ADD_CHUNK]))
+    nothing = store.vectors(present.added[:0])
+    index.change(*nothing, removed=removed, sequence=present.sequence)
+
+
+def publish_generation(
+    store: VectorSource,
+    root: Path,
+    backend: Backend,
+    source: Candidate | Generation,
+    unchanged: AbstractContextManager[object],
+) -> Manifest:
+    """Publish an index as a new snapshot in `root`; `unchanged` is held while it is written.
+
+    Raises:
+        SnapshotError, VectorEngineError: as `publish_snapshot`.
+    """
+
+    def save(path: Path) -> SavedIndex:
+        with unchanged:
+            source.index.save(path)
+            return SavedIndex(
+                backend=backend.name,
+                sequence=source.index.sequence,
+                nlist=source.index.nlist,
+                vectors=len(source.index),
+                trained_sequence=source.training.sequence,
+                trained_vectors=source.training.vectors,
+                nprobe=source.nprobe,
+            )
+
+    return publish_snapshot(root, save, fingerprint=store.fingerprint, dimension=store.dimension)
+
+
+def drop_others(backend: Backend, root: Path, live: VectorIndex) -> None:
+    """Drop what the engine keeps besides the current snapshot and the live index; never fails."""
+    try:
+        saved = [root / current_generation(root) / INDEX_FILE]
+    except SnapshotError:
+        saved = []
+    try:
+        backend.drop_others(saved, live)
+    except VectorEngineError as error:  # they only take room
+        _log.warning("indexes that are no longer used are left: %s", error)
 
 
 def _choose_held_out(ids: Int64) -> Int64:

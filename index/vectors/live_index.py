@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
 from index.store.ports import VectorSource
 from index.store.records import Change
-from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS, Backend
+from index.vectors.backends import DEFAULT_PRECISION, EXACT, FAISS_BACKENDS, Backend
 from index.vectors.drift import Drift, Training, measure_drift, needs_training
 from index.vectors.generation import (
     DEFAULT_TARGET,
@@ -23,17 +24,17 @@ from index.vectors.generation import (
     Stop,
     build_candidate,
     catch_up,
+    drop_others,
     load_generation,
     never,
+    publish_generation,
 )
 from index.vectors.lists import nprobe_bounds
 from index.vectors.snapshot import (
     CURRENT,
     Manifest,
-    SavedIndex,
     current_backend,
     oldest_sequence,
-    publish_snapshot,
 )
 from index.vectors.vector_index import SearchResult
 
@@ -58,7 +59,7 @@ class LiveIndex:
         self._updates = threading.Lock()  # held while the index changes or is replaced
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
         self._backend = backend
-        empty = backend.train(np.empty((0, store.dimension), dtype=np.float32), 1)
+        empty = EXACT.train(np.empty((0, store.dimension), dtype=np.float32), 1)
         self._live = Generation(empty, 0, Training(0, 0), 1, 0)
 
     @property
@@ -95,6 +96,19 @@ class LiveIndex:
     def training(self) -> Training:
         """What the lists were trained for."""
         return self._live.training
+
+    @property
+    def problem(self) -> str | None:
+        """What the engine that holds the vectors failed in last; None while it works."""
+        return self._backend.problem()
+
+    def check(self) -> None:
+        """Ask the engine that holds the vectors whether it works.
+
+        Raises:
+            VectorEngineError: it does not.
+        """
+        self._backend.check()
 
     def list_sizes(self) -> Int64:
         """Return how many vectors each list keeps, Int64[nlist]."""
@@ -204,7 +218,11 @@ class LiveIndex:
 
         Raises:
             StoreError: the store cannot be read; a later call makes up for it.
+            VectorEngineError: the engine failed; a later call makes up for it.
         """
+        if self._read_only and self._backend.keeps_changes:
+            self._load_or_rebuild()  # the process that writes has changed the index, or does so
+            return
         if self._read_only and self.sequence < self._store.log.start:
             self.rebuild()  # the writer has forgotten the changes since
             return
@@ -218,7 +236,7 @@ class LiveIndex:
             StoreError: the store cannot be read; the old index stays.
             SnapshotError: the new index is in use, but could not be published.
         """
-        with self._publishing:
+        with self._publishing, self._dropping_others():
             candidate = build_candidate(self._store, self._backend, DEFAULT_TARGET)
             manifest = None
             try:
@@ -243,7 +261,7 @@ class LiveIndex:
             RetrainingStoppedError: `stop` returned true; the old one stays.
         """
         self._check_writable()
-        with self._publishing:
+        with self._publishing, self._dropping_others():
             candidate = build_candidate(self._store, self._backend, target, stop)
             old = self._live
             old_recall = candidate.held_out.recall(old.index, old.nprobe)
@@ -267,12 +285,42 @@ class LiveIndex:
         self._check_writable()
         with self._publishing:
             live = self._live
-            manifest = self._publish(live, self._updates)
+            manifest = publish_generation(
+                self._store, self._root, self._backend, live, self._updates
+            )
             with self._updates:
                 self._live = replace(
                     self._live, number=manifest.generation, published=manifest.sequence
                 )
             self._store.log.forget(oldest_sequence(self._root), trained=live.training.sequence)
+
+    def _load_or_rebuild(self) -> None:
+        """Load the current snapshot, or build an index where that cannot be used.
+
+        Raises:
+            StoreError: the store cannot be read.
+            VectorEngineError: the engine failed.
+        """
+        try:
+            self._load_snapshot()
+        except SnapshotError as error:
+            # A process that reads may do without what another one has published for itself.
+            expected = self._read_only and self._backend is EXACT
+            published = (self._root / CURRENT).exists()
+            _log.log(
+                logging.WARNING if published and not expected else logging.INFO,
+                "building the index from the document store: %s",
+                error,
+            )
+            if self._read_only and self._backend.keeps_changes:
+                self._backend = EXACT  # only the process that writes makes an index in the engine
+            try:
+                self.rebuild()
+            except SnapshotError as unpublished:
+                _log.warning("the index is complete in memory only: %s", unpublished)
+        else:
+            if not self._read_only:
+                drop_others(self._backend, self._root, self._live.index)
 
     def _load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay the changes of the store since.
@@ -281,9 +329,18 @@ class LiveIndex:
             SnapshotError: the snapshot cannot be used; this index stays.
             StoreError: the store cannot be read.
         """
-        loaded = load_generation(self._store, self._root, self._backend)
+        loaded = load_generation(self._store, self._root, self._backend, read_only=self._read_only)
         with self._updates:
             self._live = loaded
+
+    @contextmanager
+    def _dropping_others(self) -> Iterator[None]:
+        """Drop, after a block, the indexes that the engine keeps and that are not used by then."""
+        try:
+            yield
+        finally:
+            if not self._read_only:
+                drop_others(self._backend, self._root, self._live.index)
 
     def _check_writable(self) -> None:
         if self._read_only:
@@ -302,30 +359,7 @@ class LiveIndex:
 
     def _publish_candidate(self, candidate: Candidate) -> Manifest:
         # No other thread has it, so there is no change to wait for.
-        return self._publish(candidate, nullcontext())
-
-    def _publish(
-        self, source: Candidate | Generation, unchanged: AbstractContextManager[object]
-    ) -> Manifest:
-        """Publish an index; `unchanged` is held while it is written."""
-        store = self._store
-
-        def save(path: Path) -> SavedIndex:
-            with unchanged:
-                source.index.save(path)
-                return SavedIndex(
-                    backend=self._backend.name,
-                    sequence=source.index.sequence,
-                    nlist=source.index.nlist,
-                    vectors=len(source.index),
-                    trained_sequence=source.training.sequence,
-                    trained_vectors=source.training.vectors,
-                    nprobe=source.nprobe,
-                )
-
-        return publish_snapshot(
-            self._root, save, fingerprint=store.fingerprint, dimension=store.dimension
-        )
+        return publish_generation(self._store, self._root, self._backend, candidate, nullcontext())
 
 
 def open_live_index(
@@ -351,20 +385,9 @@ def open_live_index(
 
     Raises:
         StoreError: the store cannot be read.
+        VectorEngineError: the engine failed.
     """
     backend = backend or current_backend(root) or FAISS_BACKENDS[DEFAULT_PRECISION]
     live = LiveIndex(store, root, read_only=read_only, backend=backend)
-    try:
-        live._load_snapshot()
-    except SnapshotError as error:
-        published = (root / CURRENT).exists()
-        _log.log(
-            logging.WARNING if published else logging.INFO,
-            "building the index from the document store: %s",
-            error,
-        )
-        try:
-            live.rebuild()
-        except SnapshotError as unpublished:
-            _log.warning("the index is complete in memory only: %s", unpublished)
+    live._load_or_rebuild()
     return live

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably, sync
-from index.errors import SnapshotError
+from index.errors import SnapshotError, VectorEngineError
 from index.vectors.backends import Backend, backend_named
 from index.vectors.vector_index import VectorIndex
 
@@ -85,6 +85,7 @@ def publish_snapshot(
 
     Raises:
         SnapshotError: something could not be written; the old generation stays current.
+        VectorEngineError: so it does, because the engine failed.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -115,6 +116,9 @@ def publish_snapshot(
     except (OSError, RuntimeError) as error:
         _remove_leftovers(root)
         raise SnapshotError(f"{root}: no snapshot could be published: {error}") from error
+    except VectorEngineError:
+        _remove_leftovers(root)
+        raise
     _remove_leftovers(root)
     return manifest
 
@@ -184,8 +188,9 @@ def read_current_snapshot(
     if manifest.backend != backend.name:
         raise SnapshotError(f"{path}: written by {manifest.backend!r}, not by {backend.name!r}")
     index = backend.load(path)
+    count = manifest.vectors if backend.keeps_changes else len(index)
     expected = (dimension, manifest.nlist, manifest.vectors)
-    if (index.dimension, index.nlist, len(index)) != expected:
+    if (index.dimension, index.nlist, count) != expected:
         raise SnapshotError(f"{path}: does not match its manifest")
     return manifest, index
 

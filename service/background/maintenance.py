@@ -67,6 +67,7 @@ class Maintenance:
         """Run one round of all tasks; a task that fails is logged and tried in a later round."""
         with self._working:
             for task in (
+                self._data.index.check,
                 self._data.index.catch_up,  # if it missed a change of the store
                 self._keep_lists,
                 self._keep_snapshot,

@@ -15,6 +15,7 @@ from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
 from index.reencode import reencode as reencode_data
+from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import (
     OptionError,
     check_data_directory,
@@ -33,6 +34,7 @@ from service.cli.options import (
     with_reading,
 )
 from service.cli.progress import printable, show_progress
+from service.configuration.vectors import VectorSettings
 from service.feedback.doctor import examine_feedback, repair_feedback
 from service.jobs.doctor import examine_jobs, repair_jobs
 from service.standing.doctor import examine_standing, repair_standing
@@ -96,14 +98,15 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        of_data, *of_files = _examine(data, opened, sampling)
+        milvus = VectorSettings().milvus
+        of_data, *of_files = _examine(data, opened, sampling, milvus)
         findings = (*of_data, *chain(*of_files))
         _print_findings(findings)
         if repair and any(one.remedy.repairable for one in findings):
             for mend, found in zip(_REPAIRS, of_files, strict=True):
                 mend(data, found)
-            repair_data(data, opened, of_data, precision, progress)
-            findings = tuple(chain(*_examine(data, opened, sampling)))
+            repair_data(data, opened, of_data, precision, progress, milvus)
+            findings = tuple(chain(*_examine(data, opened, sampling, milvus)))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
@@ -143,11 +146,11 @@ _REPAIRS = (repair_jobs, repair_feedback, repair_standing)
 
 
 def _examine(
-    data: Path, checkpoint: Checkpoint, sampling: Sampling
+    data: Path, checkpoint: Checkpoint, sampling: Sampling, milvus: MilvusAddress | None
 ) -> tuple[tuple[Finding, ...], ...]:
     """Return what is wrong with the documents, and with the files of the service beside them."""
     files = (examine_jobs(data), examine_feedback(data), examine_standing(data))
-    return examine(data, checkpoint, sampling), *files
+    return examine(data, checkpoint, sampling, milvus), *files
 
 
 def _held(manifest: BackupManifest) -> str:

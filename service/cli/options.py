@@ -25,6 +25,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory, w
 from index.store.filters import Filter
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
+from service.configuration.vectors import VectorSettings
 
 OK, INPUT_SKIPPED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_DATA = Path("longmatch-data")
@@ -177,6 +178,7 @@ def opened(
         dimension=space.dimension,
         read_only=read_only,
         alignment=alignment,
+        milvus=VectorSettings().milvus,
     )
     try:
         yield directory

@@ -18,7 +18,13 @@ from index.directory.collections import (
     remove_collection as remove_folder,
 )
 from index.directory.data_directory import open_data_directory
-from index.errors import DataDirectoryInUseError, IndexingError, StoreError
+from index.errors import (
+    DataDirectoryInUseError,
+    IndexingError,
+    StoreError,
+    VectorEngineError,
+)
+from index.vectors.milvus.engine import drop_collections
 from service.collections.opening import close_collection, open_collection, stop_collection
 from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
 from service.errors import (
@@ -50,7 +56,7 @@ def open_collections(engine: Engine) -> None:
         raise
     except (EncoderError, IndexingError) as error:
         failure = error
-    _delete_remains(settings.data)
+    _delete_remains(engine)
     names = collection_names(settings.data)
     if len(names) > settings.max_collections:
         raise SettingsError(
@@ -132,7 +138,7 @@ def remove_collection(engine: Engine, name: str) -> None:
     try:
         if isinstance(member, Collection):
             close_collection(member)
-        remove_folder(engine.settings.data, name)
+        remove_folder(engine.settings.data, name, lambda folder: _drop_vectors(engine, folder))
     except Exception as error:
         if collection_path(engine.settings.data, name).exists():
             _put_unopened(engine, name, error)
@@ -151,10 +157,16 @@ def _open(engine: Engine, name: str) -> None:
         _put_unopened(engine, name, error)
 
 
-def _delete_remains(data: Path) -> None:
+def _drop_vectors(engine: Engine, folder: Path) -> None:
+    """Drop what an engine outside of Longmatch keeps for a data directory."""
+    if engine.settings.milvus is not None:
+        drop_collections(engine.settings.milvus, folder)
+
+
+def _delete_remains(engine: Engine) -> None:
     try:
-        delete_remains(data)
-    except StoreError as error:  # they only take room
+        delete_remains(engine.settings.data, lambda folder: _drop_vectors(engine, folder))
+    except (StoreError, VectorEngineError) as error:  # they only take room
         _LOG.warning("%s", error)
 
 
@@ -175,4 +187,5 @@ def _fill(engine: Engine, folder: Path) -> None:
         dimension=space.dimension,
         alignment=open_space(checkpoint),
         index_precision=engine.settings.index_precision,
+        milvus=engine.settings.milvus,
     ).close()

@@ -51,6 +51,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             find_families=settings.find_families,
             alignment=open_space(checkpoint),
             index_precision=settings.index_precision,
+            milvus=settings.milvus,
             in_background=True,
         )
         opened.callback(data.close)

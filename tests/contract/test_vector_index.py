@@ -19,7 +19,9 @@ from encoder.arrays import Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend
+from index.vectors.milvus.engine import MilvusEngine
 from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult, VectorIndex
+from tests.tools.milvus import MILVUS_SERVER
 
 DIMENSION = 8
 ALL_LISTS = 1_000_000
@@ -44,6 +46,7 @@ class Engine:
     backend: Backend
     nlist: int = 1
     rounding: float = 0.0
+    rounds: int = 60  # of changes beside searches; those of Milvus Lite take seconds
 
     @property
     def score_rounding(self) -> float:
@@ -74,9 +77,14 @@ ENGINES = {
     "faiss-int8-many-lists": Engine(FAISS_BACKENDS["int8"], 20, rounding=1.2 / 255),
 }
 
+MILVUS = {"milvus-one-list": 1, **({"milvus-many-lists": 20} if MILVUS_SERVER else {})}
 
-@pytest.fixture(params=ENGINES)
+
+@pytest.fixture(params=[*ENGINES, *MILVUS])
 def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param in MILVUS:
+        milvus: MilvusEngine = request.getfixturevalue("milvus_engine")
+        return Engine(milvus.backend, MILVUS[request.param], rounds=1)
     return ENGINES[request.param]
 
 
@@ -291,7 +299,7 @@ def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
     def change(worker: int) -> None:
         ids = 1_000 * (worker + 1) + np.arange(group)
         vectors = np.repeat(unit_vectors(1, seed=worker + 10), group, axis=0)
-        for _ in range(60):
+        for _ in range(engine.rounds):
             index.change(ids, vectors)
             assert index.contains(ids).all()
             index.change(NO_IDS, vectors[:0], removed=ids)

@@ -172,6 +172,13 @@ STORAGE_FAILED = ProblemType(
     "A file of the service could not be read or written: the disk failed or is read only, or a "
     "limit of the system is reached, as `detail` says. Nothing was changed.",
 )  # fmt: skip
+VECTORS_UNAVAILABLE = ProblemType(
+    "vectors-unavailable", 503, "The vectors cannot be searched",
+    "The engine that holds the vectors to search, such as a Milvus, is down, too slow or refuses a "
+    "request. Documents of a request that was storing or deleting them are "
+    "stored or deleted; the vectors follow once the engine works again. Retry after the number of "
+    "seconds in the Retry-After header.",
+)  # fmt: skip
 OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",
     "More work is waiting than the service accepts. Nothing was done; retry after the number of "
@@ -199,7 +206,7 @@ PROBLEM_TYPES = {
         MODEL_NOT_FOUND, JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         COMPRESSION_RATIO, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
-        DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
+        DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED, VECTORS_UNAVAILABLE,
         COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS,
         STANDING_QUERY_NOT_FOUND, TOO_MANY_STANDING_QUERIES,
         FEEDBACK_NOT_FOUND, FEEDBACK_FULL,
@@ -237,6 +244,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.StorageFullError: STORAGE_FULL,
     index_errors.DamagedDocumentError: DOCUMENT_DAMAGED,
     index_errors.SnapshotError: INTERNAL_ERROR,
+    index_errors.VectorEngineError: VECTORS_UNAVAILABLE,
     index_errors.BackupError: INTERNAL_ERROR,
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,
     service_errors.ServiceError: INTERNAL_ERROR,

@@ -10,11 +10,18 @@ import pytest
 
 from index.vectors.backends import DEFAULT_PRECISION, EXACT, FAISS_BACKENDS, Backend
 from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.milvus.engine import MilvusEngine
+
+MILVUS = "milvus"
+ENGINES = {"faiss-int8": FAISS_BACKENDS[DEFAULT_PRECISION], "exact": EXACT}
 
 
-@pytest.fixture(params=[FAISS_BACKENDS[DEFAULT_PRECISION], EXACT], ids=lambda backend: backend.name)
+@pytest.fixture(params=[*ENGINES, MILVUS])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    return request.param
+    if request.param == MILVUS:
+        engine: MilvusEngine = request.getfixturevalue("milvus_engine")
+        return engine.backend
+    return ENGINES[request.param]
 
 
 @pytest.fixture

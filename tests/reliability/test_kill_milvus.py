@@ -1,0 +1,125 @@
+"""`kill -9` of a process that writes to Milvus Lite: the next opening repairs what it left."""
+
+import inspect
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.vectors.live_index import LiveIndex
+from index.vectors.milvus.connection import MilvusConnection, parse_milvus_url
+from tests.tools.tiers import Tier
+
+NAMES = [f"d{number}" for number in range(12)]
+
+
+def operation(number: int) -> tuple[str, str]:
+    """What the worker does in its step `number`: put or delete, and which document."""
+    choice = random.Random(number)
+    return choice.choice(["put", "put", "delete"]), f"d{choice.randrange(12)}"
+
+
+WORKER = (
+    """
+import random, sys
+from pathlib import Path
+import numpy as np
+from encoder.blocks import Receipt
+from index.directory.data_directory import open_data_directory
+from index.document import Document
+from index.store.records import EncodedDocument
+from index.vectors.milvus.connection import parse_milvus_url
+
+"""
+    + inspect.getsource(operation)
+    + """
+milvus = parse_milvus_url(sys.argv[3])
+about = {"fingerprint": "a" * 64, "dimension": 16, "milvus": milvus}
+directory = open_data_directory(Path(sys.argv[1]), **about)
+for number in range(int(sys.argv[2]), 10**9):
+    kind, name = operation(number)
+    if kind == "put":
+        vector = np.random.default_rng(number).normal(size=16).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        document = Document(name, f"text {number} " * 200)
+        change = directory.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1))])
+    else:
+        change = directory.store.delete([name])
+    print(number, flush=True)
+    directory.index.apply(change)
+    if number % 5 == 0:
+        directory.index.publish()
+    if number % 17 == 0:
+        directory.index.rebuild()
+"""
+)
+
+
+def state_after(steps: int) -> dict[str, str]:
+    """The text of each document after the first `steps` operations."""
+    texts: dict[str, str] = {}
+    for number in range(steps):
+        kind, name = operation(number)
+        texts.pop(name, None)
+        if kind == "put":
+            texts[name] = f"text {number} " * 200
+    return texts
+
+
+def run_and_kill(path: Path, first: int, url: str, chance: random.Random) -> int:
+    """Let a worker go on from step `first`, kill it, return the last step it acknowledged."""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(path), str(first), url],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stdout is not None
+    with worker.stdout as output:
+        lines = [output.readline() for _ in range(chance.randrange(1, 30))]
+        time.sleep(chance.uniform(0, 0.05))
+        worker.kill()
+        lines += output.readlines()  # acknowledged before the kill, not read yet
+    assert worker.wait() == -signal.SIGKILL
+    return int(lines[-1])
+
+
+@pytest.fixture
+def kills(tier: Tier) -> int:
+    return 30 if tier.sweep else 3
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_deleted_returns(
+    tmp_path: Path,
+    kills: int,
+    tier: Tier,
+    assert_equals_store: Callable[[LiveIndex, object], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path, url = tmp_path / "data", f"milvus://{tmp_path}/lite.db"
+    milvus = parse_milvus_url(url)
+
+    def opened() -> closing[DataDirectory]:
+        about = {"fingerprint": "a" * 64, "dimension": 16}
+        return closing(open_data_directory(path, **about, milvus=milvus))
+
+    steps = 0
+    chance = random.Random(tier.seed)
+    for _ in range(kills):
+        last = run_and_kill(path, steps, url, chance)
+        with opened() as directory:
+            found = {name: one.document.text for name, one in directory.store.find(NAMES).items()}
+            assert_equals_store(directory.index, directory.store)
+            with closing(MilvusConnection(milvus)) as connection:
+                assert len(connection.call("list_collections")) == 1
+        # The step after the last acknowledged one was committed or it was not.
+        assert found in (state_after(last + 1), state_after(last + 2))
+        steps = last + 1 if found == state_after(last + 1) else last + 2
+    assert steps > kills
+    assert not [one for one in caplog.records if "building the index" in one.message]
