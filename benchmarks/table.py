@@ -9,6 +9,7 @@ import typer
 from benchmarks.ablation import table as ablation_table
 from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
+from benchmarks.engines import latency
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
     alignment_depth,
@@ -49,6 +50,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "search": search.table,
     "index": index.table,
     "precision": precision.table,
+    "engines": latency.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,

@@ -80,7 +80,7 @@ def first(
 
 
 @pytest.mark.parametrize(
-    "where", [None, Range("year", Bound(1990, True), Bound(1993, False))], ids=["all", "filtered"]
+    "where", [None, Range("/year", Bound(1990, True), Bound(1993, False))], ids=["all", "filtered"]
 )
 @pytest.mark.parametrize("mode", ["semantic", "hybrid", "lexical"])
 def test_the_same_ten_come_first(
