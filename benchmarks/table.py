@@ -51,6 +51,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "index": index.table,
     "precision": precision.table,
     "engines": latency.table,
+    "engines-server": latency.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,

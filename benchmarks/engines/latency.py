@@ -72,7 +72,8 @@ def main(
         "k": index.K,
     }
     with threadpool_limits(1):
-        record = make_record("engines", source, settings, measure(vectors, milvus))
+        name = "engines-server" if milvus else "engines"
+        record = make_record(name, source, settings, measure(vectors, milvus))
     typer.echo(table(record))
     write_record(record)
 
@@ -84,7 +85,7 @@ def measure(count: int, milvus: str | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         address = parse_milvus_url(milvus or f"milvus://{folder}/lite.db")
         with closing(open_milvus(address, Path(folder), read_only=False)) as engine:
-            name = f"{engine.connection.version}"
+            name = f"milvus {engine.connection.version}"
             backends = {
                 "faiss-int8": FAISS_BACKENDS["int8"],
                 REFERENCE: FAISS_BACKENDS["fp32"],

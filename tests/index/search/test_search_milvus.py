@@ -37,7 +37,7 @@ def text_of(number: int) -> str:
 @pytest.fixture
 def size(tier: Tier) -> tuple[int, int]:
     """How many documents and queries."""
-    return (6_000, 500) if tier.sweep else (600, 40)
+    return (6_000, 200) if tier.sweep else (600, 40)
 
 
 @pytest.fixture
