@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test test-all fast-tests all-tests packages check check-deploy bench checkpoint \
+.PHONY: demo test test-all test-milvus fast-tests all-tests packages check check-deploy bench checkpoint \
 	constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
@@ -29,6 +29,12 @@ fast-tests:
 all-tests:
 	$(PYTEST) --sweep -m "not serial" $(BESIDE)
 	$(PYTEST) --sweep -m serial
+
+# The tests of Milvus once more, with a Milvus server of its own; x86-64 Linux has it as a package.
+test-milvus: $(VENV)/testing
+	$(PYTHON) -m venv build/milvus
+	build/milvus/bin/pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
+	$(BIN)/python -m tests.tools.milvus_server build/milvus/bin/python
 
 packages: $(VENV)/testing
 	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster openssl

@@ -10,6 +10,7 @@ from benchmarks.ablation import table as ablation_table
 from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
+from benchmarks.engines import latency
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
     alignment_depth,
@@ -55,6 +56,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "search-peers": search_peers.table,
     "index": index.table,
     "precision": precision.table,
+    "engines": latency.table,
+    "engines-server": latency.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,

@@ -19,6 +19,7 @@ from service.api.http.problems import (
     REQUEST_TOO_LARGE,
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
+    VECTORS_UNAVAILABLE,
 )
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.match import MatchRequest
@@ -139,7 +140,7 @@ ANSWER = {
         **problem_responses(
             MALFORMED_BODY, DOCUMENT_NOT_FOUND, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
             UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED,
-            ENCODING_FAILED, OVERLOADED,
+            ENCODING_FAILED, VECTORS_UNAVAILABLE, OVERLOADED,
             NOT_READY, SHUTTING_DOWN,
         ),
     },

@@ -28,6 +28,8 @@ OLDEST_SERVER = (2, 3)  # the first that replaces vectors in one request
 LITE_VERSION = "milvus_lite-3."
 LITE_ENDING = ".db"
 
+_log = logging.getLogger(__name__)
+
 _UNREACHABLE = 2  # the code of pymilvus
 _TLS = "milvus+tls"
 _FORMS = "milvus://HOST:PORT/DATABASE, milvus+tls://HOST:PORT/DATABASE or milvus:///FOLDER.db"
@@ -108,6 +110,7 @@ class MilvusConnection:
         """
         self.address = address
         self.problem: str | None = None  # with which the last request failed
+        self.version = ""
         try:
             if address.is_lite:
                 require_extra("milvus-lite", "Milvus Lite")
@@ -155,8 +158,12 @@ class MilvusConnection:
             with translated_errors(self.address):
                 answer = method(*arguments, timeout=seconds or self.address.seconds, **named)
         except VectorEngineError as error:
+            if self.problem is None and self.version:
+                _log.error("%s", error)
             self.problem = str(error)
             raise
+        if self.problem is not None:
+            _log.warning("%s works again", self.address)
         self.problem = None
         return answer
 

@@ -80,11 +80,15 @@ class MilvusEngine:
         return f"longmatch_{self.owner}_"
 
     def _choose_nlist(self, count: int) -> int:
+        return self._possible_nlist(choose_nlist(count))
+
+    def _possible_nlist(self, nlist: int) -> int:
         # A Milvus Lite ignores how many lists it is asked for: there, all vectors are compared.
-        return 1 if self.connection.is_lite else min(choose_nlist(count), MOST_LISTS)
+        return 1 if self.connection.is_lite else min(nlist, MOST_LISTS)
 
     def _make(self, sample: Float32, nlist: int) -> VectorIndex:
         name = f"{self._prefix}{secrets.token_hex(4)}"
+        nlist = self._possible_nlist(nlist)
         return _make_collection(self.connection, name, sample.shape[1], nlist)
 
     def _load(self, path: Path) -> VectorIndex:

@@ -40,6 +40,7 @@ IDS_A_REQUEST = 10_000  # in a filter, which Milvus parses
 ROWS_A_REQUEST = 1_000  # with their vectors
 QUERIES_A_REQUEST = 256
 MOST_FOUND = 16_384  # by one query of Milvus
+LEAST_INDEXED = 1_024  # rows of a segment; for fewer a server makes no lists
 EXACT_UP_TO = 2_000  # selected vectors that all lists are visited for
 
 _POLL_SECONDS = 0.1
@@ -335,19 +336,30 @@ class MilvusIndex:
         self._call("flush", seconds=self._connection.address.load_seconds)
 
     def settle(self) -> None:
-        """Let Milvus write the vectors to its disk, and wait until they are in lists.
+        """Let Milvus write the vectors to its disk, and wait until it searches them in lists.
+
+        Until then a server searches with an interim index, which `nprobe` does not change.
 
         Raises:
-            VectorEngineError: it did not confirm it in time.
+            VectorEngineError: it did not do so in time.
         """
         self.flush()
+        if self._nlist == 1:
+            return
         seconds = self._connection.address.load_seconds
         end = time.monotonic() + seconds
-        while self._call("describe_index", index_name=VECTOR_FIELD).get("pending_index_rows"):
+        while self._rows_in_lists() < len(self):
             if time.monotonic() > end:
                 address = self._connection.address
-                raise VectorEngineError(f"{address}: made no index of {self.name} in {seconds:g} s")
+                raise VectorEngineError(f"{address}: made no lists of {self.name} in {seconds:g} s")
             time.sleep(_POLL_SECONDS)
+
+    def _rows_in_lists(self) -> int:
+        """Count the rows that are in lists, or in segments too small for lists."""
+        segments = self._call("list_loaded_segments")
+        return sum(
+            one.num_rows for one in segments if one.index_name or one.num_rows < LEAST_INDEXED
+        )
 
     def _call(self, name: str, *, seconds: float | None = None, **named: Any) -> Any:
         return self._connection.call(name, self.name, seconds=seconds, **named)

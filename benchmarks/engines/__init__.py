@@ -1,0 +1,1 @@
+"""The engines that can hold the vectors, beside each other."""
