@@ -16,7 +16,7 @@ from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, o
 from index.errors import VectorEngineError
 from index.id_set import IdSet
 from index.vectors.milvus.connection import MilvusAddress, MilvusConnection, parse_milvus_url
-from index.vectors.milvus.engine import OWNER_FILE, drop_collections
+from index.vectors.milvus.engine import OWNER_FILE, drop_collections, open_milvus
 from index.vectors.milvus.milvus_index import IDS_A_REQUEST, MilvusIndex
 from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, unit_vectors
 from tests.tools.milvus import MilvusServer
@@ -287,3 +287,22 @@ def test_a_large_selection_is_searched_in_parts(milvus_address: MilvusAddress, d
         within = IdSet(10 + count, listed, inverted=True)
         ids = index.search(unit_vectors(1, seed=3), 5, among=within).ids[0]
         assert sorted(ids.tolist()) == [-1, -1, 1, 2, 3]
+
+
+def test_more_than_milvus_finds_at_once_are_found_in_parts(
+    milvus_address: MilvusAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "index.vectors.milvus.milvus_index"
+    monkeypatch.setattr(f"{module}.MOST_FOUND", 5)
+    monkeypatch.setattr(f"{module}.IDS_A_REQUEST", 5)
+    vectors, query = unit_vectors(40, seed=1), unit_vectors(1, seed=2)
+    with closing(open_milvus(milvus_address, tmp_path, read_only=False)) as engine:
+        index = engine.backend.train(vectors[:0], 1)
+        index.change(np.arange(40), vectors)
+        best = np.argsort(-(vectors @ query[0]))
+        assert index.search(query, 30).ids[0].tolist() == best[:30].tolist()
+        for inverted in (False, True):
+            among = IdSet(38, np.arange(0, 40, 2)[:19], inverted)
+            kept = best[among.contains(best)]
+            assert index.search(query, 15, among=among).ids[0].tolist() == kept[:15].tolist()
+        engine.drop_others([])
