@@ -121,9 +121,9 @@ def test_another_generation_is_another_collection_and_the_old_one_is_dropped(
 def test_what_a_kill_left_is_dropped(
     data: Path, milvus_address: MilvusAddress, entry: MakeEntry
 ) -> None:
-    owner = json.loads((data / OWNER_FILE).read_text())["owner"]
+    half = f"{collection(data).rpartition('_')[0]}_half"
     with closing(MilvusConnection(milvus_address)) as connection:
-        connection.call("create_collection", f"longmatch_{owner}_half", dimension=DIMENSION)
+        connection.call("create_collection", half, dimension=DIMENSION)
         assert len(collections(milvus_address, data)) == 2
     with opened(data, milvus_address):
         assert collections(milvus_address, data) == [collection(data)]
@@ -174,6 +174,8 @@ def test_a_copy_of_a_data_directory_gets_collections_of_its_own(
     shutil.copytree(data, copy)
     with opened(copy, milvus_address) as directory:
         put(directory, entry, "only here")
+        directory.index.rebuild()
+        assert len(collections(milvus_address, data)) == 2
     assert collection(copy) != collection(data)
     with opened(data, milvus_address) as directory:
         assert len(directory.index) == 3
