@@ -308,3 +308,35 @@ def test_more_than_milvus_finds_at_once_are_found_in_parts(
             kept = best[among.contains(best)]
             assert index.search(query, 15, among=among).ids[0].tolist() == kept[:15].tolist()
         engine.drop_others([])
+
+
+@pytest.mark.parametrize("lost", ["upsert", "delete"])
+def test_an_answer_that_is_lost_leaves_nothing_behind(
+    milvus_address: MilvusAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Milvus does what it is asked to, and the process never learns of it."""
+    vectors = unit_vectors(3, seed=1)
+    with closing(open_milvus(milvus_address, tmp_path, read_only=False)) as engine:
+        index = engine.backend.train(vectors[:0], 1)
+        index.change(np.array([1]), vectors[:1])
+        call = MilvusConnection.call
+
+        def call_and_lose(self: MilvusConnection, name: str, *arguments: Any, **named: Any) -> Any:
+            answer = call(self, name, *arguments, **named)
+            if name == lost:
+                raise VectorEngineError("the answer was lost")
+            return answer
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MilvusConnection, "call", call_and_lose)
+            with pytest.raises(VectorEngineError, match="lost"):
+                index.change(np.array([2]), vectors[1:2], removed=np.array([1]), sequence=7)
+        assert (index.ids().tolist(), index.sequence) == ([1], 0)
+        assert index.search(vectors[1:2], 3).ids.max() <= 1  # nothing of the change is found
+        # The document was deleted before the change was repeated.
+        index.change(np.array([3]), vectors[2:], removed=np.array([1]), sequence=8)
+        assert index.search(vectors[1:2], 3).ids.tolist() == [[3, -1, -1]]
+        assert isinstance(index, MilvusIndex)
+        index.read_ids()
+        assert index.ids().tolist() == [3]
+        engine.drop_others([])
