@@ -1,8 +1,6 @@
 """A real server whose vectors are in a Milvus: the same requests, the same answers."""
 
-import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +11,7 @@ import pytest
 
 from index.vectors.milvus.connection import MilvusConnection, parse_milvus_url
 from tests.tools.milvus import MilvusServer
-from tests.tools.process_fixtures import COMMAND, Server, environment
+from tests.tools.process_fixtures import Server
 
 TEXTS = {
     "ants": "Ants live in colonies. Each colony has a queen. Workers carry leaves and seeds home.",
@@ -118,56 +116,3 @@ def test_without_the_milvus_errors_are_clear_and_nothing_is_lost(
         assert match(server, TEXTS["bees"])[0] == "bees"
         assert match(server, TEXTS["ants"])[0] == "ants"
         assert "Traceback" not in server.log.read_text()
-
-
-def test_commands_use_it_and_say_what_is_wrong_in_one_line(
-    tiny_checkpoint: Path, tmp_path: Path, milvus_server: MilvusServer
-) -> None:
-    data, corpus = tmp_path / "data", tmp_path / "corpus.jsonl"
-    corpus.write_text(
-        "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in TEXTS.items())
-    )
-    (tmp_path / "query.txt").write_text(TEXTS["ice"])
-
-    def run(*arguments: object, url: str) -> subprocess.CompletedProcess[str]:
-        variables = {"LONGMATCH_VECTORS": url, "LONGMATCH_VECTORS_SECONDS": "1"}
-        return subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            env=environment(tiny_checkpoint) | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    asked = ("match", tmp_path / "query.txt", "--data", data, "--json")
-    for url in (milvus_server.url, f"milvus://{tmp_path}/lite.db"):
-        done = run("index", corpus, "--data", data, url=url)
-        assert done.returncode == 0, done.stderr
-        done = run(*asked, url=url)
-        assert json.loads(done.stdout)["matches"][0]["id"] == "ice"
-        assert "index" not in done.stderr
-        assert run("doctor", data, "--sample", 0, url=url).returncode == 0
-    run("index", corpus, "--data", data, url=milvus_server.url)
-    [name] = collections(milvus_server.url)
-    with closing(MilvusConnection(parse_milvus_url(milvus_server.url))) as connection:
-        vector = [1.0] + [0.0] * 31
-        connection.call("upsert", name, data=[{"id": 1, "vector": vector}])
-    done = run("doctor", data, "--sample", 0, url=milvus_server.url)
-    assert (done.returncode, done.stdout, "1 vectors differ" in done.stderr) == (1, "", True)
-    done = run("doctor", data, "--sample", 0, "--repair", url=milvus_server.url)
-    assert done.stderr.endswith("no problems found\n"), done.stderr
-    milvus_server.kill()
-    for arguments in (
-        ("index", corpus, "--data", data),
-        asked,
-        ("doctor", data),
-        ("serve", "--data", data),
-    ):
-        done = run(*arguments, url=milvus_server.url)
-        assert done.returncode == 2
-        assert done.stderr.splitlines()[-1].startswith("error: Milvus at http://127.0.0.1")
-        assert "Traceback" not in done.stderr
-    done = run("index", corpus, "--data", data, url="milvus://user:secret@host/a/b")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: vectors: ")
-    assert "secret" not in done.stderr

@@ -74,3 +74,18 @@ def test_the_default_top_k_is_within_its_limit() -> None:
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValidationError):
         Settings().max_top_k = 3
+
+
+def test_the_engine_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().milvus is None
+    monkeypatch.setenv("LONGMATCH_VECTORS", "milvus://user:secret@host/base")
+    monkeypatch.setenv("LONGMATCH_VECTORS_SECONDS", "2")
+    address = Settings(vectors_load_seconds=3).milvus
+    assert address is not None
+    assert (address.uri, address.database) == ("http://host:19530", "base")
+    assert (address.seconds, address.load_seconds) == (2, 3)
+    assert Settings(index_precision="fp32").milvus is not None
+    with pytest.raises(ValidationError, match="Milvus holds vectors in fp32"):
+        Settings(index_precision="int8")
+    with pytest.raises(ValidationError, match="none of the forms"):
+        Settings(vectors="redis://host")

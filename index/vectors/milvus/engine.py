@@ -1,14 +1,16 @@
 """The collections of one data directory in a Milvus, as a backend of the live index.
 
-Every generation of the index is a collection of its own, `longmatch_OWNER_RANDOM`. The owner is
-random, and noted in the data directory:
+Every generation of the index is a collection of its own, `longmatch_OWNER_RANDOM`. The first half
+of the owner is random, and in the data directory:
 
-    milvus.json     {"owner": "…", "inode": …}: of the collections, and of the data directory
+    milvus.json     {"owner": "…"}
 
-A copy of the data directory, such as a restored backup, has another inode, so it gets an owner of
-its own: two processes never write to one collection.
+The second half is a digest of the inode and the ctime of that file, which no program can copy. So a
+copy of the data directory, such as a restored backup, has collections of its own: two processes
+never write to one.
 """
 
+import hashlib
 import json
 import logging
 import secrets
@@ -27,6 +29,8 @@ from index.vectors.vector_index import VectorIndex
 
 OWNER_FILE = "milvus.json"
 MOST_LISTS = 65_536  # of Milvus
+
+_NOBODY = "nobody"  # has no collections
 
 _log = logging.getLogger(__name__)
 
@@ -106,11 +110,10 @@ def open_milvus(address: MilvusAddress, data: Path, *, read_only: bool) -> Milvu
         VectorEngineError: the Milvus cannot be used.
     """
     owner = _read_owner(data)
-    if owner is None:
-        owner = secrets.token_hex(8)  # of nothing, if it is not written
-        if not read_only:
-            _write_owner(data, owner)
-    return MilvusEngine(MilvusConnection(address), owner)
+    if owner is None and not read_only:
+        _write_owner(data)
+        owner = _read_owner(data)
+    return MilvusEngine(MilvusConnection(address), owner or _NOBODY)
 
 
 def drop_collections(address: MilvusAddress, data: Path) -> None:
@@ -204,14 +207,16 @@ def _saved_name(path: Path) -> str:
 
 def _read_owner(data: Path) -> str | None:
     try:
-        saved = json.loads((data / OWNER_FILE).read_text(encoding="utf-8"))
-        return str(saved["owner"]) if saved["inode"] == data.stat().st_ino else None
+        owner = json.loads((data / OWNER_FILE).read_text(encoding="utf-8"))["owner"]
+        file = (data / OWNER_FILE).stat()
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    digest = hashlib.sha256(f"{file.st_ino} {file.st_ctime_ns}".encode()).hexdigest()
+    return f"{owner}{digest[:8]}"
 
 
-def _write_owner(data: Path, owner: str) -> None:
-    text = json.dumps({"owner": owner, "inode": data.stat().st_ino}) + "\n"
+def _write_owner(data: Path) -> None:
+    text = json.dumps({"owner": secrets.token_hex(8)}) + "\n"
     try:
         write_atomically(data / OWNER_FILE, text)
     except OSError as error:

@@ -16,7 +16,7 @@ from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, o
 from index.errors import VectorEngineError
 from index.id_set import IdSet
 from index.vectors.milvus.connection import MilvusAddress, MilvusConnection, parse_milvus_url
-from index.vectors.milvus.engine import OWNER_FILE, drop_collections
+from index.vectors.milvus.engine import OWNER_FILE, drop_collections, open_milvus
 from index.vectors.milvus.milvus_index import IDS_A_REQUEST, MilvusIndex
 from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, unit_vectors
 from tests.tools.milvus import MilvusServer
@@ -121,9 +121,9 @@ def test_another_generation_is_another_collection_and_the_old_one_is_dropped(
 def test_what_a_kill_left_is_dropped(
     data: Path, milvus_address: MilvusAddress, entry: MakeEntry
 ) -> None:
-    owner = json.loads((data / OWNER_FILE).read_text())["owner"]
+    half = f"{collection(data).rpartition('_')[0]}_half"
     with closing(MilvusConnection(milvus_address)) as connection:
-        connection.call("create_collection", f"longmatch_{owner}_half", dimension=DIMENSION)
+        connection.call("create_collection", half, dimension=DIMENSION)
         assert len(collections(milvus_address, data)) == 2
     with opened(data, milvus_address):
         assert collections(milvus_address, data) == [collection(data)]
@@ -174,6 +174,8 @@ def test_a_copy_of_a_data_directory_gets_collections_of_its_own(
     shutil.copytree(data, copy)
     with opened(copy, milvus_address) as directory:
         put(directory, entry, "only here")
+        directory.index.rebuild()
+        assert len(collections(milvus_address, data)) == 2
     assert collection(copy) != collection(data)
     with opened(data, milvus_address) as directory:
         assert len(directory.index) == 3
@@ -287,3 +289,54 @@ def test_a_large_selection_is_searched_in_parts(milvus_address: MilvusAddress, d
         within = IdSet(10 + count, listed, inverted=True)
         ids = index.search(unit_vectors(1, seed=3), 5, among=within).ids[0]
         assert sorted(ids.tolist()) == [-1, -1, 1, 2, 3]
+
+
+def test_more_than_milvus_finds_at_once_are_found_in_parts(
+    milvus_address: MilvusAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "index.vectors.milvus.milvus_index"
+    monkeypatch.setattr(f"{module}.MOST_FOUND", 5)
+    monkeypatch.setattr(f"{module}.IDS_A_REQUEST", 5)
+    vectors, query = unit_vectors(40, seed=1), unit_vectors(1, seed=2)
+    with closing(open_milvus(milvus_address, tmp_path, read_only=False)) as engine:
+        index = engine.backend.train(vectors[:0], 1)
+        index.change(np.arange(40), vectors)
+        best = np.argsort(-(vectors @ query[0]))
+        assert index.search(query, 30).ids[0].tolist() == best[:30].tolist()
+        for inverted in (False, True):
+            among = IdSet(38, np.arange(0, 40, 2)[:19], inverted)
+            kept = best[among.contains(best)]
+            assert index.search(query, 15, among=among).ids[0].tolist() == kept[:15].tolist()
+        engine.drop_others([])
+
+
+@pytest.mark.parametrize("lost", ["upsert", "delete"])
+def test_an_answer_that_is_lost_leaves_nothing_behind(
+    milvus_address: MilvusAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Milvus does what it is asked to, and the process never learns of it."""
+    vectors = unit_vectors(3, seed=1)
+    with closing(open_milvus(milvus_address, tmp_path, read_only=False)) as engine:
+        index = engine.backend.train(vectors[:0], 1)
+        index.change(np.array([1]), vectors[:1])
+        call = MilvusConnection.call
+
+        def call_and_lose(self: MilvusConnection, name: str, *arguments: Any, **named: Any) -> Any:
+            answer = call(self, name, *arguments, **named)
+            if name == lost:
+                raise VectorEngineError("the answer was lost")
+            return answer
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MilvusConnection, "call", call_and_lose)
+            with pytest.raises(VectorEngineError, match="lost"):
+                index.change(np.array([2]), vectors[1:2], removed=np.array([1]), sequence=7)
+        assert (index.ids().tolist(), index.sequence) == ([1], 0)
+        assert index.search(vectors[1:2], 3).ids.max() <= 1  # nothing of the change is found
+        # The document was deleted before the change was repeated.
+        index.change(np.array([3]), vectors[2:], removed=np.array([1]), sequence=8)
+        assert index.search(vectors[1:2], 3).ids.tolist() == [[3, -1, -1]]
+        assert isinstance(index, MilvusIndex)
+        index.read_ids()
+        assert index.ids().tolist() == [3]
+        engine.drop_others([])
