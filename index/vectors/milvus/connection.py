@@ -31,6 +31,9 @@ LITE_ENDING = ".db"
 _log = logging.getLogger(__name__)
 
 _UNREACHABLE = 2  # the code of pymilvus
+# pymilvus pings every ten seconds. A Milvus Lite hangs up on many pings, and a request of that moment
+# fails; in the same process there is nothing to find out by a ping.
+_WITHOUT_PINGS = {"grpc.keepalive_time_ms": 2**31 - 1}
 _TLS = "milvus+tls"
 _FORMS = "milvus://HOST:PORT/DATABASE, milvus+tls://HOST:PORT/DATABASE or milvus:///FOLDER.db"
 
@@ -145,6 +148,7 @@ class MilvusConnection:
                 db_name=address.database,
                 timeout=address.seconds,
                 dedicated=True,
+                grpc_options=_WITHOUT_PINGS if address.is_lite else {},
             )
 
     def call(self, name: str, *arguments: Any, seconds: float | None = None, **named: Any) -> Any:
