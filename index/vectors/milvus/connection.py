@@ -31,8 +31,8 @@ LITE_ENDING = ".db"
 _log = logging.getLogger(__name__)
 
 _UNREACHABLE = 2  # the code of pymilvus
-# pymilvus pings every ten seconds. A Milvus Lite hangs up on many pings, and a request of that moment
-# fails; in the same process there is nothing to find out by a ping.
+# pymilvus pings every ten seconds. A Milvus Lite hangs up on many pings, and a request of that
+# moment fails; in the same process there is nothing to find out by a ping.
 _WITHOUT_PINGS = {"grpc.keepalive_time_ms": 2**31 - 1}
 _TLS = "milvus+tls"
 _FORMS = "milvus://HOST:PORT/DATABASE, milvus+tls://HOST:PORT/DATABASE or milvus:///FOLDER.db"
