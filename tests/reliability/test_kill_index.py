@@ -26,7 +26,7 @@ class Size:
 
 @pytest.fixture
 def size(tier: Tier) -> Size:
-    return Size(4_000, 10) if tier.sweep else Size(300, 3)
+    return Size(4_000, 10) if tier.sweep else Size(200, 2)
 
 
 def write_corpus(path: Path, documents: int) -> None:

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
-from index.directory.data_directory import CALIBRATION_FILE, FUSION_FILE, STORE_FILE
+from index.directory.data_directory import (
+    CALIBRATION_FILE,
+    FUSION_FILE,
+    STORE_FILE,
+    open_data_directory,
+)
 from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
 from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
 from index.store.schema import read_space
@@ -159,15 +165,12 @@ def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: 
     assert files(data) == before
 
 
-def test_a_gain_that_costs_other_queries_is_refused(
-    longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gain_that_costs_other_queries_is_refused(longmatch: Run, data: Path) -> None:
     """Verdicts that contradict the words: the passages of other documents then lose."""
+    nearest = _nearest_of_others(data)
     with closing(open_feedback(data)) as feedback:
         for topic in range(40):
-            nearest = longmatch("match", _document(data, topic), "--mode", "semantic", "--json")
-            found = [one["id"] for one in json.loads(nearest.out)["matches"]]
-            other = next(one for one in found if int(one[1:]) != topic)
+            other = nearest[f"a{topic}"]
             feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3, LIMITS)
             feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
     answer = longmatch("tune", data, "--others", 60, "--json")
@@ -177,11 +180,20 @@ def test_a_gain_that_costs_other_queries_is_refused(
     assert "it may be worse for 60 passages of other documents" in report["refused"]
 
 
-def _document(data: Path, topic: int) -> Path:
-    path = data.parent / f"a{topic}.txt"
-    corpus = (data.parent / "corpus.jsonl").read_text().splitlines()
-    path.write_text(json.loads(corpus[2 * topic])["text"])
-    return path
+def _nearest_of_others(data: Path) -> dict[str, str]:
+    """Of each document the nearest one, by its vector, that is on another topic."""
+    stored = read_space(data / STORE_FILE)
+    with closing(
+        open_data_directory(
+            data, fingerprint=stored.fingerprint, dimension=stored.dimension, read_only=True
+        )
+    ) as directory:
+        found = directory.store.find([f"{side}{n}" for n in range(TOPICS) for side in "ab"])
+        ids = sorted(found, key=lambda name: found[name].vector_id)
+        _, vectors = directory.store.vectors([found[name].vector_id for name in ids])
+    topics = np.array([int(name[1:]) for name in ids])
+    cosines = np.where(topics[:, None] == topics, -1, vectors @ vectors.T)
+    return {name: ids[best] for name, best in zip(ids, cosines.argmax(axis=1), strict=True)}
 
 
 @pytest.mark.parametrize("topics", [0, 5])

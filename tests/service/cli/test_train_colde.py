@@ -80,6 +80,7 @@ def test_colde_is_trained_and_served(
     assert longmatch("index", corpus, "--checkpoint", output, "--data", data).status == 0
 
 
+@pytest.mark.slow
 def test_sections_train_smith_too(
     longmatch: Run, corpus: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -148,7 +148,7 @@ def test_killed_and_resumed_gives_the_same_curve(
     [
         (LINKS, "nDCG@10"),
         pytest.param(PAIRS, "nDCG@10", marks=pytest.mark.slow),
-        (WORDS_TOO + TERMS + LINKS, "nDCG@10"),
+        pytest.param(WORDS_TOO + TERMS + LINKS, "nDCG@10", marks=pytest.mark.slow),
         pytest.param(ALIGNMENT, "nDCG@10", marks=pytest.mark.slow),
     ],
     ids=["links", "pairs", "words", "alignment"],

@@ -63,6 +63,7 @@ def test_a_term_channel_is_served_and_trained_further(
     assert np.array_equal(kept.tokens_read, anew.tokens_read)
 
 
+@pytest.mark.slow
 def test_graphs_that_lose_too_much_are_refused_and_the_training_is_kept(
     longmatch: Run,
     corpus: Path,
