@@ -70,12 +70,12 @@ class UploadRoom:
                 of them.
             StorageFullError: the disk has no more than its reserve.
         """
-        settings, jobs = self._settings, self._count()
+        jobs = self._count()
         with self._lock:
             clients = [job.client for job in jobs] + [one.client for one in self._places]
-            if len(clients) >= settings.max_unfinished_jobs:
+            if len(clients) >= self._settings.max_unfinished_jobs:
                 raise OverloadedError(_RETRY_SECONDS, "jobs")
-            if clients.count(client) >= settings.max_unfinished_jobs_per_client:
+            if self._has_its_share(client, clients):
                 raise OverloadedError(_RETRY_SECONDS, "client_jobs")
             place = Place(self, client)
             self._places.append(place)
@@ -87,6 +87,9 @@ class UploadRoom:
                 self._count()
             with self._lock:
                 self._places.remove(place)
+
+    def _has_its_share(self, client: str, clients: Sequence[str]) -> bool:
+        return clients.count(client) >= self._settings.max_unfinished_jobs_per_client
 
     def _count(self) -> Sequence[Job]:
         jobs = self._unfinished()

@@ -5,6 +5,7 @@ it succeeds. So a guard that no longer decides anything is noticed. API10 (unsaf
 APIs) is about what Redis answers: tests/service/limits/test_without_redis.py plants values in it.
 """
 
+import json
 import socket
 import time
 from collections.abc import Callable
@@ -19,10 +20,12 @@ from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
 from service.api.http.hosts import AllowedHosts
 from service.api.schemas.common import DocumentBody
-from service.errors import OverloadedError, SettingsError
+from service.api.schemas.standing import _webhook_response
+from service.errors import SettingsError
+from service.jobs.room import UploadRoom
 from service.keys.api_key import ApiKey, Scope, make_key
 from service.keys.key_file import KeyRing, change_keys
-from service.limits.rate_limit import LocalRateLimiter, rate_limit_status
+from service.limits.rate_limit import LocalRateLimiter, client_name, rate_limit_status
 from service.settings import Settings
 from service.standing.targets import AllowedTargets
 from tests.tools.service_fixtures import Client
@@ -33,8 +36,7 @@ Attack = Callable[[MakeClient], bool]  # whether it succeeded
 TakeOut = Callable[[pytest.MonkeyPatch], None]
 
 SECRET = {"id": "plan", "text": "The plan of the merger is kept by the board of the company."}
-OK = 200
-PLACES = {"max_unfinished_jobs_per_client": 1}
+OK, ACCEPTED = 200, 202
 
 
 def key_of(client: Client, *scopes: Scope, collection: str | None = None) -> dict[str, str]:
@@ -64,6 +66,16 @@ def come_with_a_forged_key(make_client: MakeClient) -> bool:
     return client.get("/documents/plan", headers={"authorization": forged}).status_code == OK
 
 
+def read_the_secret_of_a_webhook(make_client: MakeClient) -> bool:
+    """Of a standing query that another client made."""
+    client = make_client()
+    query = {"text": "A plan.", "webhook": {"url": "https://hooks.example.com/"}, "min_score": 0}
+    made = client.post("/standing-queries", json=query, headers=key_of(client, "write"))
+    reader = key_of(client, "read", "write", "admin")
+    found = client.get(made.headers["location"], headers=reader)
+    return made.json()["webhook"]["secret"] in found.text
+
+
 def set_what_the_service_sets(_: MakeClient) -> bool:
     try:
         DocumentBody.model_validate({**SECRET, "family": 1, "receipt": {"tokens": 0}})
@@ -85,14 +97,13 @@ def delete_with_a_key_for_reading(make_client: MakeClient) -> bool:
 
 
 def take_every_place_for_uploads(make_client: MakeClient) -> bool:
-    client = make_client(**PLACES)
+    """Begin an upload while another one of the same client is received, and places are left."""
+    client = make_client(max_unfinished_jobs=3, max_unfinished_jobs_per_client=1)
     jobs = client.app.state.engine.default.jobs
-    with jobs.receiving("address:1", 0):
-        try:
-            with jobs.receiving("address:1", 0):
-                return True
-        except OverloadedError:
-            return False
+    headers = {"content-type": "application/x-ndjson"}
+    with jobs.receiving(client_name("127.0.0.1"), 0):
+        answer = client.post("/index", content=json.dumps(SECRET), headers=headers)
+    return answer.status_code == ACCEPTED
 
 
 def rebind_a_name(make_client: MakeClient) -> bool:
@@ -142,7 +153,14 @@ GUARDS: dict[str, tuple[Attack, TakeOut]] = {
         come_with_a_forged_key,
         lambda patch: patch.setattr("service.keys.key_file.has_secret", lambda *_: True),
     ),
-    "API3 broken object property level authorization": (
+    "API3 broken object property level authorization: reading": (
+        read_the_secret_of_a_webhook,
+        lambda patch: patch.setattr(
+            "service.api.schemas.standing._webhook_response",
+            lambda query, **_: _webhook_response(query, with_secret=True),
+        ),
+    ),
+    "API3 broken object property level authorization: writing": (
         set_what_the_service_sets,
         lambda patch: patch.setattr(
             DocumentBody, "model_validate", lambda given: DocumentBody.model_construct(**given)
@@ -160,7 +178,7 @@ GUARDS: dict[str, tuple[Attack, TakeOut]] = {
     ),
     "API6 unrestricted access to sensitive business flows": (
         take_every_place_for_uploads,
-        lambda patch: patch.setitem(PLACES, "max_unfinished_jobs_per_client", 2),
+        lambda patch: patch.setattr(UploadRoom, "_has_its_share", lambda *_: False),
     ),
     "API7 server side request forgery: addresses": (
         reach_into_the_network,
