@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test test-all test-milvus fast-tests all-tests packages check check-deploy bench checkpoint \
-	constraints clean
+.PHONY: demo test test-all test-milvus fast-tests all-tests packages check check-deploy reference bench \
+	checkpoint constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
 demo: $(VENV)/serving
@@ -44,6 +44,10 @@ check: $(VENV)/testing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The reference of commands, requests and answers, made of the code.
+reference: $(VENV)/testing
+	$(BIN)/python -m tests.tools.reference
 
 # What an operator runs, by the programs that read it, and as processes; an engine is not needed.
 check-deploy: $(VENV)/testing

@@ -416,7 +416,9 @@ def unknown_commands(known: Mapping[str, Any], pages: Pages) -> list[str]:
 def test_commands_and_options_are_documented(pages: Pages) -> None:
     assert not undocumented_commands(commands(longmatch), pages[README])
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert not unknown_commands(commands(longmatch), {**pages, "Makefile": f"```\n{makefile}\n```"})
+    written = {name: text for name, text in pages.items() if not name.startswith("docs/reference/")}
+    written["Makefile"] = f"```\n{makefile}\n```"
+    assert not unknown_commands(commands(longmatch), written)
 
 
 def test_an_undocumented_and_an_unknown_command_are_found() -> None:

@@ -1,0 +1,147 @@
+"""docs/reference, made of the code: `python -m tests.tools.reference` writes it.
+
+The commands are those of the command line, and the requests those of the OpenAPI document.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer
+from typer.cli import get_docs_for_click
+
+from service.api.app import create_app
+from service.api.http.paths import COLLECTIONS
+from service.cli.main import app
+from service.settings import Settings
+
+FOLDER = Path(__file__).parents[2] / "docs/reference"
+_MADE = "Made of the code by `make reference`."
+_HTTP = f"""# Requests and answers
+
+{_MADE} The server shows the same at `/docs`, to be tried out, with the limits of its settings.
+What is below the root is also below `/collections/{{collection}}`, but for `/collections`, `/livez`,
+`/readyz`, `/metrics`, `/version` and `/problems`. Every path that has GET has HEAD.
+
+Errors are `application/problem+json` (RFC 9457): `GET /problems/{{name}}` describes each.
+"""
+_LIMITS = {
+    "minimum": "≥ {:,.16g}",
+    "exclusiveMinimum": "> {:g}",
+    "maximum": "≤ {:,.16g}",
+    "exclusiveMaximum": "< {:g}",
+    "minLength": "at least {:,} characters",
+    "maxLength": "at most {:,} characters",
+    "minItems": "at least {:,} items",
+    "maxItems": "at most {:,} items",
+}
+
+Schema = Mapping[str, Any]
+
+
+def reference() -> Mapping[str, str]:
+    """Return the files of the reference by their names."""
+    without_settings = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
+    with patch.dict(os.environ, without_settings, clear=True):
+        command = typer.main.get_command(app)
+        commands = get_docs_for_click(
+            obj=command, ctx=typer.Context(command), name="longmatch", title="Commands"
+        )
+        document = create_app(Settings()).openapi()
+    title, rest = commands.strip().split("\n", 1)
+    return {
+        "commands.md": f"{title}\n\n{_MADE}\n{rest}\n",
+        "http.md": "\n".join([_HTTP, *_operations(document), *_schemas(document)]),
+    }
+
+
+def _operations(document: Schema) -> Iterator[str]:
+    for path, operations in document["paths"].items():
+        if path.startswith(f"{COLLECTIONS}/{{collection}}/"):
+            continue  # the same as without
+        for method, operation in operations.items():
+            yield f"## {method.upper()} {path}\n"
+            yield f"{operation['summary']}. {operation.get('description', '')}".strip() + "\n"
+            yield from _parameters(operation.get("parameters", ()))
+            yield from _contents("Request", operation.get("requestBody"))
+            yield from _answers(operation["responses"])
+
+
+def _parameters(parameters: Sequence[Schema]) -> Iterator[str]:
+    if parameters:
+        yield "| Parameter | In | Form | |\n|---|---|---|---|"
+        for one in parameters:
+            form, text = _form(one["schema"]), _cell(one.get("description", ""))
+            required = "required. " if one.get("required") else ""
+            yield f"| `{one['name']}` | {one['in']} | {form} | {required}{text} |"
+        yield ""
+
+
+def _contents(name: str, body: Schema | None) -> Iterator[str]:
+    for media_type, content in (body or {}).get("content", {}).items():
+        yield f"{name}, `{media_type}`: {_form(content.get('schema', {}))}\n"
+
+
+def _answers(responses: Mapping[str, Schema]) -> Iterator[str]:
+    problems = []
+    for status, answer in sorted(responses.items()):
+        if int(status) < 400:
+            yield f"**{status}** {_cell(answer['description'])}\n"
+            yield from _contents("Answer", answer)
+            continue
+        kinds = answer["content"]["application/problem+json"]["examples"]
+        problems.append(f"{status} {', '.join(f'`{kind}`' for kind in kinds)}")
+    if problems:
+        yield f"Errors: {'; '.join(problems)}.\n"
+
+
+def _schemas(document: Schema) -> Iterator[str]:
+    yield "## Bodies\n"
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        yield f"### {name}\n"
+        if "description" in schema:
+            yield schema["description"].strip() + "\n"
+        required = schema.get("required", ())
+        if "properties" not in schema:
+            yield f"{_form(schema)}\n"
+            continue
+        yield "| Field | Form | |\n|---|---|---|"
+        for field, form in schema["properties"].items():
+            text = ("required. " if field in required else "") + _cell(form.get("description", ""))
+            yield f"| `{field}` | {_form(form)} | {text} |"
+        yield ""
+
+
+def _form(schema: Schema) -> str:
+    """Return what values a schema allows, in a few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema and "properties" not in schema:
+            return " or ".join(_form(one) for one in schema[several])
+    if "enum" in schema:
+        kind = ", ".join(f"`{one}`" for one in schema["enum"])
+    elif schema.get("type") == "array":
+        kind = f"list of {_form(schema['items'])}"
+    else:
+        kind = schema.get("format") or schema.get("type", "any")
+    said = [text.format(schema[key]) for key, text in _LIMITS.items() if key in schema]
+    if schema.get("default") is not None:
+        said.append(f"default `{json.dumps(schema['default'])}`")
+    if schema.get("nullable"):
+        said.append("or null")
+    return _cell(", ".join([kind, *said]))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in reference().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
