@@ -23,8 +23,8 @@ _MADE = "Made of the code by `make reference`."
 _HTTP = f"""# Requests and answers
 
 {_MADE} The server shows the same at `/docs`, to be tried out, with the limits of its settings.
-What is below the root is also below `/collections/{{collection}}`, but for `/collections`, `/livez`,
-`/readyz`, `/metrics`, `/version` and `/problems`. Every path that has GET has HEAD.
+Every path is also below `/collections/{{collection}}`, but for `/collections`, `/livez`, `/readyz`,
+`/metrics`, `/version` and `/problems`. Every path that has GET has HEAD.
 
 Errors are `application/problem+json` (RFC 9457): `GET /problems/{{name}}` describes each.
 """
