@@ -1,25 +1,39 @@
-"""The commands of the tutorial, in their order, in one shell, as a new user would type them."""
+"""The commands of pages, in their order, in one shell, as a new user would type them."""
 
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.tools.process_fixtures import free_port
 
 ROOT = Path(__file__).parents[2]
-TUTORIAL = ROOT / "docs/tutorial.md"
 STEPS = 10  # with a block of commands
 SECONDS = 240
+TUTORIAL = ("0 left out", "pickle.txt", '"note/2"', '"explanation"', "no problems found")
+HOW_TO = ("0 left out", '"right"', '"bees"', '"wasps"', "pickle-old.txt 0.", "no problems found")
 
 
-def commands() -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```$", TUTORIAL.read_text(encoding="utf-8"), re.M | re.S)
+def commands(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S)
 
 
-def test_the_commands_of_the_tutorial_work(tmp_path: Path) -> None:
-    blocks = commands()
+@pytest.mark.parametrize(
+    ("page", "shown", "made"),
+    [
+        ("tutorial.md", TUTORIAL, {"report.html": "<!doctype html>", "key.txt": "lm_"}),
+        pytest.param("how-to.md", HOW_TO, {"reader.txt": "lm_"}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_commands_of_a_page_work(
+    page: str, shown: Sequence[str], made: Mapping[str, str], tmp_path: Path
+) -> None:
+    blocks = commands(page)
     assert len(blocks) >= STEPS
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -36,15 +50,15 @@ def test_the_commands_of_the_tutorial_work(tmp_path: Path) -> None:
     ended = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
-        env=kept | {"PATH": path, "PYTHONPATH": str(ROOT)},
+        env=kept | {"PATH": path, "PYTHONPATH": f"{ROOT}:{ROOT / 'clients/python'}"},
         capture_output=True,
         text=True,
         timeout=SECONDS,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    shown = ended.stdout + ended.stderr
-    for expected in ("0 left out", "pickle.txt", '"note/2"', '"explanation"', "no problems found"):
-        assert expected in shown, expected
-    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
-    assert (tmp_path / "key.txt").read_text().startswith("lm_")
-    assert "Traceback" not in shown
+    output = ended.stdout + ended.stderr
+    for expected in shown:
+        assert expected in output, expected
+    for name, beginning in made.items():
+        assert (tmp_path / name).read_text().startswith(beginning)
+    assert "Traceback" not in output
