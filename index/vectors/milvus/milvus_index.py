@@ -333,7 +333,12 @@ class MilvusIndex:
         Raises:
             VectorEngineError: it did not confirm it.
         """
-        self._call("flush", seconds=self._connection.address.load_seconds)
+        seconds = self._connection.address.load_seconds
+        if not self._connection.is_lite:
+            self._call("flush", seconds=seconds)
+            return
+        with self._lock.writing():  # a search beside it would miss what is on the way to the disk
+            self._call("flush", seconds=seconds)
 
     def settle(self) -> None:
         """Let Milvus write the vectors to its disk, and wait until it searches them in lists.
