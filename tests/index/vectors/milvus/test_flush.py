@@ -21,7 +21,8 @@ def test_a_milvus_lite_is_not_searched_while_it_flushes(
     index = milvus_engine.backend.train(vectors[:0], 1)
     assert isinstance(index, MilvusIndex)
     index.change(np.arange(20), vectors)
-    call, waited = milvus_engine.connection.call, []
+    call = milvus_engine.connection.call
+    waited: list[bool] = []
     searches: list[Future[SearchResult]] = []
 
     def flush_beside_a_search(name: str, *arguments: Any, **named: Any) -> Any:
