@@ -66,7 +66,10 @@ def open_help(page: Page) -> None:
     page.click("#help-button")
 
 
-@pytest.mark.parametrize(("scheme", "size"), [("light", None), ("dark", PHONE)])
+@pytest.mark.parametrize(
+    ("scheme", "size"),
+    [("light", None), pytest.param("dark", PHONE, marks=pytest.mark.slow)],
+)
 def test_axe_finds_nothing_serious_in_any_state(
     search_page: Page, scheme: Scheme, size: ViewportSize | None
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5
 WINTER = "In winter the lakes freeze over, and the birds fly to the south. " * 5
@@ -36,6 +38,7 @@ def match(server: Any, mode: str) -> tuple[int, Any]:
     return int(status), answer
 
 
+@pytest.mark.slow
 def test_a_server_answers_while_the_words_are_not_ready(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -90,7 +90,12 @@ def accepts_writes(server: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "begun", ["never served", pytest.param("served before", marks=pytest.mark.slow), "killed"]
+    "begun",
+    [
+        "never served",
+        pytest.param("served before", marks=pytest.mark.slow),
+        pytest.param("killed", marks=pytest.mark.slow),
+    ],
 )
 def test_a_server_starts_on_a_full_disk_and_reads(
     serve: Callable[..., Any], disk: SmallDisk, data: Path, tiny_checkpoint: Path, begun: str

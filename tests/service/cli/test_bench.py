@@ -331,6 +331,7 @@ def test_the_folder_of_another_comparison_is_refused(
     assert (small.folder / "result.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_folder_in_use_is_refused(
     longmatch: Run, tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
 ) -> None:
@@ -344,6 +345,7 @@ def test_a_folder_in_use_is_refused(
     assert "another process is comparing into it" in answer.err
 
 
+@pytest.mark.slow
 def test_a_budget_below_the_pace_is_refused(
     longmatch: Run, tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
 ) -> None:

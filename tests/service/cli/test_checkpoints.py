@@ -58,6 +58,7 @@ def test_an_export_that_passes_says_what_it_keeps(
     assert checkpoint.fingerprint == before
 
 
+@pytest.mark.slow
 def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
     made: Path,
     judged: list[str],

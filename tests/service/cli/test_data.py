@@ -151,6 +151,7 @@ def vars_of(data: Path) -> dict[str, object]:
 
 ONE_VECTOR = "store.sqlite3: 1 vector (1) is"
 SECOND = "(SELECT vector FROM vectors WHERE vector_id = 2)"
+SOME_DAMAGES = ("an index file", "a segment", "a lost vector", "block vectors", "another value")
 DAMAGES = {
     "an index file": ("index", None),
     "a segment": (".segment: is damaged: write the copy of the lexical index again", None),
@@ -201,7 +202,10 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [one if one in SOME_DAMAGES else pytest.param(one, marks=pytest.mark.slow) for one in DAMAGES],
+)
 def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damage: str) -> None:
     expected = matches(longmatch, data)
     said, statement = DAMAGES[damage]

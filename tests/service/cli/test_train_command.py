@@ -234,6 +234,7 @@ def test_pairs_whose_parts_share_documents(
     assert facts["pairs_unused"] == 0
 
 
+@pytest.mark.slow
 def test_the_time_is_up(
     longmatch: Run,
     corpus: Path,

@@ -44,6 +44,7 @@ def write(path: Path, **changes: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_is_pretrained_and_fine_tuned(
     longmatch: Run, corpus: Path, tiny_ernie_doc: Path, tmp_path: Path
 ) -> None:

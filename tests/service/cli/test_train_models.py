@@ -52,6 +52,7 @@ def corpus(tmp_path: Path) -> Path:
     return write_linked_corpus(tmp_path / "corpus")
 
 
+@pytest.mark.slow
 def test_a_baseline_is_trained_exported_and_evaluated(
     longmatch: Run, corpus: Path, tiny_baseline: Callable[[str], Path], tmp_path: Path
 ) -> None:

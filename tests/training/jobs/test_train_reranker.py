@@ -169,6 +169,7 @@ def test_what_a_reranker_cannot_learn_from_is_refused(
             prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentProgress())
 
 
+@pytest.mark.slow
 def test_training_learns_writes_and_goes_on_where_it_stopped(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
