@@ -398,7 +398,24 @@ def test_threads_and_tasks_share_a_client(server: Server) -> None:
     assert asyncio.run(together()) == found
 
 
-def test_cancelling_a_task_frees_its_connection(proxy: FaultProxy) -> None:
+@pytest.mark.parametrize("moment", range(25))
+def test_cancelling_a_task_at_any_moment_frees_its_connection(
+    proxy: FaultProxy, moment: int
+) -> None:
+    async def cancel() -> None:
+        async with AsyncClient(proxy.url, max_connections=1, timeout=5) as client:
+            task = asyncio.ensure_future(client.match("a"))
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await client.is_alive()
+
+    asyncio.run(cancel())
+
+
+def test_cancelling_a_task_that_waits_frees_its_connection(proxy: FaultProxy) -> None:
     async def cancel() -> None:
         async with AsyncClient(proxy.url, max_connections=1) as client:
             proxy.will(*[Drop()] * 50)

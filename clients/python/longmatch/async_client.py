@@ -6,7 +6,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import httpx
 
@@ -75,8 +75,7 @@ class AsyncClient:
         self._http = httpx.AsyncClient(
             base_url=url,
             headers=key_headers(api_key),
-            limits=httpx.Limits(max_connections=max_connections),
-            transport=transport,
+            transport=transport or _LimitedTransport(max_connections),
         )
 
     async def close(self) -> None:
@@ -226,6 +225,53 @@ class _Outcome:
     def resume(self, steps: Generator[S, Any, Any]) -> S:
         """Let the steps go on with it."""
         return steps.send(self.result) if self.error is None else steps.throw(self.error)
+
+
+class _LimitedTransport(httpx.AsyncHTTPTransport):
+    """Has so many requests under way at most; others wait for them.
+
+    The pool of httpx counts connections instead, and one whose request is cancelled just after it
+    was made counts for ever (httpcore 1.0.9): a client would come to a stop.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__(limits=httpx.Limits(max_connections=None))
+        self._places = asyncio.Semaphore(most)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            async with asyncio.timeout(request.extensions["timeout"]["pool"]):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise httpx.PoolTimeout("no connection became free", request=request) from error
+        try:
+            response = await super().handle_async_request(request)
+        except BaseException:
+            self._places.release()
+            raise
+        body = cast(httpx.AsyncByteStream, response.stream)
+        response.stream = _PlacedStream(body, self._places)
+        return response
+
+
+class _PlacedStream(httpx.AsyncByteStream):
+    """The body of an answer, which gives its place back when it is closed."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, places: asyncio.Semaphore) -> None:
+        self._stream = stream
+        self._places = places
+        self._open = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._stream.__aiter__()
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            if self._open:
+                self._open = False
+                self._places.release()
 
 
 async def _chunks(file: FileBody) -> AsyncIterator[bytes]:
