@@ -50,7 +50,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "alignment lexical",
         "near_duplicates",
         "store",
-        "vectors",
+        "postgres vectors",
         "directory",
         "adapt build search",
         "doctor embed reencode",
@@ -139,7 +139,8 @@ FACES: Mapping[str, str] = {
     ),
     "index.sqlite": "block_vectors connections database failures free_space task_state",
     "index.store": (
-        "checksums document_store filters listing metadata ports records schema statements"
+        "checksums damage document_store filter_sql filters listing metadata ports records rows "
+        "schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
     "index.vectors.milvus": "connection engine",
@@ -195,6 +196,7 @@ OWNERS = {
     "faiss": ("index.vectors.faiss_index",),
     "grpc": ("index.vectors.milvus",),
     "milvus_lite": ("index.vectors.milvus",),
+    "psycopg": ("index.corpus.sql", "index.postgres"),
     "pymilvus": ("index.vectors.milvus",),
     "fastapi": ("service.api",),
     "starlette": ("service.api",),
