@@ -56,6 +56,10 @@ class PostgreSQLServer:
         while any(map(_is_running, processes)):
             assert time.monotonic() < deadline, "the server does not die"
             time.sleep(0.01)
+        # Where nothing reaps them they are zombies, which a new server takes for a running one.
+        (self._data / "postmaster.pid").unlink()
+        for lock in self._folder.glob(".s.PGSQL.*.lock"):
+            lock.unlink()
 
     def create_database(self, name: str, *options: str) -> str:
         """Create a database, and return its address."""
