@@ -54,6 +54,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "directory",
         "adapt build search",
         "doctor embed reencode",
+        "migration",
     ),
     "evaluation": (
         "calibration_error encoded_corpus judgements significance systems",
@@ -130,9 +131,11 @@ FACES: Mapping[str, str] = {
     "index.corpus": "demo json_lines reader sql",
     "index.corpus.formats": "content files html parquet titles",
     "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
-    "index.doctor": "examine findings repair",
+    "index.doctor": "examine findings rebuild repair",
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
+    "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
+    "index.postgres": "address connections copies schema",
     "index.search": (
         "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
         "score_distribution search"

@@ -16,6 +16,7 @@ from index.postgres.connections import PostgreSQLConnections, Session
 from index.sqlite.connections import utc_now
 
 FORMAT = 1
+BEING_FILLED = 0  # the format of a store that a migration has not finished
 
 # Code points are in the order of the bytes of their UTF-8; "C" orders bytes. Numbers are of any
 # precision, so that an integer and a float are compared exactly. A field is the SHA-256 of its
@@ -100,7 +101,12 @@ _INSERT_META = """
 INSERT INTO {s}.meta (format, fingerprint, dimension, created) VALUES (%s, %s, %s, %s)"""
 
 
-def create_if_missing(connections: PostgreSQLConnections, fingerprint: str, dimension: int) -> None:
+def create_if_missing(
+    connections: PostgreSQLConnections,
+    fingerprint: str,
+    dimension: int,
+    store_format: int = FORMAT,
+) -> None:
     """Create the tables of an empty store in one transaction, if they are not there.
 
     Raises:
@@ -118,7 +124,7 @@ def create_if_missing(connections: PostgreSQLConnections, fingerprint: str, dime
             session.run("CREATE SCHEMA {s}")
         for statement in _TABLES.split(";\n"):
             session.run(statement)
-        session.run(_INSERT_META, FORMAT, fingerprint, dimension, utc_now())
+        session.run(_INSERT_META, store_format, fingerprint, dimension, utc_now())
 
 
 def check_is_ours(connections: PostgreSQLConnections, fingerprint: str, dimension: int) -> None:
@@ -128,7 +134,7 @@ def check_is_ours(connections: PostgreSQLConnections, fingerprint: str, dimensio
         FingerprintMismatchError: the vectors in it are of another checkpoint.
         StoreError: it is missing, not a store, of another format or of another dimension.
     """
-    space = read_space(connections)
+    space, _ = read_space(connections)
     if space.fingerprint != fingerprint:
         raise FingerprintMismatchError(space.fingerprint, fingerprint)
     if space.dimension != dimension:
@@ -137,8 +143,10 @@ def check_is_ours(connections: PostgreSQLConnections, fingerprint: str, dimensio
         )
 
 
-def read_space(connections: PostgreSQLConnections) -> VectorSpace:
-    """Read which vectors a store holds.
+def read_space(
+    connections: PostgreSQLConnections, *, unfinished: bool = False
+) -> tuple[VectorSpace, bool]:
+    """Read which vectors a store holds, and whether it is finished; with `unfinished` it may not.
 
     Raises:
         StoreError: it is missing, not a store or of another format.
@@ -150,12 +158,16 @@ def read_space(connections: PostgreSQLConnections) -> VectorSpace:
     if not rows:
         raise StoreError(f"{connections.address}: the store does not name its checkpoint")
     found, fingerprint, dimension = rows[0]
-    if found != FORMAT:
+    if found == BEING_FILLED and not unfinished:
+        raise StoreError(
+            f"{connections.address}: a migration into this store is unfinished: repeat it"
+        )
+    if found not in (FORMAT, BEING_FILLED):
         raise StoreError(
             f"{connections.address}: the store has format {found}; "
             f"this version of Longmatch reads format {FORMAT}"
         )
-    return VectorSpace(fingerprint, dimension)
+    return VectorSpace(fingerprint, dimension), found == FORMAT
 
 
 def _is_there(session: Session) -> bool:

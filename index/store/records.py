@@ -89,3 +89,12 @@ class DocumentRow:
             *(self.vector_id, self.document_id, self.title, self.metadata, self.content_hash),
             *(*self.receipt, self.indexed_at, self.vector, self.offsets, self.block_vectors),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounters:
+    """How often the set of vectors has changed, the last vector id given, how many documents."""
+
+    sequence: int
+    last_vector_id: int
+    documents: int
