@@ -1,7 +1,7 @@
 """Connections to a PostgreSQL: a pool, transactions, and errors that name the store.
 
 This folder alone imports psycopg for a store, and only when one is used. Nothing is kept in a
-session between two transactions, so that a pool of connections of the operator may be in between.
+session between two transactions: any connection is as good as another.
 """
 
 import threading

@@ -105,9 +105,13 @@ def _is_running(process: int) -> bool:
     return state != "Z"
 
 
-def _run(user: str | None, program: str, *arguments: object) -> None:
+def program(name: str) -> str:
+    """Return the path of a program of PostgreSQL."""
     # Debian keeps the programs of each version of the server out of the path.
     folders = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"))]
-    found = require_program(program, os.pathsep.join([*reversed(folders), os.environ["PATH"]]))
-    command = [found, *map(str, arguments)]
+    return str(require_program(name, os.pathsep.join([*reversed(folders), os.environ["PATH"]])))
+
+
+def _run(user: str | None, name: str, *arguments: object) -> None:
+    command = [program(name), *map(str, arguments)]
     subprocess.run(command, check=True, user=user, cwd="/", stdout=subprocess.DEVNULL)

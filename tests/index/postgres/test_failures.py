@@ -223,6 +223,23 @@ def test_idle_connections_of_a_server_that_was_restarted_are_replaced(entry: Mak
         assert len(store) == 2
 
 
+def test_a_full_disk_changes_nothing(
+    store: PostgreSQLDocumentStore, database: str, entry: MakeEntry
+) -> None:
+    store.put([entry("a", "old")])
+    execute(
+        database,
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE 'could not extend file: No space left' USING ERRCODE = 'disk_full'; END $$",
+        "CREATE TRIGGER filling BEFORE INSERT ON longmatch.vectors EXECUTE FUNCTION full_disk()",
+    )
+    with pytest.raises(StorageFullError, match="the disk is full: could not extend file"):
+        store.put([entry("a", "new")])
+    assert store.find(["a"])["a"].document.text == "old"
+    execute(database, "DROP TRIGGER filling ON longmatch.vectors")
+    assert store.put([entry("a", "new")]).sequence == 2
+
+
 def test_a_full_disk_is_told_from_other_failures() -> None:
     address = parse_postgresql_url("postgresql://me:secret@host/db")
     full = translated(address, psycopg.errors.DiskFull("could not extend file: secret"))
