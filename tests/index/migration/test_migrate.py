@@ -19,7 +19,12 @@ from encoder.alignment.space import neutral_space
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.errors import DamagedDocumentError, DataDirectoryInUseError, StoreError
+from index.errors import (
+    DamagedDocumentError,
+    DatabaseUnavailableError,
+    DataDirectoryInUseError,
+    StoreError,
+)
 from index.migration.migrate import MIGRATING, migrate_from, migrate_to
 from index.postgres.address import PostgreSQLAddress, parse_postgresql_url
 from index.postgres.document_store import PostgreSQLDocumentStore
@@ -32,7 +37,7 @@ from index.sqlite.block_vectors import BlockVectors
 from index.store.filters import Bound, Range
 from index.store.records import EncodedDocument
 from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, unit_vectors
-from tests.tools.postgresql import PostgreSQLServer
+from tests.tools.postgresql import PostgreSQLServer, run_postgresql
 from tests.tools.tiers import Tier
 
 WIDTH = 16
@@ -240,6 +245,31 @@ def test_what_was_copied_is_not_copied_again(
     assert migrate_from(tmp_path / "new", address, watching) == documents
     assert watching.copied[0] == 256
     assert sum(watching.copied) == documents
+    assert state(tmp_path / "new") == state(data)
+
+
+def test_a_database_that_dies_on_the_way_is_filled_after_its_start(
+    data: Path, tmp_path: Path
+) -> None:
+    class Killing(Interrupting):
+        def advanced(self, count: int, *, tokens: int = 0) -> None:
+            try:
+                super().advanced(count, tokens=tokens)
+            except KeyboardInterrupt:
+                server.kill()
+
+    with run_postgresql() as server:
+        address = parse_postgresql_url(server.url)
+        with pytest.raises(DatabaseUnavailableError):
+            migrate_to(data, address, Killing(200))
+        server.start()
+        watching = Interrupting(10**6)
+        assert migrate_to(data, address, watching) == 373
+        assert watching.copied[0] == 256
+        with pytest.raises(DatabaseUnavailableError):
+            migrate_from(tmp_path / "new", address, Killing(200))
+        server.start()
+        migrate_from(tmp_path / "new", address, SILENT)
     assert state(tmp_path / "new") == state(data)
 
 

@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
@@ -80,6 +81,35 @@ def test_no_update_is_lost_and_the_feed_ends_equal_to_the_store(
         assert set(now.added.tolist()) == alive == held
         documents = store.get(now.added.tolist())
         assert len({one.id for one in documents.values()}) == len(store) == len(documents)
+
+
+def test_a_writer_that_is_killed_leaves_nothing_half_done_and_no_lock(
+    postgresql_server: PostgreSQLServer, tier: Tier
+) -> None:
+    schema = f"k{uuid4().hex}"
+    chance = random.Random(tier.seed)
+    command = [sys.executable, "-m", "tests.index.postgres.test_many_writers", "write"]
+    with closing(open_shared(postgresql_server.url, schema)) as store:
+        for kill in range(20 if tier.sweep else 2):
+            writer = subprocess.Popen(
+                [*command, postgresql_server.url, schema, str(kill), str(10**6)],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+            )
+            assert writer.stdout is not None
+            writer.stdout.readline()  # it writes now
+            time.sleep(chance.uniform(0.0, 0.2))
+            writer.kill()
+            writer.communicate()
+            before = store.sequence
+            change = store.put([entry_of("mine", kill)])
+            assert change.sequence > before
+            assert change.added.tolist() == [store.log.last_vector_id]
+            present = store.changes_since(0).added.tolist()
+            versions = {one.id: one.metadata["version"] for one in store.get(present).values()}
+            assert len(versions) == len(present) == len(store)
+            for name, version in versions.items():
+                assert store.find([name])[name].document == entry_of(name, version).document
 
 
 if __name__ == "__main__":

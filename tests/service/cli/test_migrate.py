@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import NoReturn
 from uuid import uuid4
 
 import pytest
@@ -46,6 +47,18 @@ def test_to_postgresql_and_back(
     ]
     assert list(map(matches_of, again)) == list(map(matches_of, found))
     assert longmatch("doctor", new).err.endswith("no problems found\n")
+
+
+def test_an_interruption_says_how_to_resume(
+    longmatch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("service.cli.data.migrate_from", interrupted)
+    answer = longmatch("migrate", tmp_path / "new", "--from", "postgresql://127.0.0.1:1/d")
+    assert answer.status == 130
+    assert answer.err == "stopped: run the same command again to resume\n"
 
 
 def matches_of(answer: str) -> list[tuple[str, float]]:
