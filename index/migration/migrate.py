@@ -33,7 +33,6 @@ from index.directory.data_directory import (
 from index.directory.file_digest import remove_digest, verify_digest
 from index.doctor.rebuild import rebuild_lexical_index
 from index.errors import StoreError
-from index.lexical.title_refresh import refresh_titles
 from index.migration.sqlite_rows import SQLiteRows, finish, insert_rows
 from index.postgres.address import PostgreSQLAddress
 from index.postgres.connections import PostgreSQLConnections
@@ -192,9 +191,7 @@ def _fill_beside(beside: Path, rows: PostgreSQLRows, progress: Progress) -> int:
             shutil.rmtree(beside, ignore_errors=True)  # a repetition begins anew
             raise
         finish(target, counters, attachments)
-        progress.started("indexing words", None)
-        rebuild_lexical_index(target)
-        refresh_titles(target, progress)
+        rebuild_lexical_index(target, progress)
     shutil.rmtree(beside / SNAPSHOTS_DIRECTORY, ignore_errors=True)
     return counters.documents
 

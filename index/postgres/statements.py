@@ -136,16 +136,9 @@ def insert_rows(
         (one.vector_id, one.offsets, one.block_vectors) for one in rows if one.offsets is not None
     ]
     session.run_many(_INSERT_BLOCKS, blocks)
-    for vector_id, values in metadata.items():
-        insert_values(session, vector_id, values)
+    _insert_values(session, metadata)
     checksums = [(one.vector_id, *checksums_of(one.checked())) for one in rows]
     session.run_many(_WRITE_CHECKSUMS, checksums)
-
-
-def insert_values(session: Session, vector_id: int, metadata: Mapping[str, Any]) -> None:
-    """Insert the values of the metadata of a document that filters can use."""
-    values = sorted(metadata_values(metadata), key=lambda one: one[:2])
-    session.run_many(_INSERT_VALUE, [_value_row(vector_id, *one) for one in values])
 
 
 def field_key(field: str) -> bytes:
@@ -167,8 +160,7 @@ def describe(session: Session, documents: Mapping[int, Document]) -> None:
     """Replace title and metadata of stored documents, by vector id."""
     ids = list(documents)
     session.run(_DELETE_VALUES, ids)
-    for vector_id, document in documents.items():
-        insert_values(session, vector_id, document.metadata)
+    _insert_values(session, {n: one.metadata for n, one in documents.items()})
     session.run_many(
         _DESCRIBE,
         [
@@ -214,6 +206,16 @@ def document_row(row: Sequence[Any]) -> DocumentRow:
 def as_text(stored: bytes) -> str:
     """Return a title or a text; what is no UTF-8 any more is not lost on a checksum."""
     return stored.decode("utf-8", "replace")
+
+
+def _insert_values(session: Session, metadata: Mapping[int, Mapping[str, Any]]) -> None:
+    """Insert the values of the metadata of documents, by vector id, that filters can use."""
+    rows = [
+        _value_row(vector_id, *one)
+        for vector_id, values in metadata.items()
+        for one in metadata_values(values)
+    ]
+    session.run_many(_INSERT_VALUE, rows)
 
 
 def _value_row(
