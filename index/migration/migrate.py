@@ -57,6 +57,10 @@ _DOCUMENTS_A_BATCH = 128
 Rows = SQLiteRows | PostgreSQLRows
 
 
+class CopyDiffersError(StoreError):
+    """What was copied is not what is in the source now."""
+
+
 def migrate_to(data: Path, address: PostgreSQLAddress, progress: Progress) -> int:
     """Copy the documents of a data directory, which stays as it is, to a PostgreSQL; resumable.
 
@@ -187,7 +191,7 @@ def _fill_beside(beside: Path, rows: PostgreSQLRows, progress: Progress) -> int:
             with target.reading() as connection:
                 copied = SQLiteRows(connection, store)
                 _compare(rows, copied, counters.documents, progress, beside)
-        except StoreError:
+        except CopyDiffersError:
             shutil.rmtree(beside, ignore_errors=True)  # a repetition begins anew
             raise
         finish(target, counters, attachments)
@@ -200,13 +204,12 @@ def _compare(source: Rows, copy: Rows, documents: int, progress: Progress, name:
     """Compare all documents of both sides, which are read again.
 
     Raises:
-        StoreError: they differ.
+        CopyDiffersError: they differ.
     """
-    progress.started("verifying", documents)
-    ours = _digest(source.after, progress.advanced)
-    theirs = _digest(copy.after, lambda _: None)
+    progress.started("verifying both sides", 2 * documents)
+    ours, theirs = (_digest(one.after, progress.advanced) for one in (source, copy))
     if ours != theirs or ours[0] != documents:
-        raise StoreError(
+        raise CopyDiffersError(
             f"{name}: the copy has {theirs[0]} documents with the digest {theirs[1][:12]}, and its "
             f"source {ours[0]} with {ours[1][:12]}: one of them was changed: remove the copy and "
             "begin again"

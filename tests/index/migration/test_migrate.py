@@ -25,7 +25,7 @@ from index.errors import (
     DataDirectoryInUseError,
     StoreError,
 )
-from index.migration.migrate import MIGRATING, migrate_from, migrate_to
+from index.migration.migrate import MIGRATING, CopyDiffersError, migrate_from, migrate_to
 from index.postgres.address import PostgreSQLAddress, parse_postgresql_url
 from index.postgres.document_store import PostgreSQLDocumentStore
 from index.progress import SilentProgress
@@ -270,6 +270,42 @@ def test_a_database_that_dies_on_the_way_is_filled_after_its_start(
             migrate_from(tmp_path / "new", address, Killing(200))
         server.start()
         migrate_from(tmp_path / "new", address, SILENT)
+    assert state(tmp_path / "new") == state(data)
+
+
+def test_a_database_that_dies_while_it_is_verified_costs_no_copying(
+    data: Path, tmp_path: Path
+) -> None:
+    class KillingLater(Interrupting):
+        def advanced(self, count: int, *, tokens: int = 0) -> None:
+            super().advanced(count, tokens=tokens)
+            if self.steps[-1].startswith("verifying"):
+                server.kill()
+
+    with run_postgresql() as server:
+        address = parse_postgresql_url(server.url)
+        migrate_to(data, address, SILENT)
+        with pytest.raises(DatabaseUnavailableError):
+            migrate_from(tmp_path / "new", address, KillingLater(10**6))
+        server.start()
+        watching = Interrupting(10**6)
+        migrate_from(tmp_path / "new", address, watching)
+        assert watching.copied == [373]
+    assert state(tmp_path / "new") == state(data)
+
+
+def test_a_copy_in_a_folder_that_differs_is_made_anew(
+    data: Path, address: PostgreSQLAddress, tmp_path: Path
+) -> None:
+    migrate_to(data, address, SILENT)
+    with pytest.raises(KeyboardInterrupt):
+        migrate_from(tmp_path / "new", address, Interrupting(200))
+    store = tmp_path / "new" / MIGRATING / "store.sqlite3"
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE vectors SET sequence = 9 WHERE vector_id = 3")
+    with pytest.raises(CopyDiffersError, match="one of them was changed"):
+        migrate_from(tmp_path / "new", address, SILENT)
+    migrate_from(tmp_path / "new", address, SILENT)
     assert state(tmp_path / "new") == state(data)
 
 
