@@ -8,6 +8,7 @@
     * DataDirectoryInUseError    another process owns the data directory
     * StorageError               the disk, or a limit of the system, lets a file not be used
       * StorageFullError         the disk is full
+      * DatabaseUnavailableError the database outside of Longmatch does not do what it must
     * DamagedDocumentError       one stored document is damaged; the others are not affected
   * LexicalIndexNotReadyError  the words of the documents cannot be searched yet
   * SnapshotError          a snapshot file is missing, changed or of another format
@@ -18,6 +19,8 @@
 """
 
 from encoder.selection.reading_share import split_fingerprint
+
+DOCTOR = "run longmatch doctor"
 
 
 class IndexingError(Exception):
@@ -82,6 +85,15 @@ class StorageFullError(StorageError):
     problem = "the disk is full"
 
 
+class DatabaseUnavailableError(StorageError):
+    """The database that holds the documents cannot be reached, is too slow, or refuses to work.
+
+    What was in flight is either done as a whole or not at all; what is stored is not affected.
+    """
+
+    problem = "the database cannot be used"
+
+
 class DamagedDocumentError(StoreError):
     """A stored document, or what is stored about it, is damaged; the others are not affected.
 
@@ -90,10 +102,8 @@ class DamagedDocumentError(StoreError):
         part: what of it is damaged.
     """
 
-    def __init__(self, path: object, document_id: str, part: str) -> None:
-        super().__init__(
-            f"{path}: document {document_id!r} is damaged in its {part}; run longmatch doctor"
-        )
+    def __init__(self, path: object, document_id: str, part: str, remedy: str = DOCTOR) -> None:
+        super().__init__(f"{path}: document {document_id!r} is damaged in its {part}; {remedy}")
         self.document_id = document_id
         self.part = part
 

@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.tools.command",
     "tests.tools.index_fixtures",
     "tests.tools.page_fixtures",
+    "tests.tools.postgresql",
     "tests.tools.process_fixtures",
     "tests.tools.milvus",  # uses the one before
     "tests.tools.python_clients",

@@ -50,10 +50,11 @@ ORDER: Mapping[str, Sequence[str]] = {
         "alignment lexical",
         "near_duplicates",
         "store",
-        "vectors",
+        "postgres vectors",
         "directory",
         "adapt build search",
         "doctor embed reencode",
+        "migration",
     ),
     "evaluation": (
         "calibration_error encoded_corpus judgements significance systems",
@@ -130,16 +131,19 @@ FACES: Mapping[str, str] = {
     "index.corpus": "demo json_lines reader sql",
     "index.corpus.formats": "content files html parquet titles",
     "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
-    "index.doctor": "examine findings repair",
+    "index.doctor": "examine findings rebuild repair",
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
+    "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
+    "index.postgres": "address connections copies schema",
     "index.search": (
         "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
         "score_distribution search"
     ),
     "index.sqlite": "block_vectors connections database failures free_space task_state",
     "index.store": (
-        "checksums document_store filters listing metadata ports records schema statements"
+        "checksums damage document_store filter_sql filters listing metadata ports records rows "
+        "schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
     "index.vectors.milvus": "connection engine",
@@ -195,6 +199,7 @@ OWNERS = {
     "faiss": ("index.vectors.faiss_index",),
     "grpc": ("index.vectors.milvus",),
     "milvus_lite": ("index.vectors.milvus",),
+    "psycopg": ("index.corpus.sql", "index.postgres"),
     "pymilvus": ("index.vectors.milvus",),
     "fastapi": ("service.api",),
     "starlette": ("service.api",),

@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.reliability.documents import (
     DIMENSION,
+    NumberedData,
     contents,
     entry_of,
     fill,
@@ -51,8 +52,12 @@ class ModelReport:
 class ModelCheck:
     """A data directory and a dict with its expected contents."""
 
-    def __init__(self, path: Path, seed: int) -> None:
-        """Fill a new data directory with enough documents for inverted lists."""
+    weights = _WEIGHTS
+
+    def __init__(
+        self, path: Path, seed: int, open_data: Callable[[Path], NumberedData] = open_numbered
+    ) -> None:
+        """Fill a new data directory, or what `open_data` opens, with enough for inverted lists."""
         self._path = path
         self._random = random.Random(seed)
         self._numbers = np.random.default_rng(seed)
@@ -61,7 +66,8 @@ class ModelCheck:
         self._alive = np.zeros(len(self._names), dtype=np.bool_)
         self._versions: dict[str, int] = {}
         self._next_version = 1
-        self._data = open_numbered(path)
+        self._open = open_data
+        self._data = open_data(path)
         filled = self._names[: ONE_LIST_BELOW + 100]
         fill(self._data, filled)
         for name in filled:
@@ -83,8 +89,12 @@ class ModelCheck:
 
     def step(self) -> str:
         """Run one random operation, check its result, and return its kind."""
-        [kind] = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
-        operations: dict[str, Callable[[], None]] = {
+        [kind] = self._random.choices(list(self.weights), list(self.weights.values()))
+        self._operations()[kind]()
+        return kind
+
+    def _operations(self) -> dict[str, Callable[[], None]]:
+        return {
             "match": self._match,
             "add": lambda: self._put(self._absent()),
             "change": lambda: self._put(self._present()),
@@ -97,16 +107,14 @@ class ModelCheck:
             "publish": self._data.index.publish,
             "reclaim": lambda: _use(self._data.store.reclaim(50)),
         }
-        operations[kind]()
-        return kind
 
     def check(self) -> None:
         """Compare everything that the data directory holds with the dict."""
         versions, twice = contents(self._data)
-        _equal(versions, self._versions, "documents of the store")
-        _equal(twice, 0, "duplicate documents")
+        require_equal(versions, self._versions, "documents of the store")
+        require_equal(twice, 0, "duplicate documents")
         some = self._random.sample(sorted(versions), min(_CHECKED_BY_SEARCH, len(versions)))
-        _equal(index_problems(self._data, some, versions), [], "problems of the index")
+        require_equal(index_problems(self._data, some, versions), [], "problems of the index")
 
     def _match(self) -> None:
         query = random_unit_vector(self._numbers)
@@ -116,26 +124,28 @@ class ModelCheck:
         k = self._random.randint(1, 12)
         exact = self._random.random() < 0.5
         found = index.search(query[None], k, nprobe=index.nlist if exact else None)
-        _equal(found.generation, index.generation, "generation")
-        _equal(found.sequence, self._data.store.sequence, "sequence")
+        require_equal(found.generation, index.generation, "generation")
+        require_equal(found.sequence, self._data.store.sequence, "sequence")
         ids, scores = found.ids[0].tolist(), found.scores[0]
         documents = self._data.store.get([one for one in ids if one != NO_VECTOR])
         names = [documents[one].id for one in ids if one in documents]
-        _equal(len(names), k, "matches, each of a live document")
+        require_equal(len(names), k, "matches, each of a live document")
         best = np.sort(self._rows[self._alive] @ query)[: -k - 1 : -1]
         own = np.array([self._rows[int(name[1:])] @ query for name in names])
-        _equal(bool(np.allclose(scores, own, atol=1e-5)), True, "scores are those of the documents")
+        require_equal(
+            bool(np.allclose(scores, own, atol=1e-5)), True, "scores are those of the documents"
+        )
         if exact:
-            _equal(bool(np.allclose(scores, best, atol=1e-5)), True, "the best are found")
+            require_equal(bool(np.allclose(scores, best, atol=1e-5)), True, "the best are found")
         elif (query == self._rows[int(names[0][1:])]).all():
-            _equal(bool(scores[0] > 1 - 1e-5), True, "a document finds itself")
+            require_equal(bool(scores[0] > 1 - 1e-5), True, "a document finds itself")
 
     def _put(self, names: list[str]) -> None:
         version = self._next_version
         self._next_version += 1
         change = self._data.store.put([entry_of(name, version) for name in names])
-        _equal(len(change.added), len(names), "added")
-        _equal(len(change.removed), len(set(names) & set(self._versions)), "replaced")
+        require_equal(len(change.added), len(names), "added")
+        require_equal(len(change.removed), len(set(names) & set(self._versions)), "replaced")
         self._data.index.apply(change)
         for name in names:
             self._record(name, version)
@@ -143,27 +153,30 @@ class ModelCheck:
     def _put_again(self) -> None:
         names = self._present()
         change = self._data.store.put([entry_of(name, self._versions[name]) for name in names])
-        _equal((len(change.added), len(change.removed)), (0, 0), "changes by the same text")
+        require_equal((len(change.added), len(change.removed)), (0, 0), "changes by the same text")
         self._data.index.apply(change)
 
     def _delete(self, names: list[str]) -> None:
         change = self._data.store.delete(names)
-        _equal(len(change.removed), len(set(names) & set(self._versions)), "deleted")
+        require_equal(len(change.removed), len(set(names) & set(self._versions)), "deleted")
         self._data.index.apply(change)
         for name in names:
-            if name in self._versions:
-                del self._versions[name]
-                self._alive[int(name[1:])] = False
+            self._forget(name)
 
     def _restart(self) -> None:
         self._data.close()
-        self._data = open_numbered(self._path)
+        self._data = self._open(self._path)
         self.check()
 
     def _record(self, name: str, version: int) -> None:
         self._versions[name] = version
         self._rows[int(name[1:])] = vector_of(name, version)
         self._alive[int(name[1:])] = True
+
+    def _forget(self, name: str) -> None:
+        if name in self._versions:
+            del self._versions[name]
+            self._alive[int(name[1:])] = False
 
     def _present(self) -> list[str]:
         return self._sample(np.flatnonzero(self._alive).tolist())
@@ -182,7 +195,15 @@ def run_model(path: Path, operations: int, seed: int) -> ModelReport:
     Raises:
         WrongAnswerError: a result differed from the dict.
     """
-    check = ModelCheck(path, seed)
+    return run_check(ModelCheck(path, seed), operations, seed)
+
+
+def run_check(check: ModelCheck, operations: int, seed: int) -> ModelReport:
+    """Run a check that was made with this seed, and close it.
+
+    Raises:
+        WrongAnswerError: a result differed from the dict.
+    """
     kinds: Counter[str] = Counter()
     try:
         for _ in range(operations):
@@ -197,7 +218,12 @@ def run_model(path: Path, operations: int, seed: int) -> ModelReport:
         check.close()
 
 
-def _equal(found: object, expected: object, what: str) -> None:
+def require_equal(found: object, expected: object, what: str) -> None:
+    """Compare an answer with what is right.
+
+    Raises:
+        WrongAnswerError: they differ.
+    """
     if found != expected:
         raise WrongAnswerError(f"{what}: {str(found)[:500]}, not {str(expected)[:500]}")
 

@@ -8,14 +8,16 @@ from pathlib import Path
 from index.alignment.tables import ALIGNMENT_SCHEMA, ALIGNMENT_TABLES
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_SCHEMA, LEXICAL_TABLES, insert_terms
-from index.lexical.terms import count_terms
+from index.lexical.terms import count_terms_and_titles, known_titles
+from index.lexical.title_refresh import note_titles_are_fresh
+from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 from index.store.checksums import CHECKSUMS_SCHEMA, write_checksums
 from index.store.metadata import METADATA_SCHEMA, insert_metadata
 
 _DOCUMENTS_A_TRANSACTION = 256
 _NEXT_TEXTS = """
-SELECT vector_id, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+SELECT vector_id, title, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
 
 
 def rebuild_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
@@ -59,8 +61,8 @@ def rebuild_checksums(connections: SQLiteConnections) -> None:
             write_checksums(connection, ids)
 
 
-def rebuild_lexical_index(connections: SQLiteConnections) -> None:
-    """Rebuild the lexical index from the stored texts, without the titles that they name.
+def rebuild_lexical_index(connections: SQLiteConnections, progress: Progress) -> None:
+    """Rebuild the lexical index from the stored texts, with the titles that they name.
 
     Raises:
         StoreError: it cannot be written, or a text is damaged.
@@ -70,19 +72,20 @@ def rebuild_lexical_index(connections: SQLiteConnections) -> None:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
         for statement in LEXICAL_SCHEMA:
             connection.execute(statement)
-    last: int | None = 0
-    while last is not None:
+        (number,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+        titles = known_titles(row[0] for row in connection.execute("SELECT title FROM documents"))
+    progress.started("indexing words", number)
+    last = 0
+    while True:
         with connections.writing() as connection:
-            last = _index_next(connection, last)
-
-
-def _index_next(connection: sqlite3.Connection, last: int) -> int | None:
-    """Index some documents after this vector id; return the last of them, None after the end."""
-    texts = connection.execute(_NEXT_TEXTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
-    if not texts:
-        return None
-    insert_terms(connection, [(vector_id, count_terms(text)) for vector_id, text in texts])
-    return int(texts[-1][0])
+            rows = connection.execute(_NEXT_TEXTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
+            counted = [(n, count_terms_and_titles(text, titles, own)) for n, own, text in rows]
+            insert_terms(connection, counted)
+            if not rows:
+                note_titles_are_fresh(connection)
+                return
+        last = int(rows[-1][0])
+        progress.advanced(len(rows))
 
 
 def _some_at_a_time(connection: sqlite3.Connection) -> Iterator[list[int]]:

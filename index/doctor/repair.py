@@ -31,7 +31,6 @@ from index.doctor.rebuild import (
     rebuild_metadata_values,
 )
 from index.doctor.set_aside import DAMAGED_FILE, set_aside
-from index.lexical.title_refresh import refresh_titles
 from index.near_duplicates.tables import make_family_tables
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
@@ -150,8 +149,7 @@ def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) ->
         if lost and set_aside(connections, store.with_name(DAMAGED_FILE), lost):
             remedies.add(Remedy.REBUILD_LEXICAL_INDEX)
         if Remedy.REBUILD_LEXICAL_INDEX in remedies:
-            rebuild_lexical_index(connections)
-            refresh_titles(connections, SilentProgress())
+            rebuild_lexical_index(connections, SilentProgress())
         if Remedy.REBUILD_METADATA_VALUES in remedies:
             with connections.writing() as connection:
                 rebuild_metadata_values(connection, store)

@@ -87,6 +87,11 @@ def count_changes_since_refresh(connection: sqlite3.Connection) -> int:
     return abs(_read_changes(connection) - (read_count(connection, TITLES) or 0))
 
 
+def note_titles_are_fresh(connection: sqlite3.Connection) -> None:
+    """Note that every text was searched for all present titles, inside a transaction."""
+    write_state(connection, TITLES, _read_changes(connection))
+
+
 def _read_changes(connection: sqlite3.Connection) -> int:
     return read_statistics(connection).changes
 

@@ -58,9 +58,12 @@ def insert_block_vectors(
     connection: sqlite3.Connection, vector_id: int, blocks: BlockVectors
 ) -> None:
     """Insert the block vectors of a document that has none yet."""
-    offsets = blocks.offsets.astype("<i4").tobytes()
-    vectors = blocks.vectors.astype("<f2").tobytes()
-    connection.execute(_INSERT_BLOCKS, (vector_id, offsets, vectors))
+    connection.execute(_INSERT_BLOCKS, (vector_id, *pack_block_vectors(blocks)))
+
+
+def pack_block_vectors(blocks: BlockVectors) -> tuple[bytes, bytes]:
+    """Return the offsets and the vectors of blocks as a row holds them."""
+    return blocks.offsets.astype("<i4").tobytes(), blocks.vectors.astype("<f2").tobytes()
 
 
 def read_block_vectors(rows: Sequence[tuple[Any, ...]]) -> dict[int, BlockVectors]:

@@ -18,6 +18,8 @@ from hashlib import sha256
 from typing import Any
 from zlib import crc32
 
+from index.store.records import DocumentRow
+
 Rows = Sequence[Sequence[Any]]
 
 CHECKSUMS_SCHEMA = """
@@ -54,14 +56,7 @@ class Checksums:
 def write_checksums(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
     """Compute the checksums of these documents from their rows, inside a transaction."""
     for row in connection.execute(_ROWS, (_as_list(vector_ids),)).fetchall():
-        vector_id = row[0]
-        checksums = (
-            summary_checksum(row[:4]),
-            details_checksum(row[4], row[5:11]),
-            vector_checksum(vector_id, row[11]),
-            blocks_checksum(vector_id, row[12], row[13]),
-        )
-        connection.execute(_WRITE, (vector_id, *checksums))
+        connection.execute(_WRITE, (row[0], *checksums_of(row)))
 
 
 def read_checksums(
@@ -70,6 +65,20 @@ def read_checksums(
     """Return the checksums of these documents; those without are absent."""
     rows = connection.execute(_READ, (_as_list(vector_ids),))
     return {vector_id: Checksums(*values) for vector_id, *values in rows}
+
+
+def checksums_of(row: Sequence[Any]) -> tuple[int, int, int, int]:
+    """Return the checksums of a document: summary, details, vector, blocks.
+
+    Its row is vector id, id, title, metadata, content hash, the receipt's five fields, time,
+    vector, offsets and vectors of the blocks.
+    """
+    return (
+        summary_checksum(row[:4]),
+        details_checksum(row[4], row[5:11]),
+        vector_checksum(row[0], row[11]),
+        blocks_checksum(row[0], row[12], row[13]),
+    )
 
 
 def summary_checksum(row: Sequence[Any]) -> int:
@@ -134,6 +143,15 @@ def unsound_blocks(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
         for row in rows
         if (known := checksums.get(row[0])) and known.blocks != blocks_checksum(*row)
     }
+
+
+def unsound_row(row: DocumentRow, checksums: Mapping[int, Checksums]) -> bool:
+    """Return whether anything that is stored of a document is damaged."""
+    known = checksums.get(row.vector_id)
+    content_hash = sha256(str(row.text).encode("utf-8", "replace")).digest()
+    return content_hash != row.content_hash or (
+        known is not None and known != Checksums(*checksums_of(row.checked()))
+    )
 
 
 def _of_values(values: Sequence[Any]) -> int:

@@ -6,26 +6,29 @@ gets an error that names it. It is remembered, for the operator, until it is rem
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from index.errors import DamagedDocumentError
-from index.sqlite.connections import SQLiteConnections, vector_id_list
+from index.errors import DOCTOR, DamagedDocumentError
 
-_NAMES = """
-SELECT vector_id, id FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
-
+IdsOf = Callable[[Sequence[int]], Mapping[int, str]]
 _log = logging.getLogger(__name__)
 
 
 class DamageLog:
     """The damaged documents of an open store. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.damage` is one."""
-        self._connections = connections
+    def __init__(self, ids_of: IdsOf, path: object, remedy: str = f"{DOCTOR} --repair") -> None:
+        """Log damage of the store at `path`; `SQLiteDocumentStore.damage` is one.
+
+        Args:
+            ids_of: returns the ids of the documents of these vector ids; unknown ones are absent.
+            path: what messages call the store.
+            remedy: what a message tells the operator to do.
+        """
+        self._ids_of = ids_of
         self._path = path
+        self._remedy = remedy
         self._lock = threading.Lock()
         self._known: dict[int, set[str]] = {}
 
@@ -69,10 +72,11 @@ class DamageLog:
                 self._known.setdefault(one, set()).add(part)
         for one in new:
             _log.error(
-                "%s: document %r is damaged in its %s: run longmatch doctor --repair",
-                *(self._path, names[one], part),
+                "%s: document %r is damaged in its %s: %s",
+                *(self._path, names[one], part, self._remedy),
             )
-        return DamagedDocumentError(self._path, names[found[0]], part)
+        remedy = self._remedy.removesuffix(" --repair")  # it is to examine first
+        return DamagedDocumentError(self._path, names[found[0]], part, remedy)
 
     def forget(self, vector_ids: Iterable[int]) -> None:
         """Forget documents that were removed."""
@@ -81,7 +85,5 @@ class DamageLog:
                 self._known.pop(int(one), None)
 
     def _names(self, vector_ids: Sequence[int]) -> dict[int, str]:
-        with self._connections.reading() as connection:
-            rows = connection.execute(_NAMES, (vector_id_list(vector_ids),)).fetchall()
-        names = {vector_id: str(document_id) for vector_id, document_id in rows}
+        names = self._ids_of(vector_ids)
         return {one: names.get(one, f"of vector id {one}") for one in vector_ids}

@@ -98,7 +98,7 @@ class SQLiteDocumentStore:
         self.families = Families(self._connections)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
-        self.damage = DamageLog(self._connections, path)
+        self.damage = DamageLog(self._ids_of, path)
         self.pages = DocumentPages(self._connections, path, self.damage)
         self.maintenance = MaintenanceState(self._connections, path)
         # What another process writes is only seen where nothing is cached.
@@ -326,11 +326,9 @@ class SQLiteDocumentStore:
             return count_changes_since_refresh(connection)
 
     def select(self, where: Filter | None, without: Sequence[str] = ()) -> IdSet:
-        """Return the vectors of the documents for which a filter now holds.
+        """Return the vectors of the documents for which a filter now holds, without some documents.
 
-        Args:
-            where: the filter; None holds for every document.
-            without: ids of documents to exclude; unknown ones are ignored.
+        No filter holds for every document; unknown ids are ignored.
 
         Raises:
             StoreError: the file cannot be read.
@@ -350,6 +348,11 @@ class SQLiteDocumentStore:
         """Close the file; every later call raises StoreError."""
         self.lexical.close()
         self._connections.close()
+
+    def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
+        return {
+            row[0]: str(row[1]) for row in self._read(sql.SUMMARIES, vector_id_list(vector_ids))
+        }
 
     def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:

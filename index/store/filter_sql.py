@@ -7,15 +7,15 @@ text, which NumPy parses: as rows, 50,000 ids take twice as long.
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
 import numpy as np
 
 from encoder.arrays import Int64
 from index.id_set import IdSet, complement, intersection, union
 from index.sqlite.connections import SQLiteConnections, document_id_list
-from index.store.filters import And, Exists, Filter, Not, OneOf, Or, Range
+from index.store.filters import And, Condition, Filter, Not, OneOf, Or, Range
 from index.store.metadata import kind_of, prefix
 
 IDS_KEPT = 2_000_000  # of all selections together, 8 bytes each
@@ -112,26 +112,37 @@ def select(connection: sqlite3.Connection, where: Filter | None, without: str) -
     excluded = IdSet(end, _ids(connection, _OF_DOCUMENTS, without), inverted=True)
     if where is None:
         return excluded
-    return intersection(_evaluate(connection, where, end), excluded)
+    return intersection(evaluate(where, end, partial(_meeting, connection)), excluded)
 
 
-def _evaluate(connection: sqlite3.Connection, where: Filter, end: int) -> IdSet:
+def evaluate(where: Filter, end: int, meeting: Callable[[Condition], Int64]) -> IdSet:
+    """Return the vector ids below `end` of the documents for which a filter holds.
+
+    Args:
+        where: the filter.
+        end: above every vector id.
+        meeting: returns the vector ids that meet one condition, ascending and different Int64[N].
+    """
     match where:
         case And(parts):
             everything = IdSet(end, inverted=True)
             return reduce(
-                intersection, (_evaluate(connection, part, end) for part in parts), everything
+                intersection, (evaluate(part, end, meeting) for part in parts), everything
             )
         case Or(parts):
-            return reduce(union, (_evaluate(connection, part, end) for part in parts), IdSet(end))
+            return reduce(union, (evaluate(part, end, meeting) for part in parts), IdSet(end))
         case Not(part):
-            return complement(_evaluate(connection, part, end))
+            return complement(evaluate(part, end, meeting))
+    return IdSet(end, meeting(where))
+
+
+def _meeting(connection: sqlite3.Connection, where: Condition) -> Int64:
+    match where:
         case OneOf():
-            return IdSet(end, _one_of(connection, where))
+            return _one_of(connection, where)
         case Range():
-            return IdSet(end, _within(connection, where))
-        case Exists(field):
-            return IdSet(end, _ids(connection, _IDS, field))
+            return _within(connection, where)
+    return _ids(connection, _IDS, where.field)
 
 
 def _one_of(connection: sqlite3.Connection, where: OneOf) -> Int64:

@@ -86,7 +86,8 @@ class Not:
     part: "Filter"
 
 
-Filter = OneOf | Range | Exists | And | Or | Not
+Condition = OneOf | Range | Exists
+Filter = Condition | And | Or | Not
 
 
 def matches(where: Filter, metadata: Mapping[str, Any]) -> bool:

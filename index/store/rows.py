@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def check_entries(entries: Sequence[EncodedDocument], dimension: int) -> None:
             raise ValueError(f"{name}: its vector has no unit norm")
 
 
-def stored_document(path: Path, row: tuple[Any, ...]) -> StoredDocument:
+def stored_document(path: object, row: tuple[Any, ...]) -> StoredDocument:
     """Read a row of `DOCUMENTS_BY_ID` of the store at `path`.
 
     Raises:
@@ -50,7 +49,7 @@ def stored_document(path: Path, row: tuple[Any, ...]) -> StoredDocument:
     return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
 
 
-def stored_metadata(path: Path, document_id: str, text: str) -> dict[str, Any]:
+def stored_metadata(path: object, document_id: str, text: str) -> dict[str, Any]:
     """Read the metadata of a document of the store at `path`.
 
     Raises:
@@ -63,7 +62,7 @@ def stored_metadata(path: Path, document_id: str, text: str) -> dict[str, Any]:
 
 
 def vector_arrays(
-    path: Path, rows: Sequence[tuple[int, bytes]], dimension: int
+    path: object, rows: Sequence[tuple[int, bytes]], dimension: int
 ) -> tuple[Int64, Float32]:
     """Read rows of `VECTORS` of the store at `path`: ids Int64[N], vectors Float32[N, dimension].
 

@@ -1,4 +1,4 @@
-"""Commands that maintain a data directory: snapshot, restore, doctor, reencode."""
+"""Commands that maintain a data directory: snapshot, restore, doctor, reencode, migrate."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -14,6 +14,9 @@ from index.directory.backup_archive import BackupManifest
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
+from index.errors import StoreError
+from index.migration.migrate import migrate_from, migrate_to
+from index.postgres.address import DEFAULT_SCHEMA, parse_postgresql_url
 from index.reencode import reencode as reencode_data
 from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import (
@@ -139,6 +142,43 @@ def reencode(
     share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
     made = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
     console.print(printable(made))
+
+
+def migrate(
+    data: DataArgument,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="The database to copy to, postgresql://USER@HOST/DATABASE."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="The database to make a new data directory from."),
+    ] = None,
+    schema: Annotated[
+        str, typer.Option(help="The schema of the database that holds the documents.")
+    ] = DEFAULT_SCHEMA,
+) -> None:
+    """Copy documents with their vectors to a PostgreSQL, or back; run it again to resume."""
+    if (to is None) == (source is None):
+        raise OptionError("--to", "name the database, either --to it or --from it")
+    option = "--to" if source is None else "--from"
+    try:
+        address = parse_postgresql_url(to or source or "", schema)
+    except StoreError as error:
+        raise OptionError(option, error) from error
+    if to is not None:
+        check_data_directory(data, "DATA")
+    else:
+        check_output_folder(data, "DATA")
+    try:
+        with show_progress(console) as progress:
+            move = migrate_from if to is None else migrate_to
+            documents = move(data, address, progress)
+    except KeyboardInterrupt:
+        console.print(RESUMABLE)
+        raise typer.Exit(INTERRUPTED) from None
+    where = (data, address) if to is None else (address, data)
+    console.print(printable(f"{where[0]}: {documents} documents, the same as in {where[1]}"))
 
 
 # What repairs each of the files that `_examine` examines after the documents.

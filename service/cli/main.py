@@ -55,6 +55,7 @@ for command in (
     data.restore,
     data.doctor,
     data.reencode,
+    data.migrate,
 ):
     app.command()(command)
 app.command("train-reranker")(training.train_reranker_command)

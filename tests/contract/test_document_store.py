@@ -1,9 +1,9 @@
 """What every document store does, by the roles of `index.store.ports`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -16,55 +16,12 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import FingerprintMismatchError, StoreError
 from index.sqlite.block_vectors import BlockVectors
-from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import OneOf
 from index.store.ports import ChangeHistory, DocumentStore, VectorSource
 from index.store.records import Change, DocumentSummary, EncodedDocument
+from tests.contract.conftest import DIMENSION, FINGERPRINT, OpenStore, Store
 
 MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., "Store"]
-
-FINGERPRINT = "a" * 64
-DIMENSION = 16
-
-
-class Store(DocumentStore, VectorSource, Protocol):
-    """All roles of one store."""
-
-    def close(self) -> None: ...
-
-
-def open_sqlite(path: Path, **options: Any) -> Store:
-    return SQLiteDocumentStore(path.with_suffix(".sqlite3"), **options)
-
-
-STORES: dict[str, Callable[..., Store]] = {"sqlite": open_sqlite}
-
-
-@pytest.fixture(params=STORES)
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
-    """Open stores, by default always the same one; all are closed after the test."""
-    opened: list[Store] = []
-
-    def open_one(
-        path: Path = tmp_path / "store",
-        *,
-        fingerprint: str = FINGERPRINT,
-        dimension: int = DIMENSION,
-        **options: Any,
-    ) -> Store:
-        make = STORES[request.param]
-        opened.append(make(path, fingerprint=fingerprint, dimension=dimension, **options))
-        return opened[-1]
-
-    yield open_one
-    for store in opened:
-        store.close()
-
-
-@pytest.fixture
-def store(open_store: OpenStore) -> Store:
-    return open_store()
 
 
 @pytest.mark.parametrize("role", [DocumentStore, VectorSource, ChangeHistory])

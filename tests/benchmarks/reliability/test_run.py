@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from benchmarks.common import RESULTS
@@ -15,10 +16,17 @@ from benchmarks.reliability.kill_backups import (
     numbered_checkpoint,
 )
 from benchmarks.reliability.kill_check import KillReport, run_kills
-from benchmarks.reliability.model_check import ModelCheck, WrongAnswerError, run_model
+from benchmarks.reliability.model_check import (
+    ModelCheck,
+    WrongAnswerError,
+    run_check,
+    run_model,
+)
+from benchmarks.reliability.postgresql_check import PostgreSQLModelCheck
 from benchmarks.reliability.run import KILLS, MODEL, SWAPS, table
 from benchmarks.reliability.swap_check import SwapCheck, SwapPlan, run_swaps
 from index.directory.backup import write_backup
+from tests.tools.postgresql import run_postgresql
 from tests.tools.tiers import Tier
 
 
@@ -29,6 +37,31 @@ def test_operations_give_what_a_dict_gives(tmp_path: Path, tier: Tier) -> None:
     assert sum(report.kinds.values()) == report.operations == operations
     assert len(report.kinds) == 11  # each kind has happened
     assert report.generations > 5
+
+
+@pytest.mark.parametrize("operations", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_operations_on_postgresql_give_what_a_dict_gives(
+    tmp_path: Path, tier: Tier, operations: int
+) -> None:
+    """R4, with a server that is killed between writes and in them."""
+    with run_postgresql() as server:
+        check = PostgreSQLModelCheck(tmp_path / "snapshots", tier.seed, server)
+        if operations < 1_000:
+            check.weights = {**check.weights, "kill in a write": 20}
+        report = run_check(check, operations, tier.seed)
+    assert sum(report.kinds.values()) == report.operations == operations
+    assert report.kinds.get("kill in a write", 0) > 0
+
+
+def test_the_model_finds_what_postgresql_lost(tmp_path: Path) -> None:
+    with run_postgresql() as server:
+        check = PostgreSQLModelCheck(tmp_path / "snapshots", 1, server)
+        check._kill()
+        with psycopg.connect(server.url) as connection:  # behind the model's back
+            connection.execute("DELETE FROM longmatch.documents WHERE id = 'd17'")
+        with pytest.raises(WrongAnswerError, match="documents of the store"):
+            check._kill()
+        check.close()
 
 
 def test_the_model_finds_what_is_wrong(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from index.doctor.rebuild import (
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_TABLES
 from index.lexical.terms import count_terms
+from index.progress import SilentProgress
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
@@ -56,13 +57,34 @@ def test_the_lexical_index_is_rebuilt_whatever_is_left_of_it(
     run_sql(filled, *(f"DROP TABLE {table}" for table in lost))
     run_sql(filled, "DELETE FROM documents WHERE id = 'd77'")  # its words stay behind
     with closing(SQLiteConnections(filled, read_only=False)) as connections:
-        rebuild_lexical_index(connections)
+        rebuild_lexical_index(connections, SilentProgress())
     left = (text_of(n) for n in range(DOCUMENTS) if n not in (1, 77))
     expected = Counter(term for text in left for term in count_terms(text))
     assert expected["common"] == DOCUMENTS - 2
     assert expected["common odd"] == DOCUMENTS // 2 - 2
     assert dict(rows(filled, "SELECT term, documents FROM terms")) == expected
     assert rows(filled, "SELECT documents FROM term_statistics") == [(DOCUMENTS - 2,)]
+
+
+def test_the_titles_that_texts_name_are_indexed_too(
+    open_store: Callable[..., SQLiteDocumentStore], entry: MakeEntry
+) -> None:
+    """As a pass over all texts leaves them: those of documents that came later, too."""
+    counts = "SELECT term, documents FROM terms ORDER BY 1"
+    store = open_store()
+    store.put([entry("a", "all about grey herons and reeds", "Wetlands")])
+    store.put([entry("b", "birds of wetlands", "Grey herons")])
+    store.refresh_titles(SilentProgress())
+    store.close()
+    before = rows(store.path, counts)
+    assert sum(term.startswith('"') for term, _ in before) == 2
+    with closing(SQLiteConnections(store.path, read_only=False)) as connections:
+        rebuild_lexical_index(connections, SilentProgress())
+    assert rows(store.path, counts) == before
+    again = open_store()
+    assert again.changes_since_title_refresh() == 0
+    again.refresh_titles(SilentProgress())
+    assert rows(store.path, counts) == before
 
 
 def test_metadata_values_are_rebuilt(store: SQLiteDocumentStore, entry: MakeEntry) -> None:

@@ -253,12 +253,19 @@ REFUSED = [
     ("reencode missing --checkpoint served", "DATA: missing"),
     ("reencode data --checkpoint missing", "--checkpoint: missing"),
     ("reencode data --checkpoint served --precision fp8", "--precision: "),
+    ("migrate data", "--to: name the database, either --to it or --from it"),
+    ("migrate data --to postgresql://h/d --from postgresql://h/d", "--to: name the database"),
+    ("migrate data --to mysql://u:p@h/d", "--to: the address of the database is not postgresql:"),
+    ("migrate data --from postgresql://h/d --schema A-b", "--from: 'A-b' is no name for a schema"),
+    ("migrate missing --to postgresql://h/d", "DATA: missing: there is no data directory"),
+    ("migrate text.txt --from postgresql://h/d", "DATA: "),
 ]
 
 # Each command line, and a module without which it cannot end.
 EXTRAS_NEEDED = [
     ("index table.parquet", "pyarrow", "Parquet"),
     ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
+    ("migrate data --to postgresql://host/d", "psycopg", "PostgreSQL"),
     (EVALUATE, "scipy", "evaluate"),
     (EVALUATE, "ir_measures", "evaluate QRELS"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),

@@ -1,0 +1,1 @@
+"""Documents are moved between a data directory and a PostgreSQL, with vectors and vector ids."""

@@ -1,0 +1,130 @@
+"""Whole documents of the store of a data directory, read and written as they are stored."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+from encoder.alignment.space import read_space, write_space
+from index.alignment.tables import find_space, insert_space, load_space
+from index.errors import DamagedDocumentError
+from index.sqlite.connections import SQLiteConnections
+from index.sqlite.task_state import LOG_START, write_state
+from index.store.checksums import read_checksums, unsound_row, write_checksums
+from index.store.metadata import insert_metadata
+from index.store.records import DocumentRow, StoreCounters
+
+ALIGNMENT = "alignment-space"  # the attachment that holds the space that blocks are aligned in
+_ROWS_AFTER = """
+SELECT d.vector_id, v.sequence, d.id, d.content_hash, d.title, d.metadata, d.text, d.tokens,
+    d.tokens_read, d.blocks, d.blocks_left_out, d.tokens_encoded, d.indexed_at, v.vector,
+    b.offsets, b.vectors
+FROM documents d JOIN vectors v USING (vector_id) LEFT JOIN block_vectors b USING (vector_id)
+WHERE d.vector_id > ? ORDER BY d.vector_id LIMIT ?"""
+_COUNTERS = """
+SELECT sequence, (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'),
+    (SELECT count(*) FROM documents) FROM meta"""
+_INSERT_DOCUMENT = """
+INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
+    tokens_encoded, indexed_at, title, metadata, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INSERT_VECTOR = """
+INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
+_INSERT_BLOCKS = """
+INSERT INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
+_LAST = """
+SELECT coalesce(max(vector_id), 0) FROM documents"""
+
+
+@dataclass(frozen=True, slots=True)
+class SQLiteRows:
+    """The documents of a store, as they are in one transaction."""
+
+    connection: sqlite3.Connection
+    path: Path
+
+    def counters(self) -> StoreCounters:
+        """Return the counters of the store."""
+        return StoreCounters(*map(int, self.connection.execute(_COUNTERS).fetchone()))
+
+    def created(self) -> str:
+        """Return when the store was made."""
+        return str(self.connection.execute("SELECT created FROM meta").fetchone()[0])
+
+    def last(self) -> int:
+        """Return the highest vector id; 0 without documents."""
+        return int(self.connection.execute(_LAST).fetchone()[0])
+
+    def after(self, vector_id: int, limit: int) -> list[DocumentRow]:
+        """Return the first documents after a vector id, ascending.
+
+        Raises:
+            DamagedDocumentError: one is damaged.
+        """
+        found = self.connection.execute(_ROWS_AFTER, (vector_id, limit)).fetchall()
+        rows = list(starmap(_document_row, found))
+        known = read_checksums(self.connection, [one.vector_id for one in rows])
+        for one in rows:
+            if unsound_row(one, known):
+                raise DamagedDocumentError(self.path, one.document_id, "row")
+        return rows
+
+    def alignment(self) -> Mapping[str, bytes]:
+        """Return the space that blocks are aligned in as an attachment; nothing without one.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        found = find_space(self.connection)
+        if found is None:
+            return {}
+        head = json.dumps([found.documents, found.sequence]).encode()
+        space = load_space(self.connection, found.space_id)
+        return {ALIGNMENT: head + b"\n" + write_space(space)}
+
+
+def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> None:
+    """Insert documents under their vector ids, without what is derived from their texts."""
+    for one in rows:
+        document = (one.vector_id, one.document_id, one.content_hash, *one.receipt)
+        connection.execute(
+            _INSERT_DOCUMENT, (*document, one.indexed_at, one.title, one.metadata, one.text)
+        )
+        connection.execute(_INSERT_VECTOR, (one.vector_id, one.sequence, one.vector))
+        if one.offsets is not None:
+            connection.execute(_INSERT_BLOCKS, (one.vector_id, one.offsets, one.block_vectors))
+        insert_metadata(connection, one.vector_id, json.loads(one.metadata))
+    write_checksums(connection, [one.vector_id for one in rows])
+
+
+def finish(
+    connections: SQLiteConnections, counters: StoreCounters, attachments: Mapping[str, bytes]
+) -> None:
+    """Give a store that was filled the counters of its source, and its alignment space.
+
+    Raises:
+        StoreError: it cannot be written.
+        ValueError: the alignment space is damaged.
+    """
+    with connections.writing() as connection:
+        connection.execute("UPDATE meta SET sequence = ?", (counters.sequence,))
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = 'documents'")
+        connection.execute(
+            "INSERT INTO sqlite_sequence (name, seq) VALUES ('documents', ?)",
+            (counters.last_vector_id,),
+        )
+        write_state(connection, LOG_START, counters.sequence)
+        if ALIGNMENT in attachments and find_space(connection) is None:
+            head, _, content = attachments[ALIGNMENT].partition(b"\n")
+            documents, sequence = json.loads(head)
+            space = read_space(content)
+            insert_space(connection, space, current=True, documents=documents, sequence=sequence)
+
+
+def _document_row(*row: Any) -> DocumentRow:
+    vector_id, sequence, document_id, content_hash, title, metadata, text, *rest = row
+    described = (vector_id, sequence, document_id, content_hash, title, metadata, text)
+    return DocumentRow(*described, tuple(rest[:5]), *rest[5:])

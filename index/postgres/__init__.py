@@ -1,0 +1,1 @@
+"""The document store in PostgreSQL: documents, vectors and changes that many processes share."""

@@ -1,0 +1,57 @@
+"""Stores that play all roles of `index.store.ports`: the same tests run over each."""
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from index.postgres.address import parse_postgresql_url
+from index.postgres.document_store import PostgreSQLDocumentStore
+from index.store.document_store import SQLiteDocumentStore
+from index.store.ports import DocumentStore, VectorSource
+from tests.tools.postgresql import PostgreSQLServer
+
+OpenStore = Callable[..., "Store"]
+
+FINGERPRINT = "a" * 64
+DIMENSION = 16
+
+
+class Store(DocumentStore, VectorSource, Protocol):
+    """All roles of one store."""
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+    """Open stores, by default always the same one; all are closed after the test."""
+    opened: list[Store] = []
+
+    def make(path: Path, **options: Any) -> Store:
+        if request.param == "sqlite":
+            return SQLiteDocumentStore(path.with_suffix(".sqlite3"), **options)
+        server: PostgreSQLServer = request.getfixturevalue("postgresql_server")
+        schema = f"s{sha256(str(path).encode()).hexdigest()[:20]}"
+        return PostgreSQLDocumentStore(parse_postgresql_url(server.url, schema), **options)
+
+    def open_one(
+        path: Path = tmp_path / "store",
+        *,
+        fingerprint: str = FINGERPRINT,
+        dimension: int = DIMENSION,
+        **options: Any,
+    ) -> Store:
+        opened.append(make(path, fingerprint=fingerprint, dimension=dimension, **options))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Store:
+    return open_store()

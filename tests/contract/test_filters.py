@@ -1,0 +1,129 @@
+"""Filters: what a store selects and what is checked in memory, against the rules read plainly."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from index.document import MAX_METADATA_LEVELS
+from index.store.filters import Bound, Exists, Filter, Not, OneOf, Range, matches
+from index.store.metadata import MAX_FIELD_CHARACTERS, MAX_NESTING, metadata_values
+from index.store.records import EncodedDocument
+from tests.contract.conftest import Store
+from tests.tools.filter_cases import FILTERS, LONG, METADATA, expected
+
+MakeEntry = Callable[..., EncodedDocument]
+
+
+def selected(store: Store, where: Filter | None, *without: str) -> set[str]:
+    """Return the ids of the documents that a filter selects, all stored ones being asked."""
+    selection = store.select(where, without)
+    ids = np.array(store.changes_since(0).added)
+    return {one.id for one in store.get(ids[selection.contains(ids)].tolist()).values()}
+
+
+@given(
+    documents=st.lists(METADATA, min_size=1, max_size=8),
+    changed=st.dictionaries(st.integers(0, 9), METADATA | st.none(), max_size=3),
+    wheres=st.lists(FILTERS, min_size=1, max_size=8),
+)
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_filter_selects_what_the_rules_say(
+    store: Store,
+    entry: MakeEntry,
+    documents: list[Any],
+    changed: dict[int, Any],
+    wheres: list[Filter],
+) -> None:
+    """Also after metadata was changed, with the text or without, and documents were deleted."""
+    store.delete([f"d{number}" for number in range(10)])
+    held = {f"d{number}": metadata for number, metadata in enumerate(documents)}
+    store.put([entry(name, **{"metadata": {}}) for name in held])
+    store.put([entry(name, **metadata) for name, metadata in held.items()])
+    for number, metadata in changed.items():
+        name = f"d{number}"
+        if metadata is None:
+            store.delete([name])
+            held.pop(name, None)
+        else:
+            store.put([entry(name, f"text {number % 2}", **metadata)])
+            held[name] = metadata
+    for where in wheres:
+        right = {name for name, metadata in held.items() if expected(where, metadata)}
+        assert selected(store, where) == right
+        assert {name for name, one in held.items() if matches(where, one)} == right
+        assert selected(store, where, "d0", "d9", "unknown") == right - {"d0", "d9"}
+    assert selected(store, None) == set(held)
+
+
+@pytest.mark.parametrize("inclusive", [True, False])
+@pytest.mark.parametrize("value", [2, 2.5, "ab"])
+def test_a_bound_itself_is_within_if_it_is_inclusive(
+    store: Store, entry: MakeEntry, value: Any, inclusive: bool
+) -> None:
+    store.put([entry("a", a=value)])
+    for where in (
+        Range("/a", low=Bound(value, inclusive)),
+        Range("/a", high=Bound(value, inclusive)),
+    ):
+        assert matches(where, {"a": value}) == inclusive
+        assert selected(store, where) == ({"a"} if inclusive else set())
+
+
+def test_a_vector_of_later_is_in_no_selection(store: Store, entry: MakeEntry) -> None:
+    store.put([entry("a", year=2020), entry("b", year=2021)])
+    selection = store.select(Not(OneOf("/year", (2020,))))
+    change = store.put([entry("c", "new", year=2020)])
+    assert selection.contains(np.array([1, 2, *change.added])).tolist() == [False, True, False]
+
+
+def test_an_empty_store_selects_nothing(store: Store) -> None:
+    for where in (None, Exists("/a"), Not(Exists("/a"))):
+        assert not store.select(where).contains(np.arange(1, 5)).any()
+
+
+def test_what_lies_too_deep_is_not_found_and_does_no_harm(store: Store, entry: MakeEntry) -> None:
+    deep: Any = 1
+    for _ in range(MAX_NESTING + 2):
+        deep = {"a": deep}
+    lists: Any = 1
+    for _ in range(MAX_METADATA_LEVELS - 1):
+        lists = [lists]
+    store.put([entry("d", deep=deep, lists=lists, **{"n" * MAX_FIELD_CHARACTERS: 1})])
+    values = metadata_values(store.find(["d"])["d"].document.metadata)
+    assert len(values) == MAX_NESTING + 1
+    assert selected(store, Exists("/lists")) == {"d"}
+    assert selected(store, Exists("/deep" + "/a" * (MAX_NESTING - 1))) == {"d"}
+    assert selected(store, Exists("/deep" + "/a" * (MAX_NESTING + 1))) == set()
+    store.delete(["d"])
+    assert selected(store, Exists("/lists")) == set()
+
+
+@pytest.mark.parametrize("field", ["/x' OR 1=1 --", '/"', "/%", "/_", "/[*]", "/$.a", "/\x00"])
+def test_a_field_is_a_name_and_never_a_statement(
+    store: Store, entry: MakeEntry, field: str
+) -> None:
+    store.put([entry("a", a=1), entry("b", **{field[1:]: "x' OR 1=1 --"})])
+    assert selected(store, Exists(field)) == {"b"}
+    assert selected(store, OneOf(field, ("x' OR 1=1 --",))) == {"b"}
+    assert selected(store, OneOf(field, ("x", "%", "*"))) == set()
+
+
+def test_many_values_at_once(store: Store, entry: MakeEntry) -> None:
+    store.put([entry(f"d{n}", n=n) for n in range(50)])
+    many = OneOf("/n", tuple(range(10, 5_000)))
+    assert selected(store, many) == {f"d{n}" for n in range(10, 50)}
+
+
+def test_the_metadata_comes_back_as_it_was(store: Store, entry: MakeEntry) -> None:
+    metadata = {"a": [1, {"b": None}], "ü": 0.1, "t": LONG * 3}
+    store.put([entry("a", **metadata)])
+    assert json.dumps(store.find(["a"])["a"].document.metadata, sort_keys=True) == json.dumps(
+        metadata, sort_keys=True
+    )
