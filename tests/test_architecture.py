@@ -158,6 +158,7 @@ FACES: Mapping[str, str] = {
     "service.background": "maintenance recall_monitor",
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
+    "service.cli.feedback": "judged replace tune",
     "service.collections": "changes opening",
     "service.configuration": "access names standing vectors",
     "service.feedback": "doctor store verdict",

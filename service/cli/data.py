@@ -1,4 +1,4 @@
-"""Commands that maintain a data directory: snapshot, restore, doctor, reencode."""
+"""Commands that maintain a data directory: snapshot, restore, doctor."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from encoder.checkpoint import Checkpoint
-from encoder.selection.reading_share import WHOLE
 from index.directory.backup import restore_backup, write_backup
 from index.directory.backup_archive import BackupManifest
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
-from index.reencode import reencode as reencode_data
 from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import (
     OptionError,
@@ -25,21 +23,17 @@ from service.cli.checks import (
 )
 from service.cli.options import (
     INPUT_SKIPPED,
-    INTERRUPTED,
     OK,
-    RESUMABLE,
     CheckpointOption,
+    DataArgument,
     PrecisionOption,
     console,
-    with_reading,
 )
 from service.cli.progress import printable, show_progress
 from service.configuration.vectors import VectorSettings
 from service.feedback.doctor import examine_feedback, repair_feedback
 from service.jobs.doctor import examine_jobs, repair_jobs
 from service.standing.doctor import examine_standing, repair_standing
-
-DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 
 
 def snapshot(
@@ -114,31 +108,6 @@ def doctor(
     if not findings:
         console.print(printable(f"{data}: no problems found"))
     raise typer.Exit(INPUT_SKIPPED if findings else OK)
-
-
-def reencode(
-    data: DataArgument,
-    checkpoint: CheckpointOption = None,
-    reading_share: Annotated[
-        float | None,
-        typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
-    ] = None,
-    precision: PrecisionOption = None,
-) -> None:
-    """Move a data directory to another checkpoint or reading share; run it again to resume."""
-    if checkpoint is None and reading_share is None:
-        raise OptionError("--checkpoint", "name the new checkpoint, or a --reading-share")
-    check_data_directory(data, "DATA")
-    opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
-    try:
-        with show_progress(console) as progress:
-            documents = reencode_data(data, opened, precision, progress)
-    except KeyboardInterrupt:
-        console.print(f"{RESUMABLE}; until then the old vectors are used")
-        raise typer.Exit(INTERRUPTED) from None
-    share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
-    made = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
-    console.print(printable(made))
 
 
 # What repairs each of the files that `_examine` examines after the documents.

@@ -1,7 +1,6 @@
 """`longmatch tune`: weights fitted to feedback are adopted only when they are better."""
 
 import json
-import random
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import (
     CALIBRATION_FILE,
@@ -20,61 +18,19 @@ from index.directory.data_directory import (
 from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
 from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
 from index.store.schema import read_space
-from service.cli import feedback as command
-from service.feedback.store import FeedbackLimits, open_feedback
+from service.cli.feedback import tune as command
+from service.feedback.store import open_feedback
 from service.feedback.verdict import JudgedQuery
 from service.startup import close_engine, open_engine
 from tests.tools.command import Run
+from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, index_topics, judge, use
 from tests.tools.service_fixtures import MakeSettings
-
-TOPICS = 60
-COMMON = [
-    "river",
-    "stone",
-    "music",
-    "winter",
-    "letter",
-    "engine",
-    "forest",
-    "harbour",
-    "garden",
-    "window",
-]
-LIMITS = FeedbackLimits(10_000, 10**8)
-BLIND = LinearFusion(0.0, 0.0)  # looks at the vectors of an untrained checkpoint alone
-
-
-def text(topic: int, draw: random.Random) -> str:
-    """A text that only its words tell from those of other topics."""
-    own = [f"word{topic}x{number}" for number in range(4)]
-    words = draw.choices(COMMON, k=60) + draw.choices(own, k=12)
-    draw.shuffle(words)
-    return " ".join(words) + "."
 
 
 @pytest.fixture
 def data(longmatch: Run, tmp_path: Path) -> Path:
     """A data directory of two documents on each topic."""
-    draw = random.Random(3)
-    corpus = tmp_path / "corpus.jsonl"
-    names = [f"{side}{topic}" for topic in range(TOPICS) for side in "ab"]
-    lines = [{"id": name, "text": text(int(name[1:]), draw)} for name in names]
-    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert longmatch("index", corpus).status == 0
-    return tmp_path / "data"
-
-
-def judge(data: Path, topics: int) -> None:
-    """Say that documents of a topic are relevant to one another, and of others not."""
-    draw = random.Random(5)
-    with closing(open_feedback(data)) as feedback:
-        for topic in range(topics):
-            stored = JudgedQuery(document_id=f"a{topic}")
-            asked = JudgedQuery(text=text(topic, draw), title="A question")
-            for query in (stored, asked) if topic % 2 else (stored,):
-                feedback.put(query, f"b{topic}", 1 + topic % 3, LIMITS)
-                for step in range(1, 30):
-                    feedback.put(query, f"b{(topic + step) % TOPICS}", 0, LIMITS)
+    return index_topics(longmatch, tmp_path)
 
 
 RECIPE = """
@@ -95,11 +51,6 @@ kind = "links"
 hard_negatives = 1
 temperature = "learned"
 """
-
-
-def use(data: Path, checkpoint: Path, rule: LinearFusion) -> None:
-    fingerprint = vector_space(load_checkpoint(checkpoint), None).fingerprint
-    write_corpus_fusion(data, CorpusFusion(fingerprint, rule, {}))
 
 
 def used(data: Path, checkpoint: Path) -> LinearFusion:
@@ -290,6 +241,15 @@ def test_training_learns_from_feedback(longmatch: Run, data: Path, tmp_path: Pat
     report = json.loads((tmp_path / "trained" / "training" / "report.json").read_text())
     assert report["figure"].startswith("nDCG@10")
     assert not report["shared_documents"]
+    learned = (tmp_path / "trained" / "training" / "learned.txt").read_text().split()
+    assert len(learned) == counts["queries"]["train"]  # each has a text of its own
+    judge(data, 50)  # of some later verdicts nothing was learned, either
+    test = ["reencode", data, "--checkpoint", tmp_path / "trained", "--only-if-better"]
+    answer = longmatch(*test, "--dry-run", "--json", "--others", 20)
+    assert answer.status == 0, answer.err
+    tested = json.loads(answer.out)
+    assert tested["chosen_by"] == "record of training"
+    assert tested["held_out"]["queries"] == 75 - len(learned)
 
 
 @pytest.mark.parametrize("topics", [0, 5])
