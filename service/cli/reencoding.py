@@ -8,9 +8,10 @@ import typer
 
 from encoder.selection.reading_share import WHOLE
 from evaluation.fitting.feedback import OTHERS
-from index.reencode import Reencoded, discard, put_in_place, reencode_beside, require_another
+from index.reencode import Reencoded, discard, put_in_place, reencode_beside
 from service.cli.checks import OptionError, check_data_directory, open_checkpoint
 from service.cli.feedback.replace import (
+    check_trial,
     keep_report,
     open_trial,
     print_report,
@@ -76,9 +77,10 @@ def reencode(
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
     check_data_directory(data, "DATA")
+    if only_if_better:
+        check_trial(data)
     opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
-    require_another(data, opened, adapt=adapt)
-    trial = open_trial(data, opened, served) if only_if_better else None
+    trial = open_trial(data, opened, served, adapt=adapt) if only_if_better else None
     try:
         with show_progress(console) as progress:
             made = reencode_beside(data, opened, precision, progress, adapt=adapt)

@@ -34,7 +34,7 @@ from index.directory.data_directory import (
 )
 from index.extras import require_extra
 from index.progress import Progress
-from index.reencode import Reencoded
+from index.reencode import Reencoded, require_another
 from index.search.corpus_fusion import fusion_of
 from index.sqlite.connections import utc_now
 from index.store.schema import read_space
@@ -70,18 +70,29 @@ class Trial:
     chosen_by: str
 
 
-def open_trial(data: Path, new: Checkpoint, served: Path | None) -> Trial:
-    """Check that other vectors can be tested, and choose the queries.
+def check_trial(data: Path) -> None:
+    """Check that there can be a test at all, without opening a store.
 
     Raises:
         MissingExtraError: the extra for evaluation is not installed.
-        OptionError: there is too little feedback that the new checkpoint did not learn from, or
-            the present vectors are not of the served checkpoint.
-        StoreError: the store or the feedback cannot be read.
+        OptionError: there is too little feedback.
+        StoreError: the feedback cannot be read.
     """
     require_extra("evaluate", "reencode --only-if-better", "ir_measures")
     require_extra("evaluate", "reencode --only-if-better", "scipy")
     check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
+
+
+def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool) -> Trial:
+    """Check that other vectors can be tested, and choose the queries.
+
+    Raises:
+        OptionError: there is too little feedback that the new checkpoint did not learn from, or
+            the present vectors are not of the served checkpoint.
+        StoreError: the store or the feedback cannot be read, or the vectors are of the new
+            checkpoint already.
+    """
+    require_another(data, new, adapt=adapt)
     _check_served(data, served)
     store = open_store(data)
     try:

@@ -253,6 +253,13 @@ REFUSED = [
     ("reencode missing --checkpoint served", "DATA: missing"),
     ("reencode data --checkpoint missing", "--checkpoint: missing"),
     ("reencode data --checkpoint served --precision fp8", "--precision: "),
+    ("reencode data", "--checkpoint: name the new checkpoint"),
+    ("reencode data --checkpoint served --dry-run", "--dry-run: is for --only-if-better"),
+    ("reencode data --checkpoint served --json", "--json: is for --only-if-better"),
+    (
+        "reencode data --adapt --only-if-better",
+        "--only-if-better: data: the feedback has 0",
+    ),
 ]
 
 # Each command line, and a module without which it cannot end.
@@ -268,6 +275,7 @@ EXTRAS_NEEDED = [
     (FIT, "sklearn", "fit-calibration"),
     ("tune data", "ir_measures", "tune"),
     ("tune data", "scipy", "tune"),
+    ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
     (f"{TRAIN} --corpus links -o out", "torch", "train"),
     (
         "train-reranker rerank.toml --start reranker --corpus links -o out",

@@ -229,14 +229,6 @@ def test_no_query_that_was_learned_from_is_asked(
     assert "by the record of training, 0 queries of the feedback" in answer.err
 
 
-@pytest.mark.parametrize("option", ["--dry-run", "--json"])
-def test_options_of_the_test_need_it(
-    longmatch: Run, data: Path, tiny_terms: Path, option: str
-) -> None:
-    answer = longmatch("reencode", data, "--checkpoint", tiny_terms, option)
-    assert (answer.status, f"{option}: is for --only-if-better" in answer.err) == (2, True)
-
-
 def test_the_served_checkpoint_must_be_that_of_the_vectors(
     longmatch: Run,
     data: Path,
