@@ -122,7 +122,7 @@ FACES: Mapping[str, str] = {
         "baselines block_baselines encoded_corpus experiment judgements markdown metrics plots "
         "quality_gate report significance systems"
     ),
-    "evaluation.fitting": "calibration feedback fusion judged_queries",
+    "evaluation.fitting": "calibration feedback feedback_calibration fusion judged_queries",
     "evaluation.mentions": "left_out masking",
     "evaluation.second_stage": "alignment reranking",
     "index": "adapt build document embed errors extras id_set progress reencode",

@@ -179,14 +179,23 @@ def _compare(present: Float64, new: Float64) -> Compared:
 
 def _ndcg(one: Candidate, queries: Sequence[Asked], progress: Progress) -> Float64:
     """Return the nDCG@10 of a search for each query, Float64[Q]."""
-    align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
-    options = SearchOptions(top_k=_DEPTH, alignment=align)
     run = {}
     for number, asked in enumerate(queries):
-        found = _search(one.data, asked.query, options, one.rule)
+        found = search_for(one, asked)
         run[str(number)] = in_order(_counted(asked, [hit.id for hit in found.hits]))
         progress.advanced(1)
     return ndcg_at_10(run, _qrels(queries))
+
+
+def search_for(one: Candidate, asked: Asked) -> SearchAnswer:
+    """Search as a server does, but deeper and without a limit of time; nothing is calibrated.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
+    options = SearchOptions(top_k=_DEPTH, alignment=align)
+    return _search(one.data, asked.query, options, one.rule)
 
 
 def _search(

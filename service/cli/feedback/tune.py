@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from encoder.calibration import FittedMap
 from evaluation.fitting.feedback import (
     HELD_OUT,
     MIN_QUERIES,
@@ -17,13 +18,16 @@ from evaluation.fitting.feedback import (
     fit_rule,
     run_shadow_test,
 )
+from evaluation.fitting.feedback_calibration import fit_probabilities
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
 from index.extras import require_extra
 from index.progress import Progress
+from index.search.calibrator import score_kind
 from index.search.corpus_calibration import write_corpus_calibration
 from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
-from index.search.fusion import LinearFusion
+from index.search.fusion import LinearFusion, changed_kinds, read_fusion
+from index.search.records import Mode
 from index.sqlite.connections import utc_now
 from service.cli.calibration import measure_calibration
 from service.cli.checks import OptionError, check_data_directory, check_output_folder
@@ -42,6 +46,8 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import show_progress
+
+_OF_RULE: tuple[Mode, ...] = ("semantic", "hybrid")  # whose scores a rule combines
 
 
 def tune(
@@ -67,6 +73,7 @@ def tune(
     """
     require_extra("evaluate", "tune", "ir_measures")
     require_extra("evaluate", "tune", "scipy")
+    require_extra("evaluate", "tune", "sklearn")
     check_data_directory(data, "DATA")
     check_output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
@@ -83,14 +90,12 @@ def tune(
             new = fit_rule(directory, present, fitted, progress)
             texts = passages(directory, judged, others, seed, progress)
             known = [one for one in look_for(loaded, texts, progress) if one is not None]
-            found = run_shadow_test(
-                Candidate(directory, present, held_out, known),
-                Candidate(directory, new, held_out, known),
-                progress,
-            )
+            tuned = Candidate(directory, new, held_out, known)
+            found = run_shadow_test(Candidate(directory, present, held_out, known), tuned, progress)
             report = _report((present, new), len(fitted), found, dry_run=dry_run)
             if report["adopted"]:
-                adopted = CorpusFusion(loaded.encoder.fingerprint, new, report)
+                maps = _probabilities(loaded, tuned, report, progress)
+                adopted = CorpusFusion(loaded.encoder.fingerprint, new, report, maps)
                 _adopt(data, directory, loaded, adopted, progress)
     if as_json:
         print_json(report)
@@ -112,6 +117,30 @@ def _divide(
             f"they divide into {len(fitted)} and {len(tested)}, and each part takes {MIN_TESTED}",
         )
     return fitted, tested
+
+
+def _probabilities(
+    loaded: Loaded, tuned: Candidate, report: dict[str, Any], progress: Progress
+) -> dict[str, FittedMap]:
+    """Fit what scores that changed are worth, where there are verdicts enough; add to the report.
+
+    By the held-out queries: to the others the weights were fitted.
+    """
+    adapted = loaded.encoder.adapter is not None
+    changed = changed_kinds(read_fusion(loaded.checkpoint), tuned.rule)
+    kinds = {mode: score_kind(mode, adapted=adapted) for mode in _OF_RULE}
+    modes = [mode for mode, kind in kinds.items() if kind in changed]
+    fitted = {kinds[mode]: one for mode, one in fit_probabilities(tuned, modes, progress).items()}
+    report["probabilities"] = {
+        kind: {
+            "relevant": one.relevant,
+            "not_relevant": one.not_relevant,
+            "queries": one.queries,
+            "refused": one.refused,
+        }
+        for kind, one in fitted.items()
+    }
+    return {kind: one.fitted for kind, one in fitted.items() if one.fitted is not None}
 
 
 def _adopt(
@@ -160,7 +189,8 @@ def _print(data: Path, report: dict[str, Any], found: ShadowTest) -> None:
     elif not report["adopted"]:
         console.print(f"{data}: better; nothing has changed, for want of a run without --dry-run")
     else:
-        console.print(
-            f"{data}: adopted; a server uses it from its next start. Probabilities of scores that "
-            "changed are unknown"
-        )
+        for kind, one in report["probabilities"].items():
+            pairs = f"{one['relevant']} relevant matches and {one['not_relevant']} others"
+            fitted = "fitted" if one["refused"] is None else f"unknown: {one['refused']}"
+            console.print(f"probabilities of {kind} scores, by {pairs}: {fitted}")
+        console.print(f"{data}: adopted; a server uses it from its next start")

@@ -1,6 +1,7 @@
 """`longmatch tune`: weights fitted to feedback are adopted only when they are better."""
 
 import json
+import random
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +24,7 @@ from service.feedback.store import open_feedback
 from service.feedback.verdict import JudgedQuery
 from service.startup import close_engine, open_engine
 from tests.tools.command import Run
-from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, index_topics, judge, use
+from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, index_topics, judge, text, use
 from tests.tools.service_fixtures import MakeSettings
 
 
@@ -87,11 +88,39 @@ def test_better_weights_are_adopted_and_served(
         assert engine.default.fusion == rule
         assert engine.default.calibrator.corpus is not None  # measured again
         assert engine.default.calibrator.corpus.rule == rule
+        assert set(engine.default.calibrator.of_feedback) == {"semantic", "hybrid"}
     finally:
         close_engine(engine)
+    for kind in ("semantic", "hybrid"):
+        fitted = report["probabilities"][kind]
+        assert fitted["refused"] is None
+        assert fitted["relevant"] == report["held_out"]["queries"]
+    query = data.parent / "query.txt"
+    query.write_text(text(59, random.Random(8)))  # a topic without feedback
+    found = json.loads(longmatch("match", query, "--json").out)
+    chances = {one["id"]: one["probability"] for one in found["matches"]}
+    assert min(chances["a59"], chances["b59"]) > 0.5
+    assert max(chances[name] for name in chances.keys() - {"a59", "b59"}) < 0.5
+    assert longmatch("doctor", data).status == 0
     again = json.loads(longmatch("tune", data, "--others", 40, "--json").out)
     assert not again["adopted"]
     assert used(data, tiny_checkpoint) == rule
+
+
+def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
+    longmatch: Run, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    data = index_topics(longmatch, tmp_path, own_words=4)
+    judge(data, 24, own_words=4)  # of 36 queries 18 are held out, each with one relevant match
+    use(data, tiny_checkpoint, BLIND)
+    answer = longmatch("tune", data, "--others", 20, "--json")
+    report = json.loads(answer.out)
+    assert report["adopted"], report
+    assert report["probabilities"]["hybrid"]["refused"] == "it takes 20 of each"
+    query = data.parent / "query.txt"
+    query.write_text(text(59, random.Random(8)))
+    found = json.loads(longmatch("match", query, "--json").out)
+    assert {one["probability"] for one in found["matches"]} == {None}
 
 
 def test_what_is_not_better_changes_nothing(
@@ -211,7 +240,7 @@ def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data
     ("content", "complaint"),
     [
         ("{", "not a fusion rule"),
-        ('{"format": 9}', "format 9 is not 1"),
+        ('{"format": 9}', "format 9 is not 2"),
         (None, "was fitted for vectors ffffffffffff"),
     ],
 )
