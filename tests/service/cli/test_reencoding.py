@@ -5,7 +5,8 @@ An untrained checkpoint with a rule that looks at vectors alone is worse than an
 
 import json
 import shutil
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from index import reencode as job
 from index.build import encode_documents
+from index.directory.content_swap import swap_is_pending
 from index.directory.data_directory import (
     ADAPTER_FILE,
     FUSION_FILE,
@@ -179,6 +181,34 @@ def test_a_kill_leaves_the_old_and_the_next_run_resumes(
     assert is_of(data, tiny_terms) == (name != "discard")
     assert not list(data.glob(".re*"))
     assert len(encoded) == done == 120
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
+    longmatch: Run,
+    data: Path,
+    tiny_checkpoint: Path,
+    tiny_terms: Path,
+    start_longmatch: Callable[..., "subprocess.Popen[bytes]"],
+) -> None:
+    options = ("--checkpoint", tiny_terms, "--served", tiny_checkpoint, "--only-if-better")
+    for number in range(20):
+        process = start_longmatch("reencode", data, *options, "--others", 20, checkpoint=None)
+        try:
+            process.wait(2 + 0.4 * number)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+        if not swap_is_pending(data):
+            moved = is_of(data, tiny_terms)
+            served = tiny_terms if moved else tiny_checkpoint
+            assert longmatch("doctor", data, "--checkpoint", served).status == 0
+            if moved:
+                break
+            assert process.returncode < 0  # killed, and not ended by an error
+    assert is_of(data, tiny_terms)
+    assert json.loads((data / SHADOW_TEST_FILE).read_text())["adopted"]
+    assert not list(data.glob(".re*"))
 
 
 def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
