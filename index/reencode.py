@@ -3,6 +3,7 @@
     .reencoding/    the new data directory, made from the texts of the old one; a killed job
                     resumes there, and recognises what is done by the hash of each text
     .reencoding-discarded/    the same while it is deleted
+    .reencoding-lock          held by the process that encodes
 
 A server may be running while documents are encoded. During the swap no other process may have the
 directory open; changes made in the meantime are encoded first.
@@ -11,9 +12,11 @@ directory open; changes made in the meantime are encoded first.
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from encoder.adapter import VectorSpace
 from encoder.alignment.checkpoint_space import open_space
@@ -47,6 +50,7 @@ from index.store.schema import read_space
 
 REENCODING = ".reencoding"
 _DISCARDED = ".reencoding-discarded"
+_LOCK = ".reencoding-lock"
 _CORPUS = "corpus.jsonl"
 _DOCUMENTS_A_BATCH = 128
 
@@ -72,6 +76,29 @@ class Reencoded:
     progress: Progress
 
 
+@contextmanager
+def only_reencoding(data: Path) -> Iterator[None]:
+    """Let no other process encode the documents of a data directory again during a block.
+
+    Raises:
+        DataDirectoryInUseError: one does.
+        StoreError: the directory cannot be written.
+    """
+    lock = FileLock(data / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise DataDirectoryInUseError(
+            f"{data}: another `longmatch reencode` is at work: wait for it or end it"
+        ) from error
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(f"{data}: cannot be written: {error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def reencode_beside(
     data: Path,
     checkpoint: Checkpoint,
@@ -82,6 +109,8 @@ def reencode_beside(
 ) -> Reencoded:
     """Encode all documents with another checkpoint, beside the old vectors; resumable.
 
+    To be called inside of `only_reencoding`, as what follows it is.
+
     Args:
         data: the data directory.
         checkpoint: the new one, with the reading share to use.
@@ -91,7 +120,7 @@ def reencode_beside(
 
     Raises:
         CorpusError: an adapter cannot be fitted.
-        DataDirectoryInUseError: another process does the same.
+        DataDirectoryInUseError: a swap of its content is unfinished, and it is in use.
         EncoderError: the checkpoint cannot encode.
         StoreError: there is no data directory, its vectors are of this checkpoint already, it is
             damaged, a document has no token for this checkpoint, or the disk is full.

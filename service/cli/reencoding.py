@@ -8,7 +8,13 @@ import typer
 
 from encoder.selection.reading_share import WHOLE
 from evaluation.fitting.feedback import OTHERS
-from index.reencode import Reencoded, discard, put_in_place, reencode_beside
+from index.reencode import (
+    Reencoded,
+    discard,
+    only_reencoding,
+    put_in_place,
+    reencode_beside,
+)
 from service.cli.checks import OptionError, check_data_directory, open_checkpoint
 from service.cli.feedback.replace import (
     check_trial,
@@ -81,24 +87,26 @@ def reencode(
         check_trial(data)
     opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
     trial = open_trial(data, opened, served, adapt=adapt) if only_if_better else None
+    report = None
     try:
-        with show_progress(console) as progress:
-            made = reencode_beside(data, opened, precision, progress, adapt=adapt)
-            report = None if trial is None else run_trial(trial, made, others, seed, progress)
-        if report is not None and not _is_to_be_adopted(made, report, dry_run=dry_run):
-            if as_json:
-                print_json(report)
-            return
-        with show_progress(console) as progress:
-            documents = put_in_place(replace(made, progress=progress))
+        with only_reencoding(data):
+            with show_progress(console) as progress:
+                made = reencode_beside(data, opened, precision, progress, adapt=adapt)
+                if trial is not None:
+                    report = run_trial(trial, made, others, seed, progress)
+            swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
+            if swap:
+                with show_progress(console) as progress:
+                    documents = put_in_place(replace(made, progress=progress))
     except KeyboardInterrupt:
         console.print(f"{RESUMABLE}; until then the old vectors are used")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json(report)
-    share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
-    said = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
-    console.print(printable(said))
+    if swap:
+        share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
+        said = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
+        console.print(printable(said))
 
 
 def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool) -> bool:

@@ -23,6 +23,7 @@ from index.directory.data_directory import (
     STORE_FILE,
 )
 from index.document import Document
+from index.reencode import REENCODING, only_reencoding
 from index.search.fusion import read_fusion
 from index.store.schema import read_space
 from service.cli import reencoding as command
@@ -90,7 +91,7 @@ def test_a_better_checkpoint_replaces_the_present_one(
     assert report["new"]["checkpoint"] == "tiny-terms"
     assert json.loads((data / SHADOW_TEST_FILE).read_text()) == report
     assert not (data / FUSION_FILE).exists()
-    assert not list(data.glob(".re*"))
+    assert not (data / REENCODING).exists()
     assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
     engine = open_engine(make_settings(data=data, checkpoint=tiny_terms))
     try:
@@ -179,7 +180,7 @@ def test_a_kill_leaves_the_old_and_the_next_run_resumes(
     answer = run_test(longmatch, data, tiny_terms)
     assert answer.status == 0, answer.err
     assert is_of(data, tiny_terms) == (name != "discard")
-    assert not list(data.glob(".re*"))
+    assert not (data / REENCODING).exists()
     assert len(encoded) == done == 120
 
 
@@ -208,7 +209,17 @@ def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
             assert process.returncode < 0  # killed, and not ended by an error
     assert is_of(data, tiny_terms)
     assert json.loads((data / SHADOW_TEST_FILE).read_text())["adopted"]
-    assert not list(data.glob(".re*"))
+    assert not (data / REENCODING).exists()
+
+
+def test_one_process_at_a_time_encodes(
+    longmatch: Run, data: Path, tiny_terms: Path, encoded: list[str]
+) -> None:
+    with only_reencoding(data):
+        answer = run_test(longmatch, data, tiny_terms)
+    assert answer.status == 2
+    assert "another `longmatch reencode` is at work" in answer.err
+    assert not encoded
 
 
 def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
@@ -234,7 +245,7 @@ def test_too_little_feedback_is_refused_before_the_work(
     answer = run_test(longmatch, data, tiny_terms)
     assert answer.status == 2
     assert "by the division of training, 3 queries of the feedback" in answer.err
-    assert not list(data.glob(".re*"))
+    assert not (data / REENCODING).exists()
 
 
 def test_no_query_that_was_learned_from_is_asked(
