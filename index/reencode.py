@@ -127,13 +127,13 @@ def reencode_beside(
     """
     space = require_another(data, checkpoint, adapt=adapt)
     beside = data / REENCODING
-    _remove(data / _DISCARDED)
+    shutil.rmtree(data / _DISCARDED, ignore_errors=True)
     (beside / SHADOW_TEST_FILE).unlink(missing_ok=True)
     with closing(_open(data, space)) as old:
         if adapt or (data / ADAPTER_FILE).exists():
             _adapt(old, beside, checkpoint, progress)
         elif (beside / ADAPTER_FILE).exists():
-            _remove(beside)  # left by a job that adapted
+            _delete(beside)  # left by a job that adapted
         encoder = _open_encoder(beside, checkpoint, precision)
         tokenizer = open_document_tokenizer(checkpoint)
         made = Reencoded(data, beside, space, tokenizer, encoder, progress)
@@ -174,8 +174,7 @@ def discard(made: Reencoded) -> None:
     Raises:
         OSError: it cannot be deleted.
     """
-    made.beside.replace(made.data / _DISCARDED)
-    _remove(made.data / _DISCARDED)
+    _delete(made.beside)
 
 
 def require_another(data: Path, checkpoint: Checkpoint, *, adapt: bool = False) -> VectorSpace:
@@ -219,11 +218,12 @@ def _adapt(
     old: SQLiteDocumentStore, beside: Path, checkpoint: Checkpoint, progress: Progress
 ) -> None:
     """Fit an adapter to the stored texts, unless that was done before."""
-    if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
-        return
-    _remove(beside)
-    beside.mkdir()
     corpus = beside / _CORPUS
+    if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
+        corpus.unlink(missing_ok=True)  # left by a kill
+        return
+    _delete(beside)
+    beside.mkdir()
     with corpus.open("w", encoding="utf-8") as file:
         for batch in _batches(old):
             for document in batch:
@@ -238,7 +238,7 @@ def _open_encoder(beside: Path, checkpoint: Checkpoint, precision: str | None) -
     encoder.warm_up()
     store = beside / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
-        _remove(beside)  # left by a job for a third checkpoint
+        _delete(beside)  # left by a job for a third checkpoint
         if adapter is not None:
             beside.mkdir()
             write_corpus_adapter(beside, adapter)
@@ -290,6 +290,11 @@ def _ids(store: SQLiteDocumentStore) -> set[str]:
     return {one.id for one in store.get(store.changes_since(0).added.tolist()).values()}
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
+def _delete(beside: Path) -> None:
+    """Delete new content, so that a kill leaves all of it or nothing."""
+    discarded = beside.with_name(_DISCARDED)
+    if discarded.exists():  # left by a kill
+        shutil.rmtree(discarded)
+    if beside.exists():
+        beside.replace(discarded)
+        shutil.rmtree(discarded)

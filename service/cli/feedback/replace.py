@@ -2,7 +2,9 @@
 
 The queries are those of the feedback that the new checkpoint did not learn from, by the record
 that `longmatch train --feedback` leaves in it. Of a checkpoint without a record nobody knows; for
-it they are the queries that training on this feedback would leave for validation.
+it they are the queries that training on this feedback would leave for validation. Where the
+checkpoint stays, as with an adapter or another reading share, both sides have learned the same, and
+all queries count.
 """
 
 import json
@@ -49,6 +51,7 @@ from training.sources.feedback_corpus import HELD_OUT
 
 _WEIGHTS = ("alignment_weight", "lexical_weight")
 RECORD, DIVISION = "record of training", "division of training"
+ONE_CHECKPOINT = "use of one checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Trial:
         served: the path of the checkpoint of its present vectors; None for the one that ships.
         judged: all queries of the feedback.
         held_out: those of them that the new checkpoint did not learn from, and which compare.
-        chosen_by: how they were chosen, `RECORD` or `DIVISION`.
+        chosen_by: how they were chosen: `RECORD`, `DIVISION` or `ONE_CHECKPOINT`.
     """
 
     data: Path
@@ -93,15 +96,17 @@ def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool)
             checkpoint already.
     """
     require_another(data, new, adapt=adapt)
-    _check_served(data, served)
+    present = _check_served(data, served)
+    learned = _read_learned(new)
     store = open_store(data)
     try:
         judged = read_judged(data, store)
-        learned = read_learned(new.directory / TRAINING)
-        if learned is None:
+        if present.fingerprint == new.fingerprint:  # both sides learned the same
+            chosen, chosen_by = [True] * len(judged), ONE_CHECKPOINT
+        elif learned is None:
             chosen, chosen_by = hold_out(judged, HELD_OUT), DIVISION
         else:
-            keys = keys_of_texts(data, store, [bytes.fromhex(one) for one in learned])
+            keys = keys_of_texts(data, store, learned)
             chosen, chosen_by = not_learned(judged, keys), RECORD
     finally:
         store.close()
@@ -179,8 +184,19 @@ def keep_report(made: Reencoded, report: dict[str, Any]) -> None:
     write_atomically(made.beside / SHADOW_TEST_FILE, json.dumps(report, indent=2) + "\n")
 
 
-def _check_served(data: Path, served: Path | None) -> None:
-    """Check that the present vectors are of a checkpoint, without loading a graph."""
+def _read_learned(new: Checkpoint) -> list[bytes] | None:
+    """Return the SHA-256 of the texts that a checkpoint learned from, if it has a record."""
+    try:
+        found = read_learned(new.directory / TRAINING)
+        return None if found is None else [bytes.fromhex(one) for one in found]
+    except ValueError as error:
+        raise OptionError(
+            "--checkpoint", f"{new.directory}: its record of training is damaged: {error}"
+        ) from error
+
+
+def _check_served(data: Path, served: Path | None) -> Checkpoint:
+    """Return the checkpoint of the present vectors, without loading a graph."""
     checkpoint = with_reading(open_checkpoint(served, option="--served"), data, None)
     stored = read_space(data / STORE_FILE).fingerprint
     try:
@@ -193,6 +209,7 @@ def _check_served(data: Path, served: Path | None) -> None:
             f"{data}: its vectors are {stored[:12]}, and not of checkpoint {checkpoint.name} "
             f"({fingerprint[:12]}): name the one that it is served with",
         )
+    return checkpoint
 
 
 @contextmanager

@@ -227,6 +227,8 @@ def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> 
     assert answer.status == 0, answer.err
     report = json.loads(answer.out)
     assert report["adopted"]
+    assert report["chosen_by"] == "use of one checkpoint"
+    assert report["held_out"]["queries"] == QUESTIONS
     assert report["present"]["checkpoint"] == report["new"]["checkpoint"]
     assert report["present"]["fingerprint"] != report["new"]["fingerprint"]
     assert (data / ADAPTER_FILE).exists()
@@ -268,6 +270,9 @@ def test_no_query_that_was_learned_from_is_asked(
     answer = run_test(longmatch, data, checkpoint)
     assert answer.status == 2
     assert "by the record of training, 0 queries of the feedback" in answer.err
+    record.write_text("what is this")
+    answer = run_test(longmatch, data, checkpoint)
+    assert (answer.status, "its record of training is damaged" in answer.err) == (2, True)
 
 
 def test_the_served_checkpoint_must_be_that_of_the_vectors(
