@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -258,12 +259,18 @@ def test_a_wrong_file_is_found_and_deleted(
     assert not (data / FUSION_FILE).exists()
 
 
-def test_training_learns_from_feedback(longmatch: Run, data: Path, tmp_path: Path) -> None:
+def test_training_learns_from_feedback(
+    longmatch: Run, data: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
     judge(data, 40)
+    start = Path(shutil.copytree(tiny_checkpoint, tmp_path / "start"))
+    (start / "training").mkdir(exist_ok=True)
+    earlier = "ab" * 32  # what the start has learned from
+    (start / "training" / "learned.txt").write_text(earlier + "\n")
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
     command_line = ["train", recipe, "--feedback", data, "-o", tmp_path / "trained"]
-    answer = longmatch(*command_line, "--precision", "fp32")
+    answer = longmatch(*command_line, "--precision", "fp32", "--checkpoint", start)
     assert answer.status == 0, answer.err
     counts = json.loads((tmp_path / "trained.work" / "feedback" / "counts.json").read_text())
     assert f"{counts['queries']['train']} train, {counts['queries']['valid']} valid" in answer.err
@@ -271,14 +278,15 @@ def test_training_learns_from_feedback(longmatch: Run, data: Path, tmp_path: Pat
     assert report["figure"].startswith("nDCG@10")
     assert not report["shared_documents"]
     learned = (tmp_path / "trained" / "training" / "learned.txt").read_text().split()
-    assert len(learned) == counts["queries"]["train"]  # each has a text of its own
+    assert len(learned) == counts["queries"]["train"] + 1  # each has a text of its own
+    assert earlier in learned
     judge(data, 50)  # of some later verdicts nothing was learned, either
     test = ["reencode", data, "--checkpoint", tmp_path / "trained", "--only-if-better"]
     answer = longmatch(*test, "--dry-run", "--json", "--others", 20)
     assert answer.status == 0, answer.err
     tested = json.loads(answer.out)
     assert tested["chosen_by"] == "record of training"
-    assert tested["held_out"]["queries"] == 75 - len(learned)
+    assert tested["held_out"]["queries"] == 75 - counts["queries"]["train"]
 
 
 @pytest.mark.parametrize("topics", [0, 5])
