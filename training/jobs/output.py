@@ -186,9 +186,9 @@ def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Outpu
 
 def _write_learned(job: TrainingJob[Start], curves: Path) -> None:
     """Write which queries of feedback were learned from, now or by the start, if any were."""
-    corpora = (one.corpus for one in job.files)
-    folders = (one if one.is_dir() else one.parent for one in corpora)
-    places = [job.start.directory / TRAINING, *folders]
+    places: list[Path] = [job.start.directory / TRAINING]
+    for files in job.files:
+        places.append(files.corpus if files.corpus.is_dir() else files.corpus.parent)
     found = [one for one in map(read_learned, places) if one is not None]
     if found:
         write_learned(curves, set().union(*found))
