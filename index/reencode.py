@@ -2,6 +2,8 @@
 
     .reencoding/    the new data directory, made from the texts of the old one; a killed job
                     resumes there, and recognises what is done by the hash of each text
+    .reencoding-discarded/    the same while it is deleted
+    .reencoding-lock          held by the process that encodes
 
 A server may be running while documents are encoded. During the swap no other process may have the
 directory open; changes made in the meantime are encoded first.
@@ -10,9 +12,11 @@ directory open; changes made in the meantime are encoded first.
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from encoder.adapter import VectorSpace
 from encoder.alignment.checkpoint_space import open_space
@@ -22,13 +26,14 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.selection.block_selection import open_document_tokenizer
 from encoder.selection.reading_share import split_fingerprint
 from encoder.tokenizer import BlockTokenizer
-from index.adapt import adapt_data_directory, read_corpus_adapter
+from index.adapt import adapt_data_directory, read_corpus_adapter, write_corpus_adapter
 from index.build import encode_documents, publish, refit_alignment, update_unchanged
-from index.directory.content_swap import ARRIVING, swap_in
+from index.directory.content_swap import swap_in
 from index.directory.data_directory import (
     ADAPTER_FILE,
     CONTENT,
     LOCK_FILE,
+    SHADOW_TEST_FILE,
     STORE_FILE,
     DataDirectory,
     locked,
@@ -44,68 +49,153 @@ from index.store.records import EncodedDocument
 from index.store.schema import read_space
 
 REENCODING = ".reencoding"
+_DISCARDED = ".reencoding-discarded"
+_LOCK = ".reencoding-lock"
 _CORPUS = "corpus.jsonl"
 _DOCUMENTS_A_BATCH = 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """What encodes, and where progress is reported."""
+class Reencoded:
+    """A data directory whose documents are encoded with another checkpoint, beside its own content.
 
+    Attributes:
+        data: the data directory.
+        beside: the new content.
+        former: the space of the vectors that it has now.
+        tokenizer: of the new checkpoint.
+        encoder: of the new checkpoint, with the adapter of the new content.
+        progress: where progress is reported.
+    """
+
+    data: Path
+    beside: Path
+    former: VectorSpace
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
     progress: Progress
 
 
-def reencode(data: Path, checkpoint: Checkpoint, precision: str | None, progress: Progress) -> int:
-    """Encode all documents with another checkpoint and put the result in place; resumable.
+@contextmanager
+def only_reencoding(data: Path) -> Iterator[None]:
+    """Let no other process encode the documents of a data directory again during a block.
 
-    A corpus adapter is fitted again, to the stored texts. The calibration of the corpus is
-    dropped, because it belongs to the old vectors.
+    Raises:
+        DataDirectoryInUseError: one does.
+        StoreError: the directory cannot be written.
+    """
+    lock = FileLock(data / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise DataDirectoryInUseError(
+            f"{data}: another `longmatch reencode` is at work: wait for it or end it"
+        ) from error
+    except (OSError, NotImplementedError) as error:
+        raise StoreError(f"{data}: cannot be written: {error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def reencode_beside(
+    data: Path,
+    checkpoint: Checkpoint,
+    precision: str | None,
+    progress: Progress,
+    *,
+    adapt: bool = False,
+) -> Reencoded:
+    """Encode all documents with another checkpoint, beside the old vectors; resumable.
+
+    To be called inside of `only_reencoding`, as what follows it is.
+
+    Args:
+        data: the data directory.
+        checkpoint: the new one, with the reading share to use.
+        precision: of its graphs; None for the best one of the device.
+        progress: is notified.
+        adapt: fit an adapter to the stored texts. Where there is one it is always fitted again.
+
+    Raises:
+        CorpusError: an adapter cannot be fitted.
+        DataDirectoryInUseError: a swap of its content is unfinished, and it is in use.
+        EncoderError: the checkpoint cannot encode.
+        StoreError: there is no data directory, its vectors are of this checkpoint already, it is
+            damaged, a document has no token for this checkpoint, or the disk is full.
+    """
+    space = require_another(data, checkpoint, adapt=adapt)
+    beside = data / REENCODING
+    shutil.rmtree(data / _DISCARDED, ignore_errors=True)
+    (beside / SHADOW_TEST_FILE).unlink(missing_ok=True)
+    with closing(_open(data, space)) as old:
+        if adapt or (data / ADAPTER_FILE).exists():
+            _adapt(old, beside, checkpoint, progress)
+        elif (beside / ADAPTER_FILE).exists():
+            _delete(beside)  # left by a job that adapted
+        encoder = _open_encoder(beside, checkpoint, precision)
+        tokenizer = open_document_tokenizer(checkpoint)
+        made = Reencoded(data, beside, space, tokenizer, encoder, progress)
+        _follow(old, made)
+    return made
+
+
+def put_in_place(made: Reencoded) -> int:
+    """Let the new content replace the old one, after what has changed since was encoded.
+
+    The calibration and the fitted fusion of the corpus are dropped: they are of the old vectors.
 
     Returns:
         How many documents there are.
 
     Raises:
-        DataDirectoryInUseError: all documents are encoded, but a server that has the directory
-            open must be stopped before the swap.
-        EncoderError: the checkpoint cannot encode.
-        StoreError: there is no data directory, its vectors are of this checkpoint already, it is
-            damaged, a document has no token for this checkpoint, or the disk is full.
+        DataDirectoryInUseError: a server that has the directory open must be stopped first.
+        EncoderError, StoreError: as of `reencode_beside`.
     """
-    settle(data)
-    verify_digest(data / STORE_FILE)
-    space = read_space(data / STORE_FILE)
-    _require_another(data, space, checkpoint)
-    beside = data / REENCODING
-    with closing(_open(data, space)) as old:
-        if (data / ADAPTER_FILE).exists():
-            _adapt(old, beside, checkpoint, progress)
-        job = _open_job(beside, checkpoint, precision, progress)
-        _follow(old, beside, job)
     try:
-        with locked(data):
-            with closing(_open(data, space)) as old:
-                documents = _follow(old, beside, job)
-            _swap_in(data, beside)
+        with locked(made.data):
+            with closing(_open(made.data, made.former)) as old:
+                documents = _follow(old, made)
+            (made.beside / LOCK_FILE).unlink(missing_ok=True)
+            swap_in(made.data, CONTENT, REENCODING)
     except DataDirectoryInUseError as error:
         raise DataDirectoryInUseError(
-            f"{data}: every document is encoded, and the old vectors still serve: stop the server "
-            "that has it open, give the same command again, and start it with the new checkpoint"
+            f"{made.data}: every document is encoded, and the old vectors still serve: stop the "
+            "server that has it open, give the same command again, and start it with the new "
+            "checkpoint"
         ) from error
     return documents
 
 
-def _require_another(data: Path, space: VectorSpace, checkpoint: Checkpoint) -> None:
+def discard(made: Reencoded) -> None:
+    """Delete the new content, all of it or nothing that a later job would resume from.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
+    _delete(made.beside)
+
+
+def require_another(data: Path, checkpoint: Checkpoint, *, adapt: bool = False) -> VectorSpace:
+    """Return the space of the vectors of a data directory, which must be another than the new one.
+
+    Raises:
+        DataDirectoryInUseError: a swap of its content is unfinished, and it is in use.
+        StoreError: its vectors are of this checkpoint already, or it is damaged.
+    """
+    settle(data)
+    verify_digest(data / STORE_FILE)
+    space = read_space(data / STORE_FILE)
     base, share = split_fingerprint(space.fingerprint)
-    same = base == checkpoint.fingerprint or (
-        (data / ADAPTER_FILE).exists() and _fits(data, checkpoint)
-    )
+    adapted = (data / ADAPTER_FILE).exists()
+    same = (base == checkpoint.fingerprint and not adapt) or (adapted and _fits(data, checkpoint))
     if same and share == checkpoint.reading_share:
         raise StoreError(
             f"{data}: its vectors are of checkpoint {checkpoint.name} "
             f"({checkpoint.fingerprint[:12]}) already: nothing to do"
         )
+    return space
 
 
 def _fits(data: Path, checkpoint: Checkpoint) -> bool:
@@ -128,11 +218,12 @@ def _adapt(
     old: SQLiteDocumentStore, beside: Path, checkpoint: Checkpoint, progress: Progress
 ) -> None:
     """Fit an adapter to the stored texts, unless that was done before."""
-    if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
-        return
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
     corpus = beside / _CORPUS
+    if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
+        corpus.unlink(missing_ok=True)  # left by a kill
+        return
+    _delete(beside)
+    beside.mkdir()
     with corpus.open("w", encoding="utf-8") as file:
         for batch in _batches(old):
             for document in batch:
@@ -141,44 +232,45 @@ def _adapt(
     corpus.unlink()
 
 
-def _open_job(
-    beside: Path, checkpoint: Checkpoint, precision: str | None, progress: Progress
-) -> _Job:
+def _open_encoder(beside: Path, checkpoint: Checkpoint, precision: str | None) -> OnnxEncoder:
     adapter = read_corpus_adapter(beside, checkpoint)
     encoder = OnnxEncoder(checkpoint, precision=precision, adapter=adapter)
     encoder.warm_up()
     store = beside / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
-        shutil.rmtree(beside)  # left by a job for a third checkpoint
-    return _Job(open_document_tokenizer(checkpoint), encoder, progress)
+        _delete(beside)  # left by a job for a third checkpoint
+        if adapter is not None:
+            beside.mkdir()
+            write_corpus_adapter(beside, adapter)
+    return encoder
 
 
-def _follow(old: SQLiteDocumentStore, beside: Path, job: _Job) -> int:
+def _follow(old: SQLiteDocumentStore, made: Reencoded) -> int:
     """Bring the new directory to the documents of the old one; return how many there are."""
-    encoder = job.encoder
+    encoder = made.encoder
     with closing(
         open_data_directory(
-            beside,
+            made.beside,
             fingerprint=encoder.fingerprint,
             dimension=encoder.dimension,
             alignment=open_space(encoder.checkpoint),
         )
     ) as new:
-        job.progress.started("encoding", len(old))
+        made.progress.started("encoding", len(old))
         present: set[str] = set()
         for batch in _batches(old):
             present.update(document.id for document in batch)
-            _encode(batch, new, job)
+            _encode(batch, new, made)
         new.store.delete(sorted(_ids(new.store) - present))
-        refit_alignment(new.store, job.progress)
-        publish(new, job.progress)
+        refit_alignment(new.store, made.progress)
+        publish(new, made.progress)
         return len(new.store)
 
 
-def _encode(batch: list[Document], new: DataDirectory, job: _Job) -> None:
+def _encode(batch: list[Document], new: DataDirectory, made: Reencoded) -> None:
     changed = update_unchanged(batch, new.store)
-    job.progress.advanced(len(batch) - len(changed))
-    results = encode_documents(changed, job.tokenizer, job.encoder, job.progress)
+    made.progress.advanced(len(batch) - len(changed))
+    results = encode_documents(changed, made.tokenizer, made.encoder, made.progress)
     if lost := {one.id for one in changed} - {one.document.id for one in results}:
         raise StoreError(
             f"document {min(lost)!r} has no token that this checkpoint reads: delete it first"
@@ -198,8 +290,11 @@ def _ids(store: SQLiteDocumentStore) -> set[str]:
     return {one.id for one in store.get(store.changes_since(0).added.tolist()).values()}
 
 
-def _swap_in(data: Path, beside: Path) -> None:
-    (beside / LOCK_FILE).unlink(missing_ok=True)
-    shutil.rmtree(data / ARRIVING, ignore_errors=True)
-    beside.replace(data / ARRIVING)
-    swap_in(data, CONTENT)
+def _delete(beside: Path) -> None:
+    """Delete new content, so that a kill leaves all of it or nothing."""
+    discarded = beside.with_name(_DISCARDED)
+    if discarded.exists():  # left by a kill
+        shutil.rmtree(discarded)
+    if beside.exists():
+        beside.replace(discarded)
+        shutil.rmtree(discarded)

@@ -123,7 +123,7 @@ FACES: Mapping[str, str] = {
         "baselines block_baselines encoded_corpus experiment judgements markdown metrics plots "
         "quality_gate report significance systems"
     ),
-    "evaluation.fitting": "calibration feedback fusion judged_queries",
+    "evaluation.fitting": "calibration feedback feedback_calibration fusion judged_queries",
     "evaluation.mentions": "left_out masking",
     "evaluation.second_stage": "alignment reranking",
     "index": "adapt build document embed errors extras id_set progress reencode",
@@ -162,6 +162,7 @@ FACES: Mapping[str, str] = {
     "service.background": "maintenance recall_monitor",
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
+    "service.cli.feedback": "judged replace tune",
     "service.collections": "changes opening",
     "service.configuration": "access names standing vectors",
     "service.feedback": "doctor store verdict",

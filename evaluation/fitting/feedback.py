@@ -1,8 +1,9 @@
-"""Fit the fusion of a data directory to feedback, and test it in shadow before it is adopted.
+"""Fit the fusion of a data directory to feedback, and test what is new in shadow.
 
-Nothing is encoded again: the scores of vectors, alignment and words of stored documents stay what
-they are, and only their weights change. The test searches with both rules in hybrid mode, as a
-server does: for queries that were held out, and for passages of other documents.
+When weights are fitted nothing is encoded again: the scores of vectors, alignment and words of
+stored documents stay what they are. The test searches with the present weights or vectors and with
+new ones in hybrid mode, as a server does: for queries that were held out, and for passages of other
+documents.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from index.search.search import search
 
 MIN_QUERIES = 20  # in all, with a relevant answer and a less relevant one
 HELD_OUT = 0.5  # of them
+MIN_TESTED = 5  # of those that were held out
 OTHERS = 200  # passages
 MOST_LOSS = 0.05  # of nDCG@10, that the interval of the passages may reach
 _DEPTH = 200  # candidates of a query that the weights are fitted to
@@ -50,8 +52,26 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """What may be served, and the queries as they are searched for there.
+
+    Attributes:
+        data: where to search; it may be the same for both.
+        rule: how scores are combined.
+        held_out: queries of feedback that nothing was fitted to, each with a relevant answer and a
+            less relevant one.
+        others: queries for known documents.
+    """
+
+    data: DataDirectory
+    rule: LinearFusion
+    held_out: Sequence[Asked]
+    others: Sequence[Asked]
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
-    """nDCG@10 of both rules for the same queries, and their difference with its interval."""
+    """nDCG@10 of both for the same queries, and their difference with its interval."""
 
     queries: int
     present: float
@@ -64,9 +84,9 @@ class ShadowTest:
     """What the shadow test found.
 
     Attributes:
-        held_out: queries of the feedback that the rule was not fitted to.
+        held_out: queries of the feedback that nothing was fitted to.
         others: passages of other documents, which look for their document.
-        refused: why the new rule is not to be adopted; None if it is.
+        refused: why what is new is not to be adopted; None if it is.
     """
 
     held_out: Compared
@@ -112,42 +132,32 @@ def fit_rule(
     )
 
 
-def run_shadow_test(
-    data: DataDirectory,
-    rules: tuple[LinearFusion, LinearFusion],
-    held_out: Sequence[Asked],
-    others: Sequence[Asked],
-    progress: Progress,
-) -> ShadowTest:
-    """Compare the present rule with a new one.
+def run_shadow_test(present: Candidate, new: Candidate, progress: Progress) -> ShadowTest:
+    """Compare what is served with what may be.
 
     The new one is refused unless the interval of the difference lies over 0 for the held-out
     queries, and over -`MOST_LOSS` for the others.
 
     Args:
-        data: where to search.
-        rules: the present one and the new one.
-        held_out: queries of feedback as in `fit_rule`.
-        others: queries for known documents.
+        present: what is served.
+        new: with the same queries in the same order.
         progress: is notified of each query.
 
     Raises:
         MissingExtraError: ir-measures or scipy is not installed.
-        StoreError: the store cannot be read.
+        StoreError: a store cannot be read.
     """
-    progress.started("testing in shadow", 2 * (len(held_out) + len(others)))
-    judged = _compare(data, rules, held_out, progress)
-    known = _compare(data, rules, others, progress)
-    return ShadowTest(judged, known, _refusal(rules, judged, known))
+    queries = len(present.held_out) + len(present.others)
+    progress.started("testing in shadow", 2 * queries)
+    held_out = _compare(*(_ndcg(one, one.held_out, progress) for one in (present, new)))
+    others = _compare(*(_ndcg(one, one.others, progress) for one in (present, new)))
+    same = present.data is new.data and present.rule == new.rule
+    refused = "the present weights fit the feedback best" if same else _refusal(held_out, others)
+    return ShadowTest(held_out, others, refused)
 
 
-def _refusal(
-    rules: tuple[LinearFusion, LinearFusion], held_out: Compared, others: Compared
-) -> str | None:
-    present, new = rules
+def _refusal(held_out: Compared, others: Compared) -> str | None:
     gain, loss = held_out.difference, others.difference
-    if present == new:
-        return "the present weights fit the feedback best"
     if gain.low <= 0:
         return (
             f"it is not surely better for the {held_out.queries} held-out queries: nDCG@10 "
@@ -162,29 +172,30 @@ def _refusal(
     return None
 
 
-def _compare(
-    data: DataDirectory,
-    rules: tuple[LinearFusion, LinearFusion],
-    queries: Sequence[Asked],
-    progress: Progress,
-) -> Compared:
-    present, new = (_ndcg(data, rule, queries, progress) for rule in rules)
+def _compare(present: Float64, new: Float64) -> Compared:
     difference = compare_paired(new, present)
-    return Compared(len(queries), float(present.mean()), float(new.mean()), difference)
+    return Compared(len(present), float(present.mean()), float(new.mean()), difference)
 
 
-def _ndcg(
-    data: DataDirectory, rule: LinearFusion, queries: Sequence[Asked], progress: Progress
-) -> Float64:
+def _ndcg(one: Candidate, queries: Sequence[Asked], progress: Progress) -> Float64:
     """Return the nDCG@10 of a search for each query, Float64[Q]."""
-    align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
-    options = SearchOptions(top_k=_DEPTH, alignment=align)
     run = {}
-    for number, one in enumerate(queries):
-        found = _search(data, one.query, options, rule)
-        run[str(number)] = in_order(_counted(one, [hit.id for hit in found.hits]))
+    for number, asked in enumerate(queries):
+        found = search_for(one, asked)
+        run[str(number)] = in_order(_counted(asked, [hit.id for hit in found.hits]))
         progress.advanced(1)
     return ndcg_at_10(run, _qrels(queries))
+
+
+def search_for(one: Candidate, asked: Asked) -> SearchAnswer:
+    """Search as a server does, but deeper and without a limit of time; nothing is calibrated.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
+    options = SearchOptions(top_k=_DEPTH, alignment=align)
+    return _search(one.data, asked.query, options, one.rule)
 
 
 def _search(

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 _HASH_BYTES = 6
@@ -52,11 +52,7 @@ def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
     Returns:
         Whether each is held out; none, or all, if they cannot be divided.
     """
-    groups = _Groups()
-    asked = {one.key for one in queries}
-    for one in queries:
-        for key in asked.intersection(one.answer_keys.values()):
-            groups.join(one.key, key)
+    groups = _groups(queries)
     sizes = Counter(groups.of(one.key) for one in queries)
     chosen: set[str] = set()
     held_out = 0
@@ -66,6 +62,36 @@ def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
         chosen.add(group)
         held_out += sizes[group]
     return [groups.of(one.key) in chosen for one in queries]
+
+
+def not_learned(queries: Sequence[JudgedQuery], learned: Collection[str]) -> list[bool]:
+    """Return of which queries nothing was learned.
+
+    Args:
+        queries: N of them.
+        learned: the keys of queries that were learned from; not all need to be among these.
+
+    Returns:
+        Whether each has no such key, no answer that has one, and is not kept together, as by
+        `hold_out`, with one that has.
+    """
+    groups = _groups(queries)
+    known = {
+        groups.of(one.key)
+        for one in queries
+        if not {one.key, *one.answer_keys.values()}.isdisjoint(learned)
+    }
+    return [groups.of(one.key) not in known for one in queries]
+
+
+def _groups(queries: Sequence[JudgedQuery]) -> "_Groups":
+    """Return the sets of keys that must not be divided."""
+    groups = _Groups()
+    asked = {one.key for one in queries}
+    for one in queries:
+        for key in asked.intersection(one.answer_keys.values()):
+            groups.join(one.key, key)
+    return groups
 
 
 class _Groups:

@@ -39,9 +39,12 @@ from index.directory.collections import (
 from index.directory.content_swap import ARRIVING, swap_in, sync_tree
 from index.directory.data_directory import (
     ADAPTER_FILE,
+    CALIBRATION_FILE,
     CONTENT,
+    FUSION_FILE,
     KEY_FILE,
     LOCK_FILE,
+    SHADOW_TEST_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     locked,
@@ -60,8 +63,10 @@ from index.vectors.snapshot import (
 )
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
-_ATTEMPTS = 5  # to copy an index generation before a newer one replaces it
+_ATTEMPTS = 5  # to copy what others may replace in the meantime
+_FITTED = (ADAPTER_FILE, CALIBRATION_FILE, FUSION_FILE, SHADOW_TEST_FILE)  # to the vectors
 _OTHERWISE = (
+    *_FITTED,
     KEY_FILE,
     LOCK_FILE,
     SNAPSHOTS_DIRECTORY,
@@ -84,7 +89,8 @@ def copy_data_directory(data: Path, target: Path) -> None:
     made when the copied directory is opened.
 
     Raises:
-        BackupError: the copy of the store is damaged.
+        BackupError: the copy of the store is damaged, or what belongs together was replaced again
+            and again.
         OSError: something cannot be read or written.
         StoreError: the store cannot be read.
     """
@@ -98,11 +104,46 @@ def copy_data_directory(data: Path, target: Path) -> None:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # a temporary file
                 _copy(path, target / name)
-    copy_database(data / STORE_FILE, target / STORE_FILE)
+    _copy_fitted(data, target)
     for collection in collection_names(data):
         copy = collection_path(target, collection)
         copy.mkdir(parents=True)
         copy_data_directory(collection_path(data, collection), copy)
+
+
+def _copy_fitted(data: Path, target: Path) -> None:
+    """Copy the store, and what was fitted to its vectors, as they belong together."""
+    copied = None  # which file the copied store is of
+    for _ in range(_ATTEMPTS):
+        before = _versions(data)
+        for name in _FITTED:
+            (target / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # an optional file
+                shutil.copyfile(data / name, target / name)
+        if copied != before[STORE_FILE]:
+            (target / STORE_FILE).unlink(missing_ok=True)
+            copy_database(data / STORE_FILE, target / STORE_FILE)
+            copied = before[STORE_FILE]
+        if _versions(data) == before:
+            return
+    names = ", ".join(_FITTED)
+    raise BackupError(
+        f"{data}: {names} or the store changed {_ATTEMPTS} times while it was copied: try again"
+    )
+
+
+def _versions(data: Path) -> dict[str, tuple[int, ...]]:
+    """Return what changes when a file is replaced; of the store not what changes by writing."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in (*_FITTED, STORE_FILE):
+        with suppress(FileNotFoundError):
+            stat = (data / name).stat()
+            found[name] = (stat.st_dev, stat.st_ino)
+            if name != STORE_FILE:
+                found[name] += (stat.st_mtime_ns, stat.st_size)
+    if STORE_FILE not in found:
+        raise BackupError(f"{data}: its content is being replaced: try again")
+    return found
 
 
 def copy_database(source: Path, target: Path) -> None:

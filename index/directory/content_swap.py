@@ -22,8 +22,8 @@ MOVING_IN = ".moving-in"
 OLD = ".old"
 
 
-def swap_in(path: Path, replaced: tuple[str, ...]) -> None:
-    """Replace these entries of a data directory by the content of its `.arriving`.
+def swap_in(path: Path, replaced: tuple[str, ...], new: str = ARRIVING) -> None:
+    """Replace these entries of a data directory by the content of `new`, a folder in it.
 
     The caller holds the lock of the directory. After a kill the
     next opening finds the old content or the new one.
@@ -32,8 +32,8 @@ def swap_in(path: Path, replaced: tuple[str, ...]) -> None:
         StoreError: it could not be written.
     """
     try:
-        sync_tree(path / ARRIVING)
-        replace_durably(path / ARRIVING, path / DECIDED)
+        sync_tree(path / new)
+        replace_durably(path / new, path / DECIDED)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error}") from error
     finish_swap(path, replaced)

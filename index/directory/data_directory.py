@@ -3,6 +3,7 @@
 store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
 fusion.json     optional: how scores are combined here, see index/search/corpus_fusion.py
+shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
 skipped.jsonl   what the last `longmatch index` could not read, for the user
@@ -52,6 +53,7 @@ LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors a
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
 FUSION_FILE = "fusion.json"
+SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
@@ -64,6 +66,7 @@ CONTENT = (
     ADAPTER_FILE,
     CALIBRATION_FILE,
     FUSION_FILE,
+    SHADOW_TEST_FILE,
 )
 
 

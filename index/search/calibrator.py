@@ -1,7 +1,7 @@
 """What a score is worth: the match probability and the false positive rate of hits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +18,7 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import Checkpoint
 from index.search.corpus_calibration import CorpusCalibration, read_corpus_calibration
-from index.search.corpus_fusion import fusion_of
+from index.search.corpus_fusion import read_corpus_fusion
 from index.search.fusion import read_fusion, still_valid
 from index.search.records import Bounds, Mode
 from index.search.score_distribution import NullDistribution, false_positive_rates
@@ -39,27 +39,34 @@ class ScoreCalibrator:
     Attributes:
         checkpoint: calibration of the checkpoint, if it has one.
         corpus: calibration of the data directory, if it has one.
-        version: of everything that a probability depends on: both versions, joined by `+`.
+        version: of everything that a probability depends on: all versions, joined by `+`.
         adapted: whether the vectors were adapted to the corpus: their scores are of other kinds.
+        of_feedback: maps from scores of the data directory, fitted to its feedback, by kind; they
+            count instead of those of the checkpoint.
     """
 
     checkpoint: Calibration | None
     corpus: CorpusCalibration | None
     version: str | None
     adapted: bool = False
+    of_feedback: Mapping[str, FittedMap] = field(default_factory=dict)
 
     def null_distribution(self, kind: str) -> NullDistribution | None:
         """Return how random pairs of the corpus score; None if that was not measured."""
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
     def probability_map(self, kind: str) -> FittedMap | None:
-        """Return the map for a kind of score: from false positive rates if these are known."""
+        """Return the map for a kind of score: from false positive rates if `by_rate`."""
+        if kind in self.of_feedback:
+            return self.of_feedback[kind]
         maps = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
         if maps is None:
             return None
-        return (
-            maps.by_score if self.null_distribution(kind) is None else maps.by_false_positive_rate
-        )
+        return maps.by_false_positive_rate if self.by_rate(kind) else maps.by_score
+
+    def by_rate(self, kind: str) -> bool:
+        """Return whether the input of the map is a false positive rate, as is if it is known."""
+        return kind not in self.of_feedback and self.null_distribution(kind) is not None
 
 
 def score_kind(mode: Mode, *, adapted: bool) -> str:
@@ -87,14 +94,16 @@ def open_calibrator(
             checkpoint, or the calibration of another fusion rule.
     """
     of_checkpoint = read_calibration(checkpoint)
-    rule = fusion_of(data, checkpoint, adapter)
+    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    fitted = read_corpus_fusion(data, fingerprint)
+    rule = read_fusion(checkpoint) if fitted is None else fitted.rule
     if of_checkpoint is not None:
         of_checkpoint = still_valid(of_checkpoint, read_fusion(checkpoint), rule)
-    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    of_feedback = {} if fitted is None else fitted.probabilities
     of_corpus = read_corpus_calibration(data, fingerprint, rule)
-    versions = [part.version for part in (of_checkpoint, of_corpus) if part is not None]
-    version = "+".join(versions) or None
-    return ScoreCalibrator(of_checkpoint, of_corpus, version, adapted=adapter is not None)
+    parts = (of_checkpoint, of_corpus, fitted if of_feedback else None)
+    version = "+".join(part.version for part in parts if part is not None) or None
+    return ScoreCalibrator(of_checkpoint, of_corpus, version, adapter is not None, of_feedback)
 
 
 def calibrate_scores(
@@ -108,7 +117,7 @@ def calibrate_scores(
     if distribution is not None:
         found = false_positive_rates(distribution, inputs)
         rates = found.tolist()
-        inputs = log_odds(found)
+        inputs = log_odds(found) if calibrator.by_rate(kind) else inputs
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
     return [
         CalibratedScore(

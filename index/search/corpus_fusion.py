@@ -4,19 +4,27 @@
 directory is opened.
 """
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from encoder.adapter import Adapter, vector_space
 from encoder.atomic_files import write_atomically
+from encoder.calibration import (
+    VERSION_DIGITS,
+    FittedMap,
+    fitted_map_to_json,
+    parse_fitted_map,
+)
 from encoder.checkpoint import Checkpoint
 from index.directory.data_directory import FUSION_FILE
 from index.errors import StoreError
 from index.search.fusion import RULE_FIELDS, LinearFusion, read_fusion
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +35,20 @@ class CorpusFusion:
         fingerprint: of the vectors whose scores it was fitted to.
         rule: how they are combined.
         report: how it was tested, as JSON; for people.
+        probabilities: what scores by this rule are worth, by kind of score, if that is known; the
+            inputs of the maps are scores.
     """
 
     fingerprint: str
     rule: LinearFusion
     report: dict[str, Any]
+    probabilities: Mapping[str, FittedMap] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """A short digest of what probabilities depend on."""
+        text = json.dumps([asdict(self.rule), _maps_to_json(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
 
 def fusion_of(directory: Path, checkpoint: Checkpoint, adapter: Adapter | None) -> LinearFusion:
@@ -60,6 +77,7 @@ def write_corpus_fusion(directory: Path, fusion: CorpusFusion) -> None:
         "format": FORMAT,
         "fingerprint": fusion.fingerprint,
         "rule": asdict(fusion.rule),
+        "probabilities": _maps_to_json(fusion),
         "report": fusion.report,
     }
     write_atomically(directory / FUSION_FILE, json.dumps(content, indent=2) + "\n")
@@ -83,8 +101,9 @@ def read_corpus_fusion(directory: Path, fingerprint: str) -> CorpusFusion | None
         if content["format"] != FORMAT:
             raise StoreError(f"{path}: format {content['format']!r} is not {FORMAT}")
         rule = LinearFusion(**{name: float(content["rule"][name]) for name in RULE_FIELDS})
-        found = CorpusFusion(str(content["fingerprint"]), rule, dict(content["report"]))
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        maps = {str(k): parse_fitted_map(one) for k, one in content["probabilities"].items()}
+        found = CorpusFusion(str(content["fingerprint"]), rule, dict(content["report"]), maps)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise StoreError(
             f"{path}: not a fusion rule: {error!r}; tune again or delete it"
         ) from error
@@ -94,3 +113,7 @@ def read_corpus_fusion(directory: Path, fingerprint: str) -> CorpusFusion | None
             f"{fingerprint[:12]}: tune again or delete it"
         )
     return found
+
+
+def _maps_to_json(fusion: CorpusFusion) -> dict[str, Any]:
+    return {kind: fitted_map_to_json(one) for kind, one in fusion.probabilities.items()}

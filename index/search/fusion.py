@@ -119,12 +119,17 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
 
 def still_valid(calibration: Calibration, former: LinearFusion, rule: LinearFusion) -> Calibration:
     """Return what holds of a calibration of scores by one rule when another one combines them."""
-    if former == rule:
-        return calibration
-    same = replace(former, lexical_weight=rule.lexical_weight) == rule
-    changed = HYBRID_KINDS if same else (*SEMANTIC_KINDS, *HYBRID_KINDS)
+    changed = changed_kinds(former, rule)
     kept = {kind: one for kind, one in calibration.kinds.items() if kind not in changed}
     return Calibration(calibration.fingerprint, kept)
+
+
+def changed_kinds(former: LinearFusion, rule: LinearFusion) -> tuple[str, ...]:
+    """Return the kinds of scores that differ if another rule combines them."""
+    if former == rule:
+        return ()
+    same = replace(former, lexical_weight=rule.lexical_weight) == rule
+    return HYBRID_KINDS if same else (*SEMANTIC_KINDS, *HYBRID_KINDS)
 
 
 def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:

@@ -1,4 +1,4 @@
-"""Commands that maintain a data directory: snapshot, restore, doctor, reencode, migrate."""
+"""Commands that maintain a data directory: snapshot, restore, doctor, migrate."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from encoder.checkpoint import Checkpoint
-from encoder.selection.reading_share import WHOLE
 from index.directory.backup import restore_backup, write_backup
 from index.directory.backup_archive import BackupManifest
 from index.doctor.examine import SAMPLE, Sampling, examine
@@ -17,7 +16,6 @@ from index.doctor.repair import repair as repair_data
 from index.errors import StoreError
 from index.migration.migrate import migrate_from, migrate_to
 from index.postgres.address import DEFAULT_SCHEMA, parse_postgresql_url
-from index.reencode import reencode as reencode_data
 from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import (
     OptionError,
@@ -32,17 +30,15 @@ from service.cli.options import (
     OK,
     RESUMABLE,
     CheckpointOption,
+    DataArgument,
     PrecisionOption,
     console,
-    with_reading,
 )
 from service.cli.progress import printable, show_progress
 from service.configuration.vectors import VectorSettings
 from service.feedback.doctor import examine_feedback, repair_feedback
 from service.jobs.doctor import examine_jobs, repair_jobs
 from service.standing.doctor import examine_standing, repair_standing
-
-DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 
 
 def snapshot(
@@ -117,31 +113,6 @@ def doctor(
     if not findings:
         console.print(printable(f"{data}: no problems found"))
     raise typer.Exit(INPUT_SKIPPED if findings else OK)
-
-
-def reencode(
-    data: DataArgument,
-    checkpoint: CheckpointOption = None,
-    reading_share: Annotated[
-        float | None,
-        typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
-    ] = None,
-    precision: PrecisionOption = None,
-) -> None:
-    """Move a data directory to another checkpoint or reading share; run it again to resume."""
-    if checkpoint is None and reading_share is None:
-        raise OptionError("--checkpoint", "name the new checkpoint, or a --reading-share")
-    check_data_directory(data, "DATA")
-    opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
-    try:
-        with show_progress(console) as progress:
-            documents = reencode_data(data, opened, precision, progress)
-    except KeyboardInterrupt:
-        console.print(f"{RESUMABLE}; until then the old vectors are used")
-        raise typer.Exit(INTERRUPTED) from None
-    share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
-    made = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
-    console.print(printable(made))
 
 
 def migrate(

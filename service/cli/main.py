@@ -14,13 +14,14 @@ from service.cli import (
     corpora,
     data,
     datasets,
-    feedback,
+    reencoding,
     serving,
     training,
 )
 from service.cli.checks import OptionError
 from service.cli.comparison import compare, pairs
 from service.cli.evaluation import command as evaluation
+from service.cli.feedback import tune
 from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.cli.progress import printable
 from service.errors import ServiceError
@@ -43,7 +44,7 @@ for command in (
     evaluation.evaluate,
     calibration.calibrate,
     calibration.fit_calibration,
-    feedback.tune,
+    tune.tune,
     training.train,
     training.make_corpus,
     datasets.dataset,
@@ -54,8 +55,8 @@ for command in (
     data.snapshot,
     data.restore,
     data.doctor,
-    data.reencode,
     data.migrate,
+    reencoding.reencode,
 ):
     app.command()(command)
 app.command("train-reranker")(training.train_reranker_command)

@@ -46,6 +46,7 @@ CorpusOrUrlArgument = Annotated[
         "sqlite:///file.db, postgresql://user@host/database.",
     ),
 ]
+DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 DataOption = Annotated[
     Path,
     typer.Option(envvar="LONGMATCH_DATA", help="The data directory; created if it is missing."),

@@ -26,7 +26,7 @@ from service.cli.checks import (
     open_reranker_checkpoint,
     read_option,
 )
-from service.cli.feedback import check_enough, open_store, read_judged
+from service.cli.feedback.judged import check_enough, open_store, read_judged
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,

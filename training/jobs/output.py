@@ -13,6 +13,7 @@ from encoder.terms.term_channel import TermChannel
 from training.data.files import EncoderJob, Start, TrainingJob
 from training.jobs.fit_search import SearchFit
 from training.pretraining.recipes import pretrains
+from training.sources.corpus_folder import read_learned, write_learned
 
 if TYPE_CHECKING:
     from encoder.export.export import Gate
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
 REPORT = "report.json"
 CURVE_PICTURE = "curve.svg"
+TRAINING = "training"  # the folder of a checkpoint that the reports are in
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +173,22 @@ def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Outpu
     shutil.rmtree(partial, ignore_errors=True)
     output = Output(partial, report)
     yield output
-    curves = partial / "training"
+    curves = partial / TRAINING
     curves.mkdir()
     shutil.copyfile(job.work / RUN / CURVE, curves / CURVE)
     shutil.copyfile(job.recipe, curves / "recipe.toml")
     draw_curve(curves / CURVE, curves / CURVE_PICTURE)
+    _write_learned(job, curves)
     content = json.dumps(asdict(output.report), indent=2, ensure_ascii=False) + "\n"
     (curves / REPORT).write_text(content, encoding="utf-8")
     partial.rename(job.output)
+
+
+def _write_learned(job: TrainingJob[Start], curves: Path) -> None:
+    """Write which queries of feedback were learned from, now or by the start, if any were."""
+    places: list[Path] = [job.start.directory / TRAINING]
+    for files in job.files:
+        places.append(files.corpus if files.corpus.is_dir() else files.corpus.parent)
+    found = [one for one in map(read_learned, places) if one is not None]
+    if found:
+        write_learned(curves, set().union(*found))

@@ -89,6 +89,24 @@ def write_judgements(folder: Path, judgements: Iterable[tuple[str, str, int]]) -
             stream.write(f"{query}\t0\t{document}\t{relevance}\n")
 
 
+LEARNED = "learned.txt"
+
+
+def write_learned(folder: Path, texts: Iterable[str]) -> None:
+    """Write which texts of queries of feedback are learned from, as their SHA-256 in hex."""
+    (folder / LEARNED).write_text("".join(f"{one}\n" for one in sorted(texts)), encoding="utf-8")
+
+
+def read_learned(folder: Path) -> set[str] | None:
+    """Read what `write_learned` wrote; None if it wrote nothing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = folder / LEARNED
+    return set(path.read_text(encoding="utf-8").split()) if path.is_file() else None
+
+
 def write_counts(folder: Path, counts: Mapping[str, Any]) -> None:
     """Write what a folder holds as counts.json."""
     (folder / "counts.json").write_text(json.dumps(counts, indent=2) + "\n", encoding="utf-8")

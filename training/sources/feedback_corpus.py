@@ -17,6 +17,7 @@ from training.sources.corpus_folder import (
     new_folder,
     write_counts,
     write_judgements,
+    write_learned,
     write_records,
     write_splits,
 )
@@ -53,7 +54,7 @@ class _Divided:
 def write_feedback_corpus(
     output: Path, store: SQLiteDocumentStore, judged: Sequence[JudgedQuery]
 ) -> dict[str, Any]:
-    """Write corpus.jsonl.gz, qrels.tsv, splits.tsv, pairs.jsonl and counts.json into a new folder.
+    """Write a corpus with qrels.tsv, splits.tsv, pairs.jsonl and learned.txt into a new folder.
 
     A text that was asked with becomes a document. Queries are divided so that no text, and no copy
     or version of one, is in two parts; pairs across them are left out, and all pairs where those
@@ -81,6 +82,8 @@ def write_feedback_corpus(
         write_records(folder / "corpus.jsonl.gz", _records(store, judged, divided, parts))
         write_splits(folder, parts)
         write_judgements(folder, _judgements(judged))
+        queries = [name for name in map(_id_of, judged) if divided.parts.get(name) == TRAIN]
+        write_learned(folder, {divided.texts[name].hex() for name in queries})
         if both:
             _write_pairs(folder / "pairs.jsonl", pairs)
         counts = _counts(judged, divided, pairs) | {"documents": len(parts), "pairs used": both}

@@ -99,7 +99,8 @@ class KindBody(BaseModel):
         "How the map to probabilities was fitted: `platt` or `isotonic`; null without a map."
     )
     calibration_error: float | None = nullable(
-        "Expected calibration error of the map on corpora that it was not fitted on."
+        "Expected calibration error of the map on corpora that it was not fitted on; on queries, "
+        "if it was fitted to feedback."
     )
     documents: int | None = nullable(
         "Documents whose random pairs were measured; null if the data directory has not been "

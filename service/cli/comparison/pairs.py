@@ -22,8 +22,14 @@ from service.cli.checks import (
     check_output_file,
     open_checkpoint,
 )
-from service.cli.data import DataArgument
-from service.cli.options import INTERRUPTED, RESUMABLE, CheckpointOption, console, opened
+from service.cli.options import (
+    INTERRUPTED,
+    RESUMABLE,
+    CheckpointOption,
+    DataArgument,
+    console,
+    opened,
+)
 from service.cli.progress import printable, show_progress
 from service.matching.pairs import pair_lines, validate_pair_bounds
 

@@ -2,7 +2,7 @@
 
 import random
 
-from evaluation.fitting.judged_queries import JudgedQuery, hold_out
+from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
 
 
 def query(key: str, *answers: str) -> JudgedQuery:
@@ -35,3 +35,11 @@ def test_one_group_is_not_divided() -> None:
     chain = [query(f"q{number}", f"q{number + 1}") for number in range(50)]
     assert len(set(hold_out(chain, 0.2))) == 1
     assert hold_out([], 0.5) == []
+
+
+def test_what_belongs_to_a_query_that_was_learned_from_is_not_new() -> None:
+    queries = [query("q1", "a"), query("q2", "q1"), query("q3", "q2"), query("q4", "a")]
+    assert not_learned(queries, {"q1"}) == [False, False, False, True]
+    assert not_learned(queries, {"gone"}) == [True] * 4
+    queries = [query("q1", "asked before"), query("q1", "a"), query("q2", "a")]
+    assert not_learned(queries, {"asked before"}) == [False, False, True]

@@ -24,8 +24,21 @@ from index.directory.collections import (
     collection_path,
     make_collection,
 )
-from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
+from index.directory.data_directory import (
+    CALIBRATION_FILE,
+    FUSION_FILE,
+    STORE_FILE,
+    DataDirectory,
+    open_data_directory,
+)
 from index.errors import BackupError, DataDirectoryInUseError, StoreError
+from index.search.corpus_calibration import (
+    CorpusCalibration,
+    read_corpus_calibration,
+    write_corpus_calibration,
+)
+from index.search.corpus_fusion import CorpusFusion, read_corpus_fusion, write_corpus_fusion
+from index.search.fusion import LinearFusion
 from index.store.records import EncodedDocument
 
 MakeEntry = Callable[..., EncodedDocument]
@@ -108,6 +121,61 @@ def test_a_restored_backup_answers_the_same(
     assert (tmp_path / "new" / "notes" / "one.txt").read_text() == "of somebody else"
     hidden = [path.name for path in (tmp_path / "new").iterdir() if path.name.startswith(".")]
     assert hidden == [".store-digest"]  # of the closing above; nothing of the restoring is left
+
+
+def adopt(data: Path, weight: float) -> None:
+    """Do what `longmatch tune` does when it adopts weights."""
+    rule = LinearFusion(weight)
+    (data / CALIBRATION_FILE).unlink(missing_ok=True)
+    write_corpus_fusion(data, CorpusFusion(FINGERPRINT, rule, {}))
+    write_corpus_calibration(data, CorpusCalibration(FINGERPRINT, {}, rule))
+
+
+@pytest.mark.parametrize("moment", [CALIBRATION_FILE, FUSION_FILE, STORE_FILE])
+def test_an_adoption_during_a_backup_is_in_it_whole_or_not_at_all(
+    data: Path,
+    checkpoint: Checkpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+) -> None:
+    adopt(data, 0.1)
+    weights = iter([0.2, 0.3])
+
+    def adopting(copy: Callable[..., object]) -> Callable[..., object]:
+        def copied(source: Path, target: Path) -> None:
+            copy(source, target)
+            if source.name == moment and (weight := next(weights, None)) is not None:
+                adopt(data, weight)
+
+        return copied
+
+    backup = index.directory.backup
+    monkeypatch.setattr(shutil, "copyfile", adopting(shutil.copyfile))
+    monkeypatch.setattr(backup, "copy_database", adopting(backup.copy_database))
+    write_backup(data, tmp_path / "backup", checkpoint)
+    adopted = read_corpus_fusion(data, FINGERPRINT)
+    restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    fusion = read_corpus_fusion(tmp_path / "new", FINGERPRINT)
+    assert fusion is not None
+    assert fusion == adopted
+    assert read_corpus_calibration(tmp_path / "new", FINGERPRINT, fusion.rule) is not None
+
+
+def test_a_directory_whose_content_changes_again_and_again_is_not_backed_up(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, weights = shutil.copyfile, itertools.cycle([0.1, 0.2])
+
+    def copied(source: Path, target: Path) -> None:
+        copy(source, target)
+        adopt(data, next(weights))
+
+    adopt(data, 0.3)
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    with pytest.raises(BackupError, match=r"changed 5 times while it was copied"):
+        write_backup(data, tmp_path / "backup", checkpoint)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_a_backup_under_load_holds_all_that_was_acknowledged(

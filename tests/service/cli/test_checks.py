@@ -259,6 +259,13 @@ REFUSED = [
     ("migrate data --from postgresql://h/d --schema A-b", "--from: 'A-b' is no name for a schema"),
     ("migrate missing --to postgresql://h/d", "DATA: missing: there is no data directory"),
     ("migrate text.txt --from postgresql://h/d", "DATA: "),
+    ("reencode data", "--checkpoint: name the new checkpoint"),
+    ("reencode data --checkpoint served --dry-run", "--dry-run: is for --only-if-better"),
+    ("reencode data --checkpoint served --json", "--json: is for --only-if-better"),
+    (
+        "reencode data --adapt --only-if-better",
+        "--only-if-better: data: the feedback has 0",
+    ),
 ]
 
 # Each command line, and a module without which it cannot end.
@@ -275,6 +282,7 @@ EXTRAS_NEEDED = [
     (FIT, "sklearn", "fit-calibration"),
     ("tune data", "ir_measures", "tune"),
     ("tune data", "scipy", "tune"),
+    ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
     (f"{TRAIN} --corpus links -o out", "torch", "train"),
     (
         "train-reranker rerank.toml --start reranker --corpus links -o out",

@@ -435,6 +435,7 @@ def test_reencode_moves_to_another_checkpoint(
         "snapshots",
         "lexical",
         "lock",
+        ".reencoding-lock",
         ".store-digest",
     }
     answer = longmatch("match", query(data), "--data", data)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import (
     CALIBRATION_FILE,
@@ -20,61 +20,19 @@ from index.directory.data_directory import (
 from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
 from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
 from index.store.schema import read_space
-from service.cli import feedback as command
-from service.feedback.store import FeedbackLimits, open_feedback
+from service.cli.feedback import tune as command
+from service.feedback.store import open_feedback
 from service.feedback.verdict import JudgedQuery
 from service.startup import close_engine, open_engine
 from tests.tools.command import Run
+from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, index_topics, judge, text, use
 from tests.tools.service_fixtures import MakeSettings
-
-TOPICS = 60
-COMMON = [
-    "river",
-    "stone",
-    "music",
-    "winter",
-    "letter",
-    "engine",
-    "forest",
-    "harbour",
-    "garden",
-    "window",
-]
-LIMITS = FeedbackLimits(10_000, 10**8)
-BLIND = LinearFusion(0.0, 0.0)  # looks at the vectors of an untrained checkpoint alone
-
-
-def text(topic: int, draw: random.Random) -> str:
-    """A text that only its words tell from those of other topics."""
-    own = [f"word{topic}x{number}" for number in range(4)]
-    words = draw.choices(COMMON, k=60) + draw.choices(own, k=12)
-    draw.shuffle(words)
-    return " ".join(words) + "."
 
 
 @pytest.fixture
 def data(longmatch: Run, tmp_path: Path) -> Path:
     """A data directory of two documents on each topic."""
-    draw = random.Random(3)
-    corpus = tmp_path / "corpus.jsonl"
-    names = [f"{side}{topic}" for topic in range(TOPICS) for side in "ab"]
-    lines = [{"id": name, "text": text(int(name[1:]), draw)} for name in names]
-    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert longmatch("index", corpus).status == 0
-    return tmp_path / "data"
-
-
-def judge(data: Path, topics: int) -> None:
-    """Say that documents of a topic are relevant to one another, and of others not."""
-    draw = random.Random(5)
-    with closing(open_feedback(data)) as feedback:
-        for topic in range(topics):
-            stored = JudgedQuery(document_id=f"a{topic}")
-            asked = JudgedQuery(text=text(topic, draw), title="A question")
-            for query in (stored, asked) if topic % 2 else (stored,):
-                feedback.put(query, f"b{topic}", 1 + topic % 3, LIMITS)
-                for step in range(1, 30):
-                    feedback.put(query, f"b{(topic + step) % TOPICS}", 0, LIMITS)
+    return index_topics(longmatch, tmp_path)
 
 
 RECIPE = """
@@ -95,11 +53,6 @@ kind = "links"
 hard_negatives = 1
 temperature = "learned"
 """
-
-
-def use(data: Path, checkpoint: Path, rule: LinearFusion) -> None:
-    fingerprint = vector_space(load_checkpoint(checkpoint), None).fingerprint
-    write_corpus_fusion(data, CorpusFusion(fingerprint, rule, {}))
 
 
 def used(data: Path, checkpoint: Path) -> LinearFusion:
@@ -136,11 +89,39 @@ def test_better_weights_are_adopted_and_served(
         assert engine.default.fusion == rule
         assert engine.default.calibrator.corpus is not None  # measured again
         assert engine.default.calibrator.corpus.rule == rule
+        assert set(engine.default.calibrator.of_feedback) == {"semantic", "hybrid"}
     finally:
         close_engine(engine)
+    for kind in ("semantic", "hybrid"):
+        fitted = report["probabilities"][kind]
+        assert fitted["refused"] is None
+        assert fitted["relevant"] == report["held_out"]["queries"]
+    query = data.parent / "query.txt"
+    query.write_text(text(59, random.Random(8)))  # a topic without feedback
+    found = json.loads(longmatch("match", query, "--json").out)
+    chances = {one["id"]: one["probability"] for one in found["matches"]}
+    assert min(chances["a59"], chances["b59"]) > 0.5
+    assert max(chances[name] for name in chances.keys() - {"a59", "b59"}) < 0.5
+    assert longmatch("doctor", data).status == 0
     again = json.loads(longmatch("tune", data, "--others", 40, "--json").out)
     assert not again["adopted"]
     assert used(data, tiny_checkpoint) == rule
+
+
+def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
+    longmatch: Run, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    data = index_topics(longmatch, tmp_path, own_words=4)
+    judge(data, 24, own_words=4)  # of 36 queries 18 are held out, each with one relevant match
+    use(data, tiny_checkpoint, BLIND)
+    answer = longmatch("tune", data, "--others", 20, "--json")
+    report = json.loads(answer.out)
+    assert report["adopted"], report
+    assert report["probabilities"]["hybrid"]["refused"] == "it takes 20 of each"
+    query = data.parent / "query.txt"
+    query.write_text(text(59, random.Random(8)))
+    found = json.loads(longmatch("match", query, "--json").out)
+    assert {one["probability"] for one in found["matches"]} == {None}
 
 
 def test_what_is_not_better_changes_nothing(
@@ -260,7 +241,7 @@ def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data
     ("content", "complaint"),
     [
         ("{", "not a fusion rule"),
-        ('{"format": 9}', "format 9 is not 1"),
+        ('{"format": 9}', "format 9 is not 2"),
         (None, "was fitted for vectors ffffffffffff"),
     ],
 )
@@ -278,18 +259,34 @@ def test_a_wrong_file_is_found_and_deleted(
     assert not (data / FUSION_FILE).exists()
 
 
-def test_training_learns_from_feedback(longmatch: Run, data: Path, tmp_path: Path) -> None:
+def test_training_learns_from_feedback(
+    longmatch: Run, data: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
     judge(data, 40)
+    start = Path(shutil.copytree(tiny_checkpoint, tmp_path / "start"))
+    (start / "training").mkdir(exist_ok=True)
+    earlier = "ab" * 32  # what the start has learned from
+    (start / "training" / "learned.txt").write_text(earlier + "\n")
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
     command_line = ["train", recipe, "--feedback", data, "-o", tmp_path / "trained"]
-    answer = longmatch(*command_line, "--precision", "fp32")
+    answer = longmatch(*command_line, "--precision", "fp32", "--checkpoint", start)
     assert answer.status == 0, answer.err
     counts = json.loads((tmp_path / "trained.work" / "feedback" / "counts.json").read_text())
     assert f"{counts['queries']['train']} train, {counts['queries']['valid']} valid" in answer.err
     report = json.loads((tmp_path / "trained" / "training" / "report.json").read_text())
     assert report["figure"].startswith("nDCG@10")
     assert not report["shared_documents"]
+    learned = (tmp_path / "trained" / "training" / "learned.txt").read_text().split()
+    assert len(learned) == counts["queries"]["train"] + 1  # each has a text of its own
+    assert earlier in learned
+    judge(data, 50)  # of some later verdicts nothing was learned, either
+    test = ["reencode", data, "--checkpoint", tmp_path / "trained", "--only-if-better"]
+    answer = longmatch(*test, "--dry-run", "--json", "--others", 20)
+    assert answer.status == 0, answer.err
+    tested = json.loads(answer.out)
+    assert tested["chosen_by"] == "record of training"
+    assert tested["held_out"]["queries"] == 75 - counts["queries"]["train"]
 
 
 @pytest.mark.parametrize("topics", [0, 5])

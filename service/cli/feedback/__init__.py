@@ -1,0 +1,1 @@
+"""What learns from feedback, and what is tested by it before it is served."""

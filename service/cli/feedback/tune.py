@@ -1,0 +1,196 @@
+"""The command tune: weights fitted to feedback, adopted only if they are better."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from encoder.calibration import FittedMap
+from evaluation.fitting.feedback import (
+    HELD_OUT,
+    MIN_QUERIES,
+    MIN_TESTED,
+    OTHERS,
+    Candidate,
+    ShadowTest,
+    fit_rule,
+    run_shadow_test,
+)
+from evaluation.fitting.feedback_calibration import fit_probabilities
+from evaluation.fitting.judged_queries import JudgedQuery, hold_out
+from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
+from index.extras import require_extra
+from index.progress import Progress
+from index.search.calibrator import score_kind
+from index.search.corpus_calibration import write_corpus_calibration
+from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
+from index.search.fusion import LinearFusion, changed_kinds, read_fusion
+from index.search.records import Mode
+from index.sqlite.connections import utc_now
+from service.cli.calibration import measure_calibration
+from service.cli.checks import OptionError, check_data_directory, check_output_folder
+from service.cli.feedback.judged import check_enough, read_judged
+from service.cli.feedback.questions import asked, described, look_for, passages
+from service.cli.options import (
+    CheckpointOption,
+    DataArgument,
+    Loaded,
+    PrecisionOption,
+    ProviderOption,
+    ThreadsOption,
+    console,
+    load,
+    opened,
+    print_json,
+)
+from service.cli.progress import show_progress
+
+_OF_RULE: tuple[Mode, ...] = ("semantic", "hybrid")  # whose scores a rule combines
+
+
+def tune(
+    data: DataArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Test, and adopt nothing whatever the result is.")
+    ] = False,
+    others: Annotated[
+        int,
+        typer.Option(min=20, help="Passages of other documents that must not get worse matches."),
+    ] = OTHERS,
+    seed: Annotated[int, typer.Option(help="Of the choice of these passages.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Fit the weights of vectors, alignment and words to feedback, and adopt them if better.
+
+    One half of the queries is held out to test them. No document is encoded again. A server may be
+    running, which uses the new weights from its next start.
+    """
+    require_extra("evaluate", "tune", "ir_measures")
+    require_extra("evaluate", "tune", "scipy")
+    require_extra("evaluate", "tune", "sklearn")
+    check_data_directory(data, "DATA")
+    check_output_folder(data, "DATA")
+    check_enough(data, MIN_QUERIES, "DATA", compared=True)
+    loaded = load(checkpoint, precision, provider, threads, data)
+    present = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
+    with opened(data, loaded.encoder, read_only=True) as directory:
+        judged = read_judged(data, directory.store)
+        parts = _divide(data, [one for one in judged if one.compares])
+        with show_progress(console) as progress:
+            fitted, held_out = (
+                [one for one in asked(loaded, directory, part, progress) if one is not None]
+                for part in parts
+            )
+            new = fit_rule(directory, present, fitted, progress)
+            texts = passages(directory, judged, others, seed, progress)
+            known = [one for one in look_for(loaded, texts, progress) if one is not None]
+            tuned = Candidate(directory, new, held_out, known)
+            found = run_shadow_test(Candidate(directory, present, held_out, known), tuned, progress)
+            report = _report((present, new), len(fitted), found, dry_run=dry_run)
+            if report["adopted"]:
+                maps = _probabilities(loaded, tuned, report, progress)
+                adopted = CorpusFusion(loaded.encoder.fingerprint, new, report, maps)
+                _adopt(data, directory, loaded, adopted, progress)
+    if as_json:
+        print_json(report)
+        return
+    _print(data, report, found)
+
+
+def _divide(
+    data: Path, judged: Sequence[JudgedQuery]
+) -> tuple[list[JudgedQuery], list[JudgedQuery]]:
+    """Return the queries to fit to and those to test with; neither part is nearly empty."""
+    held = hold_out(judged, HELD_OUT)
+    fitted = [one for one, out in zip(judged, held, strict=True) if not out]
+    tested = [one for one, out in zip(judged, held, strict=True) if out]
+    if min(len(fitted), len(tested)) < MIN_TESTED:
+        raise OptionError(
+            "DATA",
+            f"{data}: too many queries of the feedback are of one text or answers of one another: "
+            f"they divide into {len(fitted)} and {len(tested)}, and each part takes {MIN_TESTED}",
+        )
+    return fitted, tested
+
+
+def _probabilities(
+    loaded: Loaded, tuned: Candidate, report: dict[str, Any], progress: Progress
+) -> dict[str, FittedMap]:
+    """Fit what scores that changed are worth, where there are verdicts enough; add to the report.
+
+    By the held-out queries: to the others the weights were fitted.
+    """
+    adapted = loaded.encoder.adapter is not None
+    changed = changed_kinds(read_fusion(loaded.checkpoint), tuned.rule)
+    kinds = {mode: score_kind(mode, adapted=adapted) for mode in _OF_RULE}
+    modes = [mode for mode, kind in kinds.items() if kind in changed]
+    fitted = {kinds[mode]: one for mode, one in fit_probabilities(tuned, modes, progress).items()}
+    report["probabilities"] = {
+        kind: {
+            "relevant": one.relevant,
+            "not_relevant": one.not_relevant,
+            "queries": one.queries,
+            "refused": one.refused,
+        }
+        for kind, one in fitted.items()
+    }
+    return {kind: one.fitted for kind, one in fitted.items() if one.fitted is not None}
+
+
+def _adopt(
+    data: Path, directory: DataDirectory, loaded: Loaded, fusion: CorpusFusion, progress: Progress
+) -> None:
+    """Write the new rule, and measure the scores of random pairs again if they were measured.
+
+    After a kill there is the old rule or the new one, perhaps without a calibration.
+    """
+    path = data / CALIBRATION_FILE
+    measured = None
+    if path.exists():
+        measured = measure_calibration(
+            directory.store,
+            loaded.encoder,
+            fusion.rule,
+            progress,
+            adapted=loaded.encoder.adapter is not None,
+        )
+        path.unlink()
+    write_corpus_fusion(data, fusion)
+    if measured is not None:
+        write_corpus_calibration(data, measured)
+
+
+def _report(
+    rules: tuple[LinearFusion, LinearFusion], fitted: int, found: ShadowTest, *, dry_run: bool
+) -> dict[str, Any]:
+    return {
+        "created": utc_now(),
+        "present": asdict(rules[0]),
+        "new": asdict(rules[1]),
+        "fitted_to": fitted,
+        **asdict(found),
+        "adopted": found.refused is None and not dry_run,
+    }
+
+
+def _print(data: Path, report: dict[str, Any], found: ShadowTest) -> None:
+    for name in ("alignment_weight", "lexical_weight"):
+        console.print(f"{name}: {report['present'][name]:g} -> {report['new'][name]:g}")
+    console.print(described("held-out queries", report["held_out"]))
+    console.print(described("passages of other documents", report["others"]))
+    if found.refused is not None:
+        console.print(f"{data}: not adopted, nothing has changed: {found.refused}")
+    elif not report["adopted"]:
+        console.print(f"{data}: better; nothing has changed, for want of a run without --dry-run")
+    else:
+        for kind, one in report["probabilities"].items():
+            pairs = f"{one['relevant']} relevant matches and {one['not_relevant']} others"
+            fitted = "fitted" if one["refused"] is None else f"unknown: {one['refused']}"
+            console.print(f"probabilities of {kind} scores, by {pairs}: {fitted}")
+        console.print(f"{data}: adopted; a server uses it from its next start")

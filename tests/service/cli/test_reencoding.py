@@ -1,0 +1,290 @@
+"""`longmatch reencode --only-if-better`: other vectors replace the present ones if they are better.
+
+An untrained checkpoint with a rule that looks at vectors alone is worse than any with words.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from encoder.checkpoint import load_checkpoint
+from index import reencode as job
+from index.build import encode_documents
+from index.directory.content_swap import swap_is_pending
+from index.directory.data_directory import (
+    ADAPTER_FILE,
+    FUSION_FILE,
+    SHADOW_TEST_FILE,
+    STORE_FILE,
+)
+from index.document import Document
+from index.reencode import REENCODING, only_reencoding
+from index.search.fusion import read_fusion
+from index.store.schema import read_space
+from service.cli import reencoding as command
+from service.cli.feedback.judged import open_store
+from service.startup import close_engine, open_engine
+from tests.tools.command import Answer, Run
+from tests.tools.judged_corpus import BLIND, index_topics, judge, use
+from tests.tools.service_fixtures import MakeSettings
+
+QUESTIONS = 60  # that 40 topics are judged with
+
+
+@pytest.fixture
+def data(longmatch: Run, tmp_path: Path, tiny_checkpoint: Path) -> Path:
+    """A data directory with feedback, which is served with a poor rule."""
+    made = index_topics(longmatch, tmp_path, own_words=3)
+    judge(made, 40, own_words=3)
+    use(made, tiny_checkpoint, BLIND)
+    return made
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The ids of the documents that were encoded."""
+    ids: list[str] = []
+
+    def encode(documents: list[Document], *others: object) -> object:
+        ids.extend(one.id for one in documents)
+        return encode_documents(documents, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job, "encode_documents", encode)
+    return iter([ids]).__next__()
+
+
+def run_test(longmatch: Run, data: Path, checkpoint: Path, *options: object) -> Answer:
+    others = ("--only-if-better", "--others", 20)
+    return longmatch("reencode", data, "--checkpoint", checkpoint, *others, *options)
+
+
+def content(data: Path) -> dict[str, bytes]:
+    """Every file of a data directory but those in which SQLite reads."""
+    return {
+        str(one.relative_to(data)): one.read_bytes()
+        for one in data.rglob("*")
+        if one.is_file() and not one.name.endswith(("-shm", "-wal", "lock"))
+    }
+
+
+def is_of(data: Path, checkpoint: Path) -> bool:
+    return read_space(data / STORE_FILE).fingerprint == load_checkpoint(checkpoint).fingerprint
+
+
+def test_a_better_checkpoint_replaces_the_present_one(
+    longmatch: Run, data: Path, tiny_terms: Path, make_settings: MakeSettings
+) -> None:
+    answer = run_test(longmatch, data, tiny_terms, "--json")
+    assert answer.status == 0, answer.err
+    report = json.loads(answer.out)
+    assert (report["adopted"], report["refused"]) == (True, None)
+    assert report["chosen_by"] == "division of training"
+    assert report["held_out"]["queries"] == QUESTIONS / 5
+    assert report["held_out"]["difference"]["low"] > 0
+    assert report["present"]["checkpoint"] == "tiny"
+    assert report["present"]["rule"]["lexical_weight"] == 0
+    assert report["new"]["checkpoint"] == "tiny-terms"
+    assert json.loads((data / SHADOW_TEST_FILE).read_text()) == report
+    assert not (data / FUSION_FILE).exists()
+    assert not (data / REENCODING).exists()
+    assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
+    engine = open_engine(make_settings(data=data, checkpoint=tiny_terms))
+    try:
+        assert engine.default.fusion == read_fusion(load_checkpoint(tiny_terms))
+    finally:
+        close_engine(engine)
+    again = run_test(longmatch, data, tiny_terms)
+    assert (again.status, "already: nothing to do" in again.err) == (2, True)
+
+
+def test_what_is_not_better_changes_nothing(
+    longmatch: Run, data: Path, tiny_checkpoint: Path, tiny_terms: Path
+) -> None:
+    use(data, tiny_checkpoint, read_fusion(load_checkpoint(tiny_terms)))
+    before = content(data)
+    answer = run_test(longmatch, data, tiny_terms)
+    assert answer.status == 0
+    assert "not moved, nothing has changed: it is not surely better" in answer.err
+    assert content(data) == before
+
+
+def test_a_dry_run_keeps_what_it_encoded_for_the_next(
+    longmatch: Run, data: Path, tiny_checkpoint: Path, tiny_terms: Path, encoded: list[str]
+) -> None:
+    before = content(data)
+    answer = run_test(longmatch, data, tiny_terms, "--dry-run", "--json")
+    assert (answer.status, "better; nothing has changed" in answer.err) == (0, True)
+    report = json.loads(answer.out)
+    assert (report["adopted"], report["refused"]) == (False, None)
+    assert before.items() <= content(data).items()
+    assert is_of(data, tiny_checkpoint)
+    assert len(encoded) == 120
+    assert run_test(longmatch, data, tiny_terms).status == 0
+    assert len(encoded) == 120
+    assert is_of(data, tiny_terms)
+
+
+def test_a_server_goes_on_until_it_is_stopped(
+    longmatch: Run, data: Path, tiny_terms: Path, make_settings: MakeSettings, encoded: list[str]
+) -> None:
+    running = open_engine(make_settings(data=data))
+    try:
+        answer = run_test(longmatch, data, tiny_terms)
+        assert answer.status == 2
+        assert "held-out queries" in answer.err
+        assert "stop the server that has it open" in answer.err
+        assert running.default.fusion == BLIND
+    finally:
+        close_engine(running)
+    assert not (data / SHADOW_TEST_FILE).exists()
+    assert run_test(longmatch, data, tiny_terms).status == 0
+    assert len(encoded) == 120
+    assert is_of(data, tiny_terms)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        pytest.param(command, "run_trial", marks=pytest.mark.slow),
+        (job, "swap_in"),
+        (command, "discard"),
+    ],
+)
+def test_a_kill_leaves_the_old_and_the_next_run_resumes(
+    longmatch: Run,
+    data: Path,
+    tiny_checkpoint: Path,
+    tiny_terms: Path,
+    encoded: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    place: object,
+    name: str,
+) -> None:
+    if name == "discard":
+        use(data, tiny_checkpoint, read_fusion(load_checkpoint(tiny_terms)))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, killed)
+        assert run_test(longmatch, data, tiny_terms).status == 130
+    assert is_of(data, tiny_checkpoint)
+    assert longmatch("doctor", data).status == 0
+    done = len(encoded)
+    answer = run_test(longmatch, data, tiny_terms)
+    assert answer.status == 0, answer.err
+    assert is_of(data, tiny_terms) == (name != "discard")
+    assert not (data / REENCODING).exists()
+    assert len(encoded) == done == 120
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
+    longmatch: Run,
+    data: Path,
+    tiny_checkpoint: Path,
+    tiny_terms: Path,
+    start_longmatch: Callable[..., "subprocess.Popen[bytes]"],
+) -> None:
+    options = ("--checkpoint", tiny_terms, "--served", tiny_checkpoint, "--only-if-better")
+    for number in range(20):
+        process = start_longmatch("reencode", data, *options, "--others", 20, checkpoint=None)
+        try:
+            process.wait(2 + 0.4 * number)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+        if not swap_is_pending(data):
+            moved = is_of(data, tiny_terms)
+            served = tiny_terms if moved else tiny_checkpoint
+            assert longmatch("doctor", data, "--checkpoint", served).status == 0
+            if moved:
+                break
+            assert process.returncode < 0  # killed, and not ended by an error
+    assert is_of(data, tiny_terms)
+    assert json.loads((data / SHADOW_TEST_FILE).read_text())["adopted"]
+    assert not (data / REENCODING).exists()
+
+
+def test_one_process_at_a_time_encodes(
+    longmatch: Run, data: Path, tiny_terms: Path, encoded: list[str]
+) -> None:
+    with only_reencoding(data):
+        answer = run_test(longmatch, data, tiny_terms)
+    assert answer.status == 2
+    assert "another `longmatch reencode` is at work" in answer.err
+    assert not encoded
+
+
+def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
+    answer = longmatch("reencode", data, "--adapt", "--only-if-better", "--others", 20, "--json")
+    assert answer.status == 0, answer.err
+    report = json.loads(answer.out)
+    assert report["adopted"]
+    assert report["chosen_by"] == "use of one checkpoint"
+    assert report["held_out"]["queries"] == QUESTIONS
+    assert report["present"]["checkpoint"] == report["new"]["checkpoint"]
+    assert report["present"]["fingerprint"] != report["new"]["fingerprint"]
+    assert (data / ADAPTER_FILE).exists()
+    assert longmatch("doctor", data).status == 0
+    answer = longmatch("reencode", data, "--adapt")
+    assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
+
+
+def test_too_little_feedback_is_refused_before_the_work(
+    longmatch: Run, tmp_path: Path, tiny_terms: Path
+) -> None:
+    data = index_topics(longmatch, tmp_path)
+    answer = run_test(longmatch, data, tiny_terms)
+    assert (answer.status, "the feedback has 0 queries" in answer.err) == (2, True)
+    judge(data, 10)
+    answer = run_test(longmatch, data, tiny_terms)
+    assert answer.status == 2
+    assert "by the division of training, 3 queries of the feedback" in answer.err
+    assert not (data / REENCODING).exists()
+
+
+def test_no_query_that_was_learned_from_is_asked(
+    longmatch: Run, data: Path, tmp_path: Path, tiny_terms: Path
+) -> None:
+    checkpoint = Path(shutil.copytree(tiny_terms, tmp_path / "trained"))
+    (checkpoint / "training").mkdir(exist_ok=True)
+    with closing(open_store(data)) as store:
+        stored = store.content_hashes([f"a{topic}" for topic in range(40)])
+    record = checkpoint / "training" / "learned.txt"
+    record.write_text("".join(f"{one.hex()}\n" for one in stored.values()))
+    answer = run_test(longmatch, data, checkpoint, "--json", "--dry-run")
+    assert answer.status == 0, answer.err
+    report = json.loads(answer.out)
+    assert report["chosen_by"] == "record of training"
+    assert report["held_out"]["queries"] == QUESTIONS - 40  # those with texts of their own
+    with closing(open_store(data)) as store:  # documents that were queries, and are answers now
+        stored = store.content_hashes([f"b{topic}" for topic in range(40)])
+    record.write_text("".join(f"{one.hex()}\n" for one in stored.values()))
+    answer = run_test(longmatch, data, checkpoint)
+    assert answer.status == 2
+    assert "by the record of training, 0 queries of the feedback" in answer.err
+    record.write_text("what is this")
+    answer = run_test(longmatch, data, checkpoint)
+    assert (answer.status, "its record of training is damaged" in answer.err) == (2, True)
+
+
+def test_the_served_checkpoint_must_be_that_of_the_vectors(
+    longmatch: Run,
+    data: Path,
+    tiny_checkpoint: Path,
+    tiny_terms: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_terms))
+    answer = run_test(longmatch, data, tiny_terms)
+    assert (answer.status, "--served: " in answer.err) == (2, True)
+    assert "name the one that it is served with" in answer.err
+    answer = run_test(longmatch, data, tiny_terms, "--served", tiny_checkpoint)
+    assert (answer.status, is_of(data, tiny_terms)) == (0, True)
