@@ -18,7 +18,15 @@ from typing import Any
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from service.cli.main import main; main()"]
+# A test run in the background of a shell ignores Ctrl-C, and so would its children. They listen to
+# it by themselves: what Python does before their first line would fork this process, whose threads
+# of gRPC may abort the fork.
+LISTEN_TO_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+COMMAND = [
+    sys.executable,
+    "-c",
+    f"{LISTEN_TO_CTRL_C}; from service.cli.main import main; main()",
+]
 START_SECONDS = 60
 
 
@@ -158,8 +166,6 @@ def start_longmatch() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             env=environment(checkpoint),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # A test run in the background of a shell ignores Ctrl-C, and its children would.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         started.append(process)
         return process

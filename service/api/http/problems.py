@@ -242,6 +242,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
     index_errors.StorageError: STORAGE_FAILED,
     index_errors.StorageFullError: STORAGE_FULL,
+    index_errors.DatabaseUnavailableError: STORAGE_FAILED,
     index_errors.DamagedDocumentError: DOCUMENT_DAMAGED,
     index_errors.SnapshotError: INTERNAL_ERROR,
     index_errors.VectorEngineError: VECTORS_UNAVAILABLE,

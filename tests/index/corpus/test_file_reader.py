@@ -18,6 +18,7 @@ from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from tests.tools.corpora import write
 from tests.tools.pdf_files import pdf, pdf_of_operators
+from tests.tools.process_fixtures import LISTEN_TO_CTRL_C
 
 LIMITS = ReadingLimits(memory_bytes=768 * 2**20)
 # 65 kB; each operator copies those that are open, which is 10 GB of them all.
@@ -156,13 +157,11 @@ def children(pid: int) -> list[int]:
 def test_no_child_outlives_its_parent(tmp_path: Path, sent: signal.Signals) -> None:
     usual, slow = write(tmp_path / "x.txt", "Text."), write(tmp_path / "x.html", SLOW_PAGE)
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(usual), str(slow)],
+        [sys.executable, "-c", f"{LISTEN_TO_CTRL_C}\n{PARENT}", str(usual), str(slow)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A test run in the background of a shell ignores Ctrl-C, and its children would.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())

@@ -111,7 +111,7 @@ def test_after_the_last_attempt_events_wait_until_it_is_resumed(
     make_client: MakeClient, case: str
 ) -> None:
     answer, failure = FAILURES[case]
-    client = make_client(webhook_hosts=LOCAL, webhook_seconds=0.5, webhook_attempts=1)
+    client = make_client(webhook_hosts=LOCAL, webhook_seconds=2, webhook_attempts=1)
     with Receiver() as receiver:
         receiver.answers = [answer, status(200)]
         made = make(client, f"http://127.0.0.1:{receiver.port}/")["id"]
