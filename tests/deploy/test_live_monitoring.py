@@ -117,6 +117,7 @@ def panels_without_numbers(prometheus: PrometheusServer, panels: Panels) -> list
     return missing
 
 
+@pytest.mark.slow
 def test_every_panel_shows_data_of_a_server_under_load(
     tmp_path: Path,
     panels: Panels,

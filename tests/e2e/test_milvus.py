@@ -73,6 +73,7 @@ def test_documents_come_and_go_at_once_and_survive_a_kill(
         assert match(server, TEXTS["bees"])[0] == "bees"
 
 
+@pytest.mark.slow
 def test_each_collection_has_its_own_and_a_removed_one_leaves_nothing(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, milvus_server: MilvusServer
 ) -> None:

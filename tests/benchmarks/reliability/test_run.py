@@ -100,7 +100,7 @@ def test_the_swap_check_finds_what_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kills", "documents"),
     [
-        (12, 400),
+        (6, 400),
         pytest.param(200, 400, marks=pytest.mark.slow),
         pytest.param(10, 5_300, marks=pytest.mark.slow),
     ],

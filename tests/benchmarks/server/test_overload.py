@@ -20,6 +20,7 @@ DOCUMENTS = [
 ]
 
 
+@pytest.mark.slow
 def test_an_overloaded_server_rejects_in_order_and_recovers(
     tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -158,7 +158,9 @@ def test_parity_is_written_beside_the_graphs(tiny_checkpoint: Path) -> None:
     assert report["fp32"]["block_difference"] <= 1e-4
 
 
-@pytest.mark.parametrize("made", ["tiny_checkpoint", "tiny_terms"])
+@pytest.mark.parametrize(
+    "made", ["tiny_terms", pytest.param("tiny_checkpoint", marks=pytest.mark.slow)]
+)
 def test_the_kept_weights_give_the_graphs_that_are_beside_them(
     request: pytest.FixtureRequest, tmp_path: Path, made: str
 ) -> None:

@@ -158,6 +158,7 @@ def test_flipped_bytes_of_a_closed_directory(
     assert seen["store.sqlite3: detected"] > 0
 
 
+@pytest.mark.slow
 def test_flipped_bytes_of_a_store_that_was_killed(
     data: Path, checkpoint: Checkpoint, tmp_path: Path, tier: Tier
 ) -> None:

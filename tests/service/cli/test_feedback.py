@@ -259,6 +259,7 @@ def test_a_wrong_file_is_found_and_deleted(
     assert not (data / FUSION_FILE).exists()
 
 
+@pytest.mark.slow
 def test_training_learns_from_feedback(
     longmatch: Run, data: Path, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

@@ -55,7 +55,7 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
-        ("supcon", BY_CLASS),
+        pytest.param("supcon", BY_CLASS, marks=pytest.mark.slow),
         pytest.param("supcon", "", marks=pytest.mark.slow),
         pytest.param("sections", FROM_TOKENS, marks=pytest.mark.slow),
     ],
