@@ -20,9 +20,9 @@ test: packages
 test-all: packages
 	$(MAKE) --no-print-directory -j 2 check all-tests
 
-# Three processes for two cores, as many tests wait for servers. Those that measure time come last.
+# Tests that measure time come after the others, one after another.
 PYTEST := $(BIN)/python -m pytest
-BESIDE := --numprocesses 3 --dist loadfile
+BESIDE := --numprocesses 2 --dist loadfile
 fast-tests:
 	$(PYTEST) -m "not serial" $(BESIDE)
 	$(PYTEST) -m serial
