@@ -41,7 +41,18 @@ from service.cli.checks import (
     check_output_file,
     check_output_folder,
     check_some_document,
-    open_checkpoint,
+)
+from service.cli.indexing.place import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    EncodingOptions,
+    OnOption,
+    Place,
+    RayAddressOption,
+    cluster_options,
+    open_encoding,
+    open_encoding_checkpoint,
 )
 from service.cli.options import (
     DEFAULT_DATA,
@@ -122,22 +133,31 @@ def index(
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
+    on: OnOption = Place.LOCAL,
+    ray_address: RayAddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
+    cluster = cluster_options(on, ray_address, actors, actor_cpus, actor_gpus, threads, provider)
+    encoders = EncodingOptions(checkpoint, precision, provider, threads, reading_share, cluster)
     source = _corpus_of(corpus, query, follow_links=follow_links)
     check_corpus(source)
     check_output_folder(data, "--data")
     if report:
         check_output_file(report, "--report")
-    plain = open_checkpoint(checkpoint, precision, provider)
+    plain = open_encoding_checkpoint(encoders)
     check_some_document(source)
     try:
         if adapt:
             _adapt(source, data, plain)
-        loaded = load(checkpoint, precision, provider, threads, data, reading_share)
-        with opened(data, loaded.encoder) as directory:
+        with (
+            open_encoding(encoders, data) as encoding,
+            opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
+        ):
             with show_progress(console, report or data / SKIPPED_FILE) as progress:
-                built = build_index(source, directory, loaded.tokenizer, loaded.encoder, progress)
+                built = build_index(source, directory, encoding.encode, progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
         console.print(RESUMABLE)

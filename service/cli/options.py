@@ -167,12 +167,21 @@ def print_json(value: object) -> None:
 
 @contextmanager
 def opened(
-    data: Path, space: VectorSpace | OnnxEncoder, *, read_only: bool = False
+    data: Path,
+    space: VectorSpace | OnnxEncoder,
+    *,
+    read_only: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterator[DataDirectory]:
-    """Open a data directory, and close it at the end of a block."""
+    """Open a data directory, and close it at the end of a block.
+
+    To write documents it takes an encoder, or a space and the checkpoint that it is of.
+    """
+    if isinstance(space, OnnxEncoder):
+        checkpoint = space.checkpoint
     alignment = None
-    if isinstance(space, OnnxEncoder) and not read_only:
-        alignment = open_space(space.checkpoint)
+    if checkpoint is not None and not read_only:
+        alignment = open_space(checkpoint)
     directory = open_data_directory(
         data,
         fingerprint=space.fingerprint,

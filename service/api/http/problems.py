@@ -247,6 +247,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.SnapshotError: INTERNAL_ERROR,
     index_errors.VectorEngineError: VECTORS_UNAVAILABLE,
     index_errors.BackupError: INTERNAL_ERROR,
+    index_errors.ClusterError: INTERNAL_ERROR,
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,
     service_errors.ServiceError: INTERNAL_ERROR,
     service_errors.SettingsError: INTERNAL_ERROR,
