@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 Extra = Literal[
-    "evaluate", "milvus", "milvus-lite", "otel", "parquet", "postgresql", "ray", "train"
+    "evaluate", "milvus", "milvus-lite", "otel", "parquet", "postgresql", "ray", "remote", "train"
 ]
 
 # The modules that each extra of pyproject.toml installs, by the name they are imported under.
@@ -16,6 +16,7 @@ EXTRAS: dict[Extra, tuple[str, ...]] = {
     "parquet": ("pyarrow",),
     "postgresql": ("psycopg",),
     "ray": ("fsspec", "grpc", "ray"),
+    "remote": ("fsspec",),
     "train": (
         *("huggingface_hub", "ir_measures", "matplotlib", "onnx", "onnxscript"),
         *("safetensors", "scipy", "sklearn", "torch"),

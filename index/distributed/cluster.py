@@ -21,7 +21,6 @@ CONNECT_SECONDS = 10.0
 CLIENT_SCHEME = "ray://"
 _OBJECT_STORE_BYTES = 512 * 2**20  # of a cluster of this machine; Ray writes more to its disk
 _LOCAL_FOLDER = "/tmp"  # noqa: S108  paths of its sockets may not be long
-_QUIET = {"RAY_BACKEND_LOG_LEVEL": "error"}  # what matters is raised, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ def _local_environment() -> dict[str, str]:
 
 
 def _init(where: str, environment: Mapping[str, str], **arguments: Any) -> None:
-    os.environ.update({**_QUIET, **environment})
+    os.environ.update(environment)
     import ray
 
     logging.getLogger("ray").setLevel(logging.ERROR)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
+from encoder.adapter import Adapter
 from index.build import Batch, BatchEncoder
 from index.distributed.cluster import (
     PURPOSE,
@@ -41,18 +42,21 @@ START_SECONDS = 600.0  # that a machine may take to start a process and to load 
 
 
 @contextmanager
-def open_encoder_pool(order: EncoderOrder, options: ClusterOptions) -> Iterator[BatchEncoder]:
+def open_encoder_pool(
+    order: EncoderOrder, adapter: Adapter | None, options: ClusterOptions
+) -> Iterator[BatchEncoder]:
     """Open encoders on a cluster, which end with the block.
 
     Args:
-        order: which encoder each of them is; `threads` is decided by the options.
+        order: which encoder each of them is; its `threads` are decided by the options.
+        adapter: fitted to the corpus, if any.
         options: the cluster, and what each encoder gets.
 
     Raises:
         ClusterError: the cluster cannot be used, or an encoder cannot be opened or is another one.
     """
     with connected(options) as allotment:
-        pool = _EncoderPool(order, allotment)
+        pool = _EncoderPool(order, adapter, allotment)
         pool.open()
         yield pool
 
@@ -69,7 +73,7 @@ class _Sent:
 class _EncoderPool:
     """Encoders in actors of Ray."""
 
-    def __init__(self, order: EncoderOrder, allotment: Allotment) -> None:
+    def __init__(self, order: EncoderOrder, adapter: Adapter | None, allotment: Allotment) -> None:
         import ray
 
         self._ray = ray
@@ -80,9 +84,9 @@ class _EncoderPool:
             max_restarts=-1,
             max_task_retries=ATTEMPTS - 1,
         )
-        # An adapter is large: all actors get one copy.
-        shared = ray.put(replace(order, threads=allotment.threads))
-        self._actors = [actor.remote(shared) for _ in range(allotment.actors)]
+        each = replace(order, threads=allotment.threads)
+        self._adapter = [] if adapter is None else [ray.put(adapter)]  # large: one for all
+        self._actors = [actor.remote(each, self._adapter) for _ in range(allotment.actors)]
         self._sent: deque[_Sent] = deque()
 
     def open(self) -> None:

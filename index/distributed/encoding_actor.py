@@ -1,6 +1,6 @@
 """What runs on the machines of a cluster: an actor that holds one encoder.
 
-This module imports no Ray: `index.distributed.encoder_pool` makes an actor of the class.
+`index.distributed.encoder_pool` makes an actor of the class.
 """
 
 import socket
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from encoder.adapter import Adapter
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
@@ -36,7 +36,6 @@ class EncoderOrder:
         precision: of the graphs; None for the best one of the device.
         providers: execution providers in the order of preference; None for the default.
         threads: of each encoder.
-        adapter: fitted to the corpus, if any.
     """
 
     checkpoint: Path | None
@@ -45,7 +44,6 @@ class EncoderOrder:
     precision: str | None
     providers: tuple[str, ...] | None
     threads: int
-    adapter: Adapter | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +78,17 @@ class EncodingError(Exception):
 
 
 class EncodingActor:
-    """Holds one encoder, opened at the first call: also when its process was started again."""
+    """Holds one encoder, opened at the first call: also when its process was started again.
 
-    def __init__(self, order: EncoderOrder) -> None:
+    Args:
+        order: which encoder to open.
+        adapter: a reference of Ray to the `Adapter` of the corpus, or nothing. In a list, where
+            Ray does not resolve it: what a process is started with again may be no reference.
+    """
+
+    def __init__(self, order: EncoderOrder, adapter: Sequence[Any]) -> None:
         self._order = order
+        self._adapter = adapter
 
     def describe(self) -> OpenedEncoder:
         """Open the encoder.
@@ -106,7 +111,10 @@ class EncodingActor:
 
     @cached_property
     def _opened(self) -> tuple[BlockTokenizer, OnnxEncoder]:
+        import ray
+
         order = self._order
+        adapter: Adapter | None = ray.get(self._adapter[0]) if self._adapter else None
         checkpoint = with_reading_share(
             load_checkpoint(order.checkpoint or DEFAULT_CHECKPOINT), order.reading_share
         )
@@ -115,7 +123,7 @@ class EncodingActor:
             precision=order.precision,
             providers=order.providers,
             threads=order.threads,
-            adapter=order.adapter,
+            adapter=adapter,
         )
         if encoder.fingerprint != order.fingerprint:
             raise CheckpointError(

@@ -17,7 +17,8 @@ from index.adapt import adapt_data_directory
 from index.build import build_index
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, FollowedFolder, read_document
-from index.corpus.sql import SqlQuery
+from index.corpus.remote import RemotePath
+from index.corpus.sql import SQL_SCHEMES, SqlQuery
 from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
@@ -276,15 +277,20 @@ def embed(
 
 
 def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
-    if "://" not in name:
-        if query is not None:
-            raise OptionError("--query", f"{name}: is not the address of a database")
-        return FollowedFolder(Path(name)) if follow_links else Path(name)
-    if query is None:
-        raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
-    if follow_links:
-        raise OptionError("--follow-links", "is for a folder, not for a database")
-    return SqlQuery(name, query)
+    scheme, separator, _ = name.partition("://")
+    if scheme.lower() in SQL_SCHEMES and separator:
+        if query is None:
+            raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
+        if follow_links:
+            raise OptionError("--follow-links", "is for a folder, not for a database")
+        return SqlQuery(name, query)
+    if query is not None:
+        raise OptionError("--query", f"{name}: is not the address of a database")
+    if separator:
+        if follow_links:
+            raise OptionError("--follow-links", "is for a folder of this machine")
+        return RemotePath(name)
+    return FollowedFolder(Path(name)) if follow_links else Path(name)
 
 
 def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:

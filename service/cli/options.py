@@ -42,8 +42,9 @@ CorpusOrUrlArgument = Annotated[
     str,
     typer.Argument(
         metavar="CORPUS",
-        help="A folder of files, JSON Lines, Parquet, a BEIR folder, one file, or a database: "
-        "sqlite:///file.db, postgresql://user@host/database.",
+        help="A folder of files, JSON Lines, Parquet, a BEIR folder, one file, also by a URL as "
+        "s3://bucket/corpus.jsonl (extra `remote`); or a database: sqlite:///file.db, "
+        "postgresql://user@host/database.",
     ),
 ]
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]

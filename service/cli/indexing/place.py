@@ -164,10 +164,9 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
         precision=options.precision,
         providers=tuple(options.provider) if options.provider else None,
         threads=options.threads or 1,
-        adapter=adapter,
     )
     console.print(f"Ray: starting encoders{_at(options.cluster)}")
-    with open_encoder_pool(order, options.cluster) as pool:
+    with open_encoder_pool(order, adapter, options.cluster) as pool:
         yield Encoding(pool, space, checkpoint)
 
 
