@@ -76,7 +76,7 @@ def skipped(data: Path) -> list[str]:
 
 
 def test_the_store_and_its_answers_are_those_of_one_process(
-    longmatch: Run, longmatch_process: RunProcessProcess, tiny_checkpoint: Path, tmp_path: Path
+    longmatch: Run, longmatch_process: RunProcess, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     wrong = write_corpus(corpus, BATCH_DOCUMENTS + 40)
