@@ -201,7 +201,7 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         code = "import sys; from ray.scripts.scripts import main; sys.exit(main())"
         options = ("--head", "--block", f"--port={port}", "--num-cpus=4")
-        options += ("--include-dashboard=false", "--ray-client-server-port=0")
+        options += ("--include-dashboard=false", f"--ray-client-server-port={free_port()}")
         head = subprocess.Popen(
             [sys.executable, "-c", code, "start", *options],
             env={**os.environ, **variables},
