@@ -135,7 +135,9 @@ def _machines(nodes: Sequence[dict[str, Any]]) -> list[Machine]:
 @contextmanager
 def _joined(options: ClusterOptions) -> Iterator[None]:
     check_cluster(options)
-    _init(f"Ray at {options.address}", {}, address=options.address)
+    # Else a port of something that is no Ray, or of one that hangs, is tried for minutes.
+    tries = {"RAY_NUM_REDIS_GET_RETRIES": os.environ.get("RAY_NUM_REDIS_GET_RETRIES", "3")}
+    _init(f"Ray at {options.address}", tries, address=options.address)
     yield
 
 
