@@ -11,6 +11,7 @@ from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
 from benchmarks.engines import latency
+from benchmarks.pretraining import order
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
     alignment_depth,
@@ -76,6 +77,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "models-wikispeedia": models.table,
     "pretraining": pretraining_table.table,
     "pretraining-scale": pretraining_table.scale_table,
+    order.BENCHMARK: order.table,
     "explanations": explanations.table,
     "rerank": rerank.table,
     "backup": backup.table,
