@@ -72,6 +72,9 @@ checkpoint: $(VENV)/testing
 	$(BIN)/longmatch train general --checkpoint build/start --output build/smith-minilm-l6 \
 		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --work build/work
 
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+	--constraint constraints.txt --generate-hashes --no-annotate --no-header --quiet
+
 # Pin the newest versions of everything, for every platform; for the image with their hashes.
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
@@ -79,9 +82,11 @@ constraints: $(VENV)/testing
 		--extra cpu --extra gpu --extra evaluate --extra external --extra milvus-lite --extra otel \
 		--extra parquet --extra postgresql --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
-	for device in cpu gpu; do $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra $$device --constraint constraints.txt --generate-hashes \
-		--no-annotate --no-header --quiet --output-file deploy/requirements/$$device.txt || exit 1; done
+	for device in cpu gpu; do \
+		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt && \
+		$(COMPILE) --extra $$device --extra postgresql --extra milvus \
+			--output-file deploy/requirements/$$device-cluster.txt || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) demo-data
