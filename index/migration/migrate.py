@@ -33,7 +33,6 @@ from index.directory.data_directory import (
 from index.directory.file_digest import remove_digest, verify_digest
 from index.doctor.rebuild import rebuild_lexical_index
 from index.errors import StoreError
-from index.migration.sqlite_rows import SQLiteRows, finish, insert_rows
 from index.postgres.address import PostgreSQLAddress
 from index.postgres.connections import PostgreSQLConnections
 from index.postgres.copies import (
@@ -48,6 +47,7 @@ from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 from index.store.records import DocumentRow
 from index.store.schema import create_if_missing, read_space
+from index.store.whole_rows import SQLiteRows, finish, insert_rows
 
 MIGRATING = ".migrating"
 _SOURCE_FILE = "source.json"

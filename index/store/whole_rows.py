@@ -8,8 +8,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from encoder.alignment.space import read_space, write_space
-from index.alignment.tables import find_space, insert_space, load_space
+from index.alignment.tables import FittedSpace, find_space, insert_space, load_space
 from index.errors import DamagedDocumentError
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import LOG_START, write_state
@@ -81,9 +80,8 @@ class SQLiteRows:
         found = find_space(self.connection)
         if found is None:
             return {}
-        head = json.dumps([found.documents, found.sequence]).encode()
         space = load_space(self.connection, found.space_id)
-        return {ALIGNMENT: head + b"\n" + write_space(space)}
+        return {ALIGNMENT: FittedSpace(space, found.documents, found.sequence).pack()}
 
 
 def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> None:
@@ -118,10 +116,7 @@ def finish(
         )
         write_state(connection, LOG_START, counters.sequence)
         if ALIGNMENT in attachments and find_space(connection) is None:
-            head, _, content = attachments[ALIGNMENT].partition(b"\n")
-            documents, sequence = json.loads(head)
-            space = read_space(content)
-            insert_space(connection, space, current=True, documents=documents, sequence=sequence)
+            insert_space(connection, FittedSpace.unpack(attachments[ALIGNMENT]), current=True)
 
 
 def _document_row(*row: Any) -> DocumentRow:
