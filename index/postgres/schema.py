@@ -181,5 +181,15 @@ def read_space(
     return VectorSpace(fingerprint, dimension), found == FORMAT
 
 
+def holds_store(connections: PostgreSQLConnections) -> bool:
+    """Return whether there are the tables of a store.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    with connections.reading() as session:
+        return _is_there(session)
+
+
 def _is_there(session: Session) -> bool:
     return int(session.value(_COLUMNS, session.schema)) == 4

@@ -34,7 +34,7 @@ class Position:
     Attributes:
         revision: that it holds; None for a new copy.
         sequence: of the store at that revision.
-        last: the last vector id that was copied; a copy that was killed has some beyond `revision`.
+        last: the last vector id that was copied; where the copying was killed, later ones miss.
         damaged: vector ids of documents that are damaged in the database, ascending.
     """
 
@@ -64,6 +64,16 @@ class Changes:
         if position.revision is not None and not is_known(session, position.revision):
             raise HistoryDiffersError
         self.revision, self.sequence = read_revision(session)
+
+    def reached(self, removed: Sequence[int], damaged: Sequence[int]) -> Position:
+        """Return the position of a copy to which all but the new documents were applied.
+
+        Args:
+            removed: as `removed` gave them.
+            damaged: of the documents that `described` gave.
+        """
+        left = {*self._after.damaged, *damaged} - {*removed}
+        return Position(self.revision, self.sequence, self._after.last, tuple(sorted(left)))
 
     def count_added(self) -> int:
         """Return how many documents were added, or have a new text."""

@@ -5,11 +5,11 @@ other processes. What belongs to words, near-duplicates and alignment is made he
 block vectors, as a store of SQLite makes it. The copy can be deleted at any time.
 """
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import index.store.statements as sql
@@ -41,7 +41,7 @@ from index.store.records import Change, DocumentRow, EncodedDocument
 from index.store.whole_rows import ALIGNMENT, insert_rows
 
 _STATE = "copy"
-_Transaction = Callable[[], AbstractContextManager[sqlite3.Connection]]
+_log = logging.getLogger(__name__)
 _TEXT = """
 SELECT text FROM documents WHERE vector_id = ?"""
 _PRESENT = """
@@ -190,18 +190,24 @@ class CopiedDocumentStore(SQLiteDocumentStore):
         """
         with self.database.connections.reading() as session, ExitStack() as whole:
             changes = Changes(session, self._position)
-            transaction: _Transaction = self._connections.writing
-            if not in_steps:
-                alone = nullcontext(whole.enter_context(self._connections.writing()))
-                transaction = lambda: alone  # noqa: E731
+            writing = self._connections.writing
+            alone = None if in_steps else whole.enter_context(writing())
+
+            def transaction() -> AbstractContextManager[sqlite3.Connection]:
+                return writing() if alone is None else nullcontext(alone)
+
             if in_steps and (number := changes.count_added()):
                 progress.started("copying the database", number)
+                _log.info("copying %d documents of %s", number, self.database.address)
             with transaction() as connection, self._damaged_words():
                 _take_space(connection, changes.attachments())
                 gone = changes.removed()
                 removed = _remove(connection, gone, changes.sequence)
-            position = self._position
-            position = replace(position, damaged=tuple(sorted({*position.damaged} - {*gone})))
+                damaged = self._describe(connection, changes)
+                # Now the documents after the last one are all that is missing.
+                position = changes.reached(gone, damaged)
+                _write_position(connection, position)
+            self._note_damage(damaged)
             for rows, damaged in changes.added():
                 with transaction() as connection:
                     self._insert(connection, rows)
@@ -209,16 +215,8 @@ class CopiedDocumentStore(SQLiteDocumentStore):
                     _write_position(connection, position)
                 self._note_damage(damaged)
                 progress.advanced(len(rows) + len(damaged))
-            with transaction() as connection, self._damaged_words():
-                damaged = self._describe(connection, changes)
-                position = replace(
-                    position.after([], damaged),
-                    revision=changes.revision,
-                    sequence=changes.sequence,
-                )
+            with transaction() as connection:
                 connection.execute("UPDATE meta SET sequence = ?", (position.sequence,))
-                _write_position(connection, position)
-            self._note_damage(damaged)
         self._position = position
         self.damage.forget(removed)
         self._selections.changed()

@@ -14,26 +14,37 @@ from index.postgres.address import PostgreSQLAddress
 COPY_FILE = "postgresql.json"
 
 
-def mark_copy(path: Path, address: PostgreSQLAddress, store: Path) -> None:
+def check_may_copy(path: Path, store: Path, address: PostgreSQLAddress) -> None:
+    """Check that a data directory is that of a copy, or has no documents.
+
+    Args:
+        path: the directory, which may be missing.
+        store: the file of its store.
+        address: of the database.
+
+    Raises:
+        StoreError: it has documents of its own.
+    """
+    if store.exists() and not (path / COPY_FILE).exists():
+        raise StoreError(
+            f"{path}: has documents of its own, and the documents are in {address}: copy them "
+            f"there with `longmatch migrate {path} --to`, and name another data directory"
+        )
+
+
+def mark_copy(path: Path, address: PostgreSQLAddress) -> None:
     """Mark a data directory as that of a copy, before its store is made.
 
     Args:
         path: the directory, whose lock this process holds.
         address: of the database, now; it may have moved since the last time.
-        store: the file of the store.
 
     Raises:
-        StoreError: it has documents of its own, or cannot be written.
+        StoreError: it cannot be written.
     """
     mark = path / COPY_FILE
     content = json.dumps({"url": address.shown, "schema": address.schema}) + "\n"
     try:
-        if not mark.exists() and store.exists():
-            raise StoreError(
-                f"{path}: has documents of its own, and a server of {address} keeps a copy of the "
-                f"database in its data directory: copy them with `longmatch migrate {path} --to`, "
-                "and name another directory"
-            )
         if not mark.exists() or mark.read_text(encoding="utf-8") != content:
             write_atomically(mark, content)
     except OSError as error:

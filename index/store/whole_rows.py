@@ -2,8 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from index.store.metadata import insert_metadata
 from index.store.records import DocumentRow, StoreCounters
 
 ALIGNMENT = "alignment-space"  # the attachment that holds the space that blocks are aligned in
+_DOCUMENTS_A_BATCH = 128
 _ROWS_AFTER = """
 SELECT d.vector_id, v.sequence, d.id, d.content_hash, d.title, d.metadata, d.text, d.tokens,
     d.tokens_read, d.blocks, d.blocks_left_out, d.tokens_encoded, d.indexed_at, v.vector,
@@ -96,6 +98,29 @@ def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> 
             connection.execute(_INSERT_BLOCKS, (one.vector_id, one.offsets, one.block_vectors))
         insert_metadata(connection, one.vector_id, json.loads(one.metadata))
     write_checksums(connection, [one.vector_id for one in rows])
+
+
+def digest_of(
+    after: Callable[[int, int], Sequence[DocumentRow]], advanced: Callable[[int], None]
+) -> tuple[int, str]:
+    """Return the number of documents and a digest over everything that is stored of them.
+
+    Args:
+        after: returns the first documents after a vector id, of which there are so many at most.
+        advanced: is told how many were read.
+    """
+    digest, count, last = sha256(), 0, 0
+    while rows := after(last, _DOCUMENTS_A_BATCH):
+        for one in rows:
+            text = sha256(one.text.encode()).digest()
+            values = json.dumps([*one.checked()[:4], *one.receipt, one.indexed_at, one.sequence])
+            parts = (values.encode(), text, one.content_hash, one.vector)
+            for part in (*parts, one.offsets or b"", one.block_vectors or b""):
+                digest.update(len(part).to_bytes(8, "big"))
+                digest.update(part)
+        count, last = count + len(rows), rows[-1].vector_id
+        advanced(len(rows))
+    return count, digest.hexdigest()
 
 
 def finish(
