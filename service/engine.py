@@ -159,7 +159,9 @@ class Collections:
     def unusable(self) -> dict[str, str]:
         """Return why collections cannot be used, by name; those that can be are absent."""
         reasons = {
-            one.name: one.data.damage if isinstance(one, Collection) else one.reason
+            one.name: one.data.damage or one.data.problem
+            if isinstance(one, Collection)
+            else one.reason
             for one in self.members()
         }
         return {name: reason for name, reason in reasons.items() if reason is not None}
