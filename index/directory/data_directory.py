@@ -42,10 +42,11 @@ from index.directory.file_digest import (
 )
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.postgres.address import Database
 from index.replica.copied_store import CopiedDocumentStore
 from index.replica.copy_mark import check_is_no_copy, check_may_copy
 from index.replica.follower import Follower
-from index.replica.opening import Database, fetch_attachments, open_database
+from index.replica.opening import fetch_attachments, open_database
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend

@@ -32,13 +32,13 @@ from index.postgres.history import Revision, peek_revision
 from index.progress import Progress, SilentProgress
 from index.replica.changes import Changes, Position
 from index.replica.copied_alignment import CopiedAlignment
+from index.replica.whole_rows import ALIGNMENT, insert_rows
 from index.sqlite.block_vectors import as_stored, read_block_vectors
 from index.sqlite.connections import vector_id_list
 from index.sqlite.task_state import read_state, write_state
 from index.store.checksums import write_checksums
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, DocumentRow, EncodedDocument
-from index.store.whole_rows import ALIGNMENT, insert_rows
 
 _STATE = "copy"
 _log = logging.getLogger(__name__)
