@@ -102,6 +102,11 @@ class DataDirectory:
         """Why the database that the store is a copy of cannot be used now; None while it can be."""
         return None if self._follower is None else self._follower.problem
 
+    @property
+    def database_writes(self) -> int:
+        """How many writes of the database the store holds; 0 without one."""
+        return self.store.revision if isinstance(self.store, CopiedDocumentStore) else 0
+
     def ask_database(self) -> Future[None] | None:
         """Return when store and index hold what the database holds now; None without a database.
 

@@ -153,7 +153,8 @@ class CopiedDocumentStore(SQLiteDocumentStore):
             except IndexingError as error:
                 self._problem = error
                 raise
-            self._problem = None
+            if self._problem is not None:  # what kept it from being read kept it from being written
+                self._problem = self._write_failure = None
             return changed
 
     def close(self) -> None:
