@@ -128,6 +128,7 @@ def wait_for_job(server: Server, job: str, state: str, seconds: float = 60) -> A
     pytest.fail(f"the job is {answer}")
 
 
+@pytest.mark.slow
 def test_the_upload_of_a_server_that_dies_is_indexed_by_another(
     serve: Serve, tiny_checkpoint: Path, tmp_path: Path, postgresql_server: PostgreSQLServer
 ) -> None:
