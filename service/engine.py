@@ -253,6 +253,8 @@ def record_readiness(engine: Engine) -> None:
         engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
     for opened in engine.collections.opened():
         opened.metrics.damaged_documents.set(len(opened.data.store.damage))
+        opened.metrics.database_up.set(opened.data.problem is None)
+        opened.metrics.database_writes.set(opened.data.database_writes)
         opened.metrics.standing_lag.set(opened.standing.lag_seconds)
 
 

@@ -42,10 +42,11 @@ from index.directory.file_digest import (
 )
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.postgres.address import Database
 from index.replica.copied_store import CopiedDocumentStore
 from index.replica.copy_mark import check_is_no_copy, check_may_copy
 from index.replica.follower import Follower
-from index.replica.opening import Database, fetch_attachments, open_database
+from index.replica.opening import fetch_attachments, open_database
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend
@@ -100,6 +101,11 @@ class DataDirectory:
     def problem(self) -> str | None:
         """Why the database that the store is a copy of cannot be used now; None while it can be."""
         return None if self._follower is None else self._follower.problem
+
+    @property
+    def database_writes(self) -> int:
+        """How many writes of the database the store holds; 0 without one."""
+        return self.store.revision if isinstance(self.store, CopiedDocumentStore) else 0
 
     def ask_database(self) -> Future[None] | None:
         """Return when store and index hold what the database holds now; None without a database.

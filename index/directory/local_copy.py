@@ -12,10 +12,11 @@ from index.directory.data_directory import (
     remove_copy,
 )
 from index.errors import DatabaseUnavailableError, DataDirectoryInUseError, StoreError
+from index.postgres.address import Database
 from index.postgres.connections import PostgreSQLConnections
 from index.postgres.history import peek_revision
 from index.replica.copy_mark import check_may_copy
-from index.replica.opening import Database, fetch_attachments, position_of
+from index.replica.opening import fetch_attachments, position_of
 
 _SECONDS = 30.0  # in which a server that has the copy open must have followed
 _WAIT_SECONDS = 0.1

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from index.doctor.findings import Finding, Remedy
 from index.errors import DamagedDocumentError
+from index.postgres.address import Database
 from index.postgres.connections import PostgreSQLConnections
 from index.postgres.copies import PostgreSQLRows, reading_rows
 from index.postgres.history import read_revision
 from index.progress import Progress
 from index.replica.copied_store import read_position
-from index.replica.opening import Database
+from index.replica.whole_rows import SQLiteRows, digest_of
 from index.sqlite.connections import SQLiteConnections
-from index.store.whole_rows import SQLiteRows, digest_of
 
 _ATTEMPTS = 50  # a server follows the database meanwhile
 _WAIT_SECONDS = 0.1

@@ -56,13 +56,16 @@ class Changes:
         """Read where the database is.
 
         Raises:
-            HistoryDiffersError: the copy is of another history.
+            StoreError: the copy is of another history.
         """
         self._session = session
         self._after = position
         self._known = -1 if position.revision is None else position.revision.number
         if position.revision is not None and not is_known(session, position.revision):
-            raise HistoryDiffersError
+            raise StoreError(
+                "the local copy of the database is of another history, or too old: it is made anew "
+                "at the next start"
+            )
         self.revision, self.sequence = read_revision(session)
 
     def reached(self, removed: Sequence[int], damaged: Sequence[int]) -> Position:
@@ -113,13 +116,3 @@ class Changes:
     def attachments(self) -> Mapping[str, bytes]:
         """Return the small files that were written, by name."""
         return read_attachments(self._session, self._known)
-
-
-class HistoryDiffersError(StoreError):
-    """A copy holds what the database does not know, or is too far behind: it is made anew."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the local copy of the database is of another history, or too old: it is made anew at "
-            "the next start"
-        )

@@ -16,8 +16,8 @@ from index.postgres.connections import PostgreSQLConnections
 from index.postgres.history import attach
 from index.postgres.statements import lock_counters
 from index.progress import Progress
+from index.replica.whole_rows import ALIGNMENT
 from index.sqlite.connections import SQLiteConnections
-from index.store.whole_rows import ALIGNMENT
 
 _REVISION_OF = """
 SELECT coalesce(max(revision), -1) FROM {s}.attachments WHERE name = %s"""

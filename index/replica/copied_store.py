@@ -32,13 +32,13 @@ from index.postgres.history import Revision, peek_revision
 from index.progress import Progress, SilentProgress
 from index.replica.changes import Changes, Position
 from index.replica.copied_alignment import CopiedAlignment
-from index.sqlite.block_vectors import as_stored, read_block_vectors
+from index.replica.whole_rows import ALIGNMENT, insert_rows
+from index.sqlite.block_vectors import read_block_vectors
 from index.sqlite.connections import vector_id_list
 from index.sqlite.task_state import read_state, write_state
 from index.store.checksums import write_checksums
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, DocumentRow, EncodedDocument
-from index.store.whole_rows import ALIGNMENT, insert_rows
 
 _STATE = "copy"
 _log = logging.getLogger(__name__)
@@ -76,8 +76,8 @@ class CopiedDocumentStore(SQLiteDocumentStore):
             progress: of the copying.
 
         Raises:
-            HistoryDiffersError: the file is the copy of another history.
-            StoreError: the file is damaged, or the database cannot be used.
+            StoreError: the file is damaged or the copy of another history, or the database cannot
+                be used.
         """
         super().__init__(
             path,
@@ -141,9 +141,8 @@ class CopiedDocumentStore(SQLiteDocumentStore):
         """Bring the copy to the present state of the database; return whether it had changed.
 
         Raises:
-            HistoryDiffersError: the copy is of another history.
-            StoreError: the database cannot be read, or the copy not be written; a later call
-                makes up for it.
+            StoreError: the copy is of another history; or the database cannot be read, or the copy
+                not be written: then a later call makes up for it.
         """
         with self._following:
             try:
@@ -153,7 +152,8 @@ class CopiedDocumentStore(SQLiteDocumentStore):
             except IndexingError as error:
                 self._problem = error
                 raise
-            self._problem = None
+            if self._problem is not None:  # what kept it from being read kept it from being written
+                self._problem = self._write_failure = None
             return changed
 
     def close(self) -> None:
@@ -248,7 +248,7 @@ class CopiedDocumentStore(SQLiteDocumentStore):
             if one.offsets is not None
         ]
         blocks = read_block_vectors(packed)
-        projected = ((n, space.project(as_stored(one.vectors))) for n, one in blocks.items())
+        projected = ((n, space.project(one.vectors)) for n, one in blocks.items())
         insert_aligned_blocks(connection, stored.space_id, projected)
 
     def _describe(self, connection: sqlite3.Connection, changes: Changes) -> list[int]:

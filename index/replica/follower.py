@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from time import monotonic
 
 from index.errors import DatabaseUnavailableError, IndexingError
-from index.replica.opening import Database
+from index.postgres.address import Database
 
 FOLLOW_SECONDS = 1.0  # between rounds that nobody waits for
 

@@ -3,13 +3,12 @@
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.adapter import VectorSpace
 from encoder.atomic_files import write_atomically
 from index.errors import StorageError, StoreError
-from index.postgres.address import PostgreSQLAddress
+from index.postgres.address import Database
 from index.postgres.connections import PostgreSQLConnections
 from index.postgres.document_store import PostgreSQLDocumentStore
 from index.postgres.history import attach, is_known, read_attachments
@@ -23,19 +22,6 @@ from index.sqlite.connections import SQLiteConnections
 from index.store.schema import read_space
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """A PostgreSQL that holds the documents.
-
-    Attributes:
-        address: of it.
-        patience: seconds that a search waits for it.
-    """
-
-    address: PostgreSQLAddress
-    patience: float = 5.0
 
 
 def open_database(

@@ -18,8 +18,7 @@ from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
 from index.errors import StoreError
 from index.migration.migrate import migrate_from, migrate_to
-from index.postgres.address import DEFAULT_SCHEMA, parse_postgresql_url
-from index.replica.opening import Database
+from index.postgres.address import DEFAULT_SCHEMA, Database, parse_postgresql_url
 from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import (
     OptionError,

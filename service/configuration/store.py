@@ -4,8 +4,12 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from index.errors import StoreError
-from index.postgres.address import DEFAULT_SCHEMA, PostgreSQLAddress, parse_postgresql_url
-from index.replica.opening import Database
+from index.postgres.address import (
+    DEFAULT_SCHEMA,
+    Database,
+    PostgreSQLAddress,
+    parse_postgresql_url,
+)
 
 SQLITE = "sqlite"
 
@@ -34,6 +38,14 @@ class StoreSettings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds that a request waits for PostgreSQL to say whether something has "
         "changed; then it is rejected with 503, and the service is not ready.",
+    )
+
+    job_lease_seconds: float = Field(
+        default=30.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="With a PostgreSQL: seconds after which an upload that a server was indexing "
+        "is taken by another one, if that server died.",
     )
 
     @field_validator("store")
