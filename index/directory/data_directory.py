@@ -45,7 +45,7 @@ from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.postgres.address import Database
 from index.replica.copied_store import CopiedDocumentStore
 from index.replica.copy_mark import check_is_no_copy, check_may_copy
-from index.replica.follower import Follower
+from index.replica.follower import Follower, follow_from_now
 from index.replica.opening import fetch_attachments, open_database
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
@@ -191,15 +191,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             )
         else:
             space = VectorSpace(fingerprint, dimension)
-            begin = partial(_begin, path, read_only=False, later=later)
-            remove = partial(remove_copy, path)
-            store = CopiedDocumentStore(
-                path / STORE_FILE,
-                open_database(path / STORE_FILE, database, space, begin, remove),
-                find_families=find_families,
-                space=alignment,
-                checkpoints=not later,
-            )
+            given = (path, database, space, alignment, open_files)
+            store = _open_copy(*given, find_families=find_families, later=later)
         open_files.callback(store.close)
         if later and not has_digest(path / STORE_FILE):  # the copy was made anew
             later = False
@@ -217,7 +210,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         store.lexical.wait(LEXICAL_SECONDS)
         check, follower = None, None
         if in_background and isinstance(store, CopiedDocumentStore) and database:
-            follower = _follow_from_now(store, index, database, open_files)
+            follower = follow_from_now(store, index, database)
+            open_files.callback(follower.close)
         if later:
             check = DigestCheck(path / STORE_FILE, store.allow_checkpoints)
             open_files.callback(_after, check, opened, path / STORE_FILE)
@@ -254,23 +248,27 @@ def remove_copy(path: Path) -> None:
         raise StoreError(f"{path}: cannot be written: {error}") from error
 
 
-def _follow_from_now(
-    store: CopiedDocumentStore,
-    index: LiveIndex,
+def _open_copy(
+    path: Path,
     database: Database,
+    space: VectorSpace,
+    alignment: AlignmentSpace | None,
     open_files: ExitStack,
-) -> Follower:
-    """Start a thread that brings copy and index to the present state of the database."""
-
-    def follow() -> None:
-        store.follow()
-        if index.sequence < store.sequence:
-            index.catch_up()
-
-    follower = Follower(follow, database)
-    open_files.callback(follower.close)
-    follower.start()
-    return follower
+    *,
+    find_families: bool,
+    later: bool,
+) -> CopiedDocumentStore:
+    """Open the copy of a database, which is closed with `open_files`; see `open_database`."""
+    begin = partial(_begin, path, read_only=False, later=later)
+    opened = open_database(path / STORE_FILE, database, space, begin, partial(remove_copy, path))
+    open_files.callback(opened.close)  # also if the copy cannot be opened
+    return CopiedDocumentStore(
+        path / STORE_FILE,
+        opened,
+        find_families=find_families,
+        space=alignment,
+        checkpoints=not later,
+    )
 
 
 def _open_backend(

@@ -7,6 +7,8 @@ from time import monotonic
 
 from index.errors import DatabaseUnavailableError, IndexingError
 from index.postgres.address import Database
+from index.replica.copied_store import CopiedDocumentStore
+from index.vectors.live_index import LiveIndex
 
 FOLLOW_SECONDS = 1.0  # between rounds that nobody waits for
 
@@ -90,3 +92,16 @@ class Follower:
                 self._error = None
                 asked.set_result(None)
             self._began = None
+
+
+def follow_from_now(store: CopiedDocumentStore, index: LiveIndex, database: Database) -> Follower:
+    """Start a thread that brings a copy, and the index over it, to the state of its database."""
+
+    def follow() -> None:
+        store.follow()
+        if index.sequence < store.sequence:
+            index.catch_up()
+
+    follower = Follower(follow, database)
+    follower.start()
+    return follower
