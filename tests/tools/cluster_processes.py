@@ -69,8 +69,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:
         folder = Path(name)
         folder.chmod(0o755)
-        isolate(folder, running)
-        walk(Path(sys.argv[1]), folder, running)
+        try:
+            isolate(folder, running)
+            walk(Path(sys.argv[1]), folder, running)
+        except SystemExit:
+            for log in sorted(folder.glob("*.log")):
+                print(f"{log.name}:", log.read_text()[-2000:], sep="\n", file=sys.stderr)
+            raise
 
 
 def isolate(folder: Path, running: ExitStack) -> None:
