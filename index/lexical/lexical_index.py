@@ -25,8 +25,6 @@ from index.lexical.scoring import (
     QueryTerms,
     TermRows,
     TermWeight,
-    cosines,
-    heaviest_terms,
     join_rows,
     shared_terms,
     weigh_query,
@@ -201,7 +199,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        return np.sort(_candidates(self._view(), query, max(k, CANDIDATES), among))
+        return np.sort(self._view().best(query, max(k, CANDIDATES), among))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term.
@@ -215,8 +213,8 @@ class LexicalIndex:
             StoreError: the file cannot be read.
         """
         view = self._view()
-        candidates = _candidates(view, query, max(k, CANDIDATES), among)
-        return _best(candidates, _score(view, query, candidates), k)
+        candidates = view.best(query, max(k, CANDIDATES), among)
+        return _best(candidates, view.scores(query, candidates), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
@@ -233,7 +231,7 @@ class LexicalIndex:
         selected = selected[among.contains(selected)]
         for start in range(0, len(selected), _ROWS_A_CALL):
             ids = selected[start : start + _ROWS_A_CALL]
-            scores = _score(view, query, ids)
+            scores = view.scores(query, ids)
             best = _best(
                 np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
             )
@@ -245,7 +243,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        return _score(self._view(), query, vector_ids)
+        return self._view().scores(query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -288,14 +286,6 @@ class LexicalIndex:
         return self._copy.view()
 
 
-def _score(view: View, query: LexicalQuery, vector_ids: Int64) -> Float32:
-    positions, documents = view.documents(vector_ids)
-    squares = view.squared_norms(vector_ids)
-    scores = np.zeros(len(vector_ids), dtype=np.float32)
-    scores[positions] = cosines(query, documents, squares, view.frequencies.idf(query.term_ids))
-    return scores
-
-
 def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:
     documents = view.terms.frequencies[term_ids].astype(np.int64)
     return QueryTerms(term_ids, counts, documents, view.terms.pairs[term_ids])
@@ -305,9 +295,3 @@ def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
     order = np.lexsort((vector_ids, -scores))[:k]
     order = order[scores[order] > 0]
     return LexicalMatches(vector_ids[order], scores[order])
-
-
-def _candidates(view: View, query: LexicalQuery, k: int, among: IdSet | None) -> Int64:
-    chosen = heaviest_terms(query)
-    weights = (query.weights[chosen] * query.idf[chosen]).astype(np.float64)
-    return view.best(query.term_ids[chosen], weights, k, among)
