@@ -51,6 +51,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "near_duplicates",
         "store",
         "postgres vectors",
+        "replica",
         "directory",
         "adapt build search",
         "distributed doctor embed reencode",
@@ -130,13 +131,18 @@ FACES: Mapping[str, str] = {
     "index.alignment": "alignment_index refresh tables",
     "index.corpus": "demo json_lines reader remote sql",
     "index.corpus.formats": "content files html parquet titles",
-    "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
+    "index.directory": (
+        "backup backup_archive collections content_swap data_directory file_digest local_copy"
+    ),
     "index.distributed": "cluster encoder_pool encoding_actor",
-    "index.doctor": "examine findings rebuild repair",
+    "index.doctor": "copy_checks examine findings rebuild repair",
     "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
     "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
-    "index.postgres": "address connections copies schema",
+    "index.postgres": (
+        "address connections copies document_store history portable schema statements"
+    ),
+    "index.replica": "copied_store copy_mark follower opening whole_rows",
     "index.search": (
         "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
         "score_distribution search"
@@ -166,7 +172,7 @@ FACES: Mapping[str, str] = {
     "service.cli.feedback": "judged replace tune",
     "service.cli.indexing": "place",
     "service.collections": "changes opening",
-    "service.configuration": "access names standing vectors",
+    "service.configuration": "access names standing store vectors",
     "service.feedback": "doctor store verdict",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
@@ -183,10 +189,11 @@ FACES: Mapping[str, str] = {
     "training": "errors recipe",
     "training.comparison": "compare job plan runs",
     "training.data": (
-        "batch_specs corpus files labelled_pairs pair_files recurrence rerank_corpus rerank_pairs "
+        "batch_specs corpus files labelled_pairs pair_files recipe_fit rerank_corpus rerank_pairs "
         "samplers sampling sections splits"
     ),
     "training.datasets": "convert",
+    "training.datasets.text_pairs": "alignment news",
     "training.jobs": "fit_search output train_encoder train_reranker",
     "training.pretraining": "recipes reordering",
     "training.sources": "corpus_folder feedback_corpus make_corpus selection",

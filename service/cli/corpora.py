@@ -41,6 +41,7 @@ from service.cli.checks import (
     check_enough_to_adapt,
     check_output_file,
     check_output_folder,
+    check_own_documents,
     check_some_document,
 )
 from service.cli.indexing.place import (
@@ -141,6 +142,8 @@ def index(
     actor_gpus: ActorGpusOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
+    if adapt:
+        check_own_documents("index --adapt")
     cluster = cluster_options(on, ray_address, actors, actor_cpus, actor_gpus, threads, provider)
     encoders = EncodingOptions(checkpoint, precision, provider, threads, reading_share, cluster)
     source = _corpus_of(corpus, query, follow_links=follow_links)

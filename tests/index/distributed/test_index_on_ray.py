@@ -291,7 +291,9 @@ def test_more_encoders_than_there_is_room_for_are_refused(
     wanted: Sequence[object] = ("--actors", 3, "--threads", 2)
     done = on_cluster(tiny_checkpoint, ray_address, corpus, "--data", tmp_path / "data", *wanted)
     assert "no room for 3 encoders with 2 CPU each: the machines have 4 CPU" in one_error(done)
-    done = on_cluster(tiny_checkpoint, ray_address, corpus, "--data", tmp_path, "--provider", "cuda")
+    done = on_cluster(
+        tiny_checkpoint, ray_address, corpus, "--data", tmp_path, "--provider", "cuda"
+    )
     assert "no room for 1 encoders with 1 CPU and 1 GPU each" in one_error(done)
 
 
