@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from tests.tools.browser import PageLog, wait_until
+from tests.tools.browser import PageLog, save, wait_until
 from tests.tools.process_fixtures import Server
 from tests.tools.search_page_fixtures import (
     BEES,
@@ -163,7 +163,7 @@ def test_mode_and_number_are_those_of_the_form(search_page: Page) -> None:
 
 
 def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
-    search_page: Page, page_log: PageLog
+    search_page: Page, page_log: PageLog, tmp_path: Path
 ) -> None:
     find(search_page, QUERY)
     search_page.locator(".title").first.focus()
@@ -176,9 +176,9 @@ def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
     search_page.keyboard.press("n")  # a key of the comparison itself
     assert frame.locator("#status").inner_text().startswith("1 of ")
     assert "trimmed the wick" in frame.locator("#left mark.on").first.inner_text()
-    with search_page.expect_download() as saved:
-        search_page.click("#save-comparison")
-    assert "<!doctype html>" in saved.value.path().read_text(encoding="utf-8")
+    saved = save(search_page, "#save-comparison", tmp_path / "saved")
+    assert saved.name == "comparison with sea_keeper.html"
+    assert "<!doctype html>" in saved.read_text(encoding="utf-8")
     frame.locator("#right").click()
     search_page.keyboard.press("Escape")
     wait_until(search_page, "!document.querySelector('#comparison').open")
