@@ -80,8 +80,9 @@ def save(page: Page, selector: str, folder: Path, *, seconds: float = 20.0) -> P
     page.click(selector)
     deadline = time.monotonic() + seconds
     while True:
-        saved = [file for file in folder.iterdir() if file.suffix != ".crdownload"]
-        if saved:
-            return saved[0]
+        # Chromium makes an empty file of the name, and fills another one beside it.
+        match list(folder.iterdir()):
+            case [saved] if saved.stat().st_size and saved.suffix != ".crdownload":
+                return saved
         assert time.monotonic() < deadline, f"nothing was saved: {list(folder.iterdir())}"
         page.wait_for_timeout(20)
