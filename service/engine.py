@@ -25,6 +25,7 @@ from service.background.maintenance import Maintenance
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.feedback.store import FeedbackStore
+from service.files.reading import SentFiles
 from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
@@ -57,6 +58,7 @@ class Engine:
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
         listeners: the limit on clients that listen to events.
+        files: reads files that clients send.
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, search and read the stores.
         changer: the one thread that creates and removes collections.
@@ -76,6 +78,7 @@ class Engine:
     encode_cache: EncodeCache | None
     exports: Admission
     listeners: Admission
+    files: SentFiles
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
     changer: ThreadPoolExecutor

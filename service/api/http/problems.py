@@ -131,7 +131,7 @@ REQUEST_TOO_LARGE = ProblemType(
 UNSUPPORTED_MEDIA_TYPE = ProblemType(
     "unsupported-media-type", 415, "The body must be JSON",
     "The request must have Content-Type: application/json; POST /index also accepts "
-    "application/x-ndjson, with Content-Encoding gzip or none.",
+    "application/x-ndjson, with Content-Encoding gzip or none, and POST /text takes files.",
 )  # fmt: skip
 HOST_NOT_ALLOWED = ProblemType(
     "host-not-allowed", 421, "The Host header names another service",
