@@ -187,10 +187,11 @@ FACES: Mapping[str, str] = {
     "training": "errors recipe",
     "training.comparison": "compare job plan runs",
     "training.data": (
-        "batch_specs corpus files labelled_pairs pair_files recurrence rerank_corpus rerank_pairs "
+        "batch_specs corpus files labelled_pairs pair_files recipe_fit rerank_corpus rerank_pairs "
         "samplers sampling sections splits"
     ),
     "training.datasets": "convert",
+    "training.datasets.text_pairs": "alignment news",
     "training.jobs": "fit_search output train_encoder train_reranker",
     "training.pretraining": "recipes reordering",
     "training.sources": "corpus_folder feedback_corpus make_corpus selection",

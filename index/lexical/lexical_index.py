@@ -25,8 +25,6 @@ from index.lexical.scoring import (
     QueryTerms,
     TermRows,
     TermWeight,
-    cosines,
-    heaviest_terms,
     join_rows,
     shared_terms,
     weigh_query,
@@ -44,9 +42,11 @@ MAX_DRIFT = 0.01  # share of the documents that may change before titles are rea
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
 
-# The list comes first: as the operand of IN, it would be copied into an index of its own.
+# The list comes first: as the operand of IN, it would be copied into an index of its own. One row:
+# a thread waits for the interpreter after each.
 _TERM_IDS = """
-SELECT asked.key, term_id FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
+SELECT json_group_array(asked.key), json_group_array(term_id)
+FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
 _TERMS = """
 SELECT term_id, term FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _TITLES = """
@@ -124,12 +124,13 @@ class LexicalIndex:
         counts = count_terms_and_titles(text, titles, title)
         terms = sorted(counts)  # the order of the index on the terms
         with self._connections.reading() as connection:
-            rows = connection.execute(_TERM_IDS, (json.dumps(terms),)).fetchall()
+            asked, found = connection.execute(_TERM_IDS, (json.dumps(terms),)).fetchone()
         view = self._view()
-        found = np.array(rows, dtype=np.int64).reshape(-1, 2)
-        found = found[found[:, 1] <= view.terms.last]
-        own = np.array([counts[terms[row]] for row in found[:, 0].tolist()], dtype=np.int64)
-        return weigh_query(_with_frequencies(view, found[:, 1], own), view.number, least=1)
+        term_ids = np.array(json.loads(found), dtype=np.int64)
+        own = np.array([counts[terms[row]] for row in json.loads(asked)], dtype=np.int64)
+        known = term_ids <= view.terms.last
+        query_terms = _with_frequencies(view, term_ids[known], own[known])
+        return weigh_query(query_terms, view.number, least=1)
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
         """Return the terms of a stored document that others share; none if it is not there.
@@ -201,7 +202,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        return np.sort(_candidates(self._view(), query, max(k, CANDIDATES), among))
+        return np.sort(self._view().best(query, max(k, CANDIDATES), among))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term.
@@ -215,8 +216,8 @@ class LexicalIndex:
             StoreError: the file cannot be read.
         """
         view = self._view()
-        candidates = _candidates(view, query, max(k, CANDIDATES), among)
-        return _best(candidates, _score(view, query, candidates), k)
+        candidates = view.best(query, max(k, CANDIDATES), among)
+        return _best(candidates, view.scores(query, candidates), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
@@ -233,7 +234,7 @@ class LexicalIndex:
         selected = selected[among.contains(selected)]
         for start in range(0, len(selected), _ROWS_A_CALL):
             ids = selected[start : start + _ROWS_A_CALL]
-            scores = _score(view, query, ids)
+            scores = view.scores(query, ids)
             best = _best(
                 np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
             )
@@ -245,7 +246,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        return _score(self._view(), query, vector_ids)
+        return self._view().scores(query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -288,14 +289,6 @@ class LexicalIndex:
         return self._copy.view()
 
 
-def _score(view: View, query: LexicalQuery, vector_ids: Int64) -> Float32:
-    positions, documents = view.documents(vector_ids)
-    squares = view.squared_norms(vector_ids)
-    scores = np.zeros(len(vector_ids), dtype=np.float32)
-    scores[positions] = cosines(query, documents, squares, view.frequencies.idf(query.term_ids))
-    return scores
-
-
 def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:
     documents = view.terms.frequencies[term_ids].astype(np.int64)
     return QueryTerms(term_ids, counts, documents, view.terms.pairs[term_ids])
@@ -305,9 +298,3 @@ def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
     order = np.lexsort((vector_ids, -scores))[:k]
     order = order[scores[order] > 0]
     return LexicalMatches(vector_ids[order], scores[order])
-
-
-def _candidates(view: View, query: LexicalQuery, k: int, among: IdSet | None) -> Int64:
-    chosen = heaviest_terms(query)
-    weights = (query.weights[chosen] * query.idf[chosen]).astype(np.float64)
-    return view.best(query.term_ids[chosen], weights, k, among)
