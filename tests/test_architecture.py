@@ -132,7 +132,7 @@ FACES: Mapping[str, str] = {
     "index.corpus.formats": "content files html parquet titles",
     "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
     "index.doctor": "examine findings rebuild repair",
-    "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
+    "index.lexical": "lexical_index scoring segment_files tables terms title_refresh word_index",
     "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
     "index.postgres": "address connections copies schema",
