@@ -16,9 +16,10 @@ Other names that begin with a dot belong to a swap of the whole content, see
 index/directory/content_swap.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -36,13 +37,16 @@ from index.directory.file_digest import (
     write_digest,
 )
 from index.errors import DataDirectoryInUseError, StoreError
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.lexical.lexical_index import LEXICAL_DIRECTORY, LexicalIndex
+from index.lexical.word_index import StoredWords
+from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.milvus.connection import MilvusAddress
-from index.vectors.milvus.engine import open_milvus
+from index.vectors.milvus.engine import MilvusEngine, open_milvus
+from index.vectors.milvus.word_index import open_words
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -120,8 +124,9 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
-        milvus: that keeps the vectors to search; None for FAISS in this process. A Milvus Lite is
-            used by the process that writes only: one that reads makes an index in memory.
+        milvus: that keeps the vectors to search, and the words, if its address says so; None for
+            FAISS in this process. A Milvus Lite is used by the process that writes only: one that
+            reads makes an index in memory.
         in_background: do what may take long after opening, unless `read_only`: compare the store
             with its digest, `DataDirectory.damage` tells the result; and make a searchable copy of
             the words, if it takes more than a second, until when `store.lexical.making` is true.
@@ -147,6 +152,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             verify_digest(path / STORE_FILE)
             if not read_only:
                 remove_digest(path / STORE_FILE)
+        engine = _open_engine(path, milvus, open_files, read_only=read_only)
         store = SQLiteDocumentStore(
             path / STORE_FILE,
             fingerprint=fingerprint,
@@ -155,6 +161,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             find_families=find_families,
             space=alignment,
             checkpoints=not later,
+            make_words=_word_maker(engine, read_only=read_only),
         )
         open_files.callback(store.close)
         if in_background and not read_only:
@@ -165,7 +172,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             store,
             path / SNAPSHOTS_DIRECTORY,
             read_only=read_only,
-            backend=_open_backend(path, index_precision, milvus, open_files, read_only=read_only),
+            backend=_backend(index_precision, milvus, engine),
         )
         store.lexical.wait(LEXICAL_SECONDS)
         if not later:
@@ -177,22 +184,33 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         return DataDirectory(path, store, index, open_files.pop_all(), check)
 
 
-def _open_backend(
-    path: Path,
-    precision: Precision | None,
-    milvus: MilvusAddress | None,
-    open_files: ExitStack,
-    *,
-    read_only: bool,
+def _open_engine(
+    path: Path, milvus: MilvusAddress | None, open_files: ExitStack, *, read_only: bool
+) -> MilvusEngine | None:
+    """Connect to the Milvus, if this process uses one."""
+    if milvus is None or (read_only and milvus.is_lite):
+        return None  # one process at a time has a Milvus Lite open
+    engine = open_milvus(milvus, path, read_only=read_only)
+    open_files.callback(engine.close)
+    return engine
+
+
+def _word_maker(
+    engine: MilvusEngine | None, *, read_only: bool
+) -> Callable[[SQLiteConnections, Path], StoredWords]:
+    """Return what opens the words of the store: in this process, or in the Milvus."""
+    if engine is None or not engine.connection.address.words:
+        return LexicalIndex
+    return partial(open_words, engine=engine.words, read_only=read_only)
+
+
+def _backend(
+    precision: Precision | None, milvus: MilvusAddress | None, engine: MilvusEngine | None
 ) -> Backend | None:
     """Return what holds the vectors; None for FAISS in the precision of the snapshot."""
     if milvus is None:
         return None if precision is None else FAISS_BACKENDS[precision]
-    if read_only and milvus.is_lite:
-        return EXACT  # one process at a time has it open
-    engine = open_milvus(milvus, path, read_only=read_only)
-    open_files.callback(engine.close)
-    return engine.backend
+    return EXACT if engine is None else engine.backend
 
 
 @contextmanager

@@ -160,6 +160,10 @@ class LexicalIndex:
         except OSError as error:
             raise SnapshotError(f"{self._path}: no lexical index was written: {error}") from error
 
+    def check(self) -> None:
+        """Follow the store; nothing else can fail."""
+        self.changed()
+
     def rebuild(self) -> None:
         """Write the searchable copy to files again; see `publish`."""
         self.publish()

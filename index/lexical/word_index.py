@@ -126,6 +126,10 @@ class StoredWords(WordIndex, Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Bring what is searched to the store, also after the engine that holds it failed."""
+        ...
+
     def rebuild(self) -> None:
         """Make what is searched anew from the tables of the store, and publish it."""
         ...
