@@ -98,10 +98,20 @@ class WordFollower:
         with self._updating:
             self._follow()
 
-    def compare_again(self) -> None:
-        """Compare Milvus with the store, row by row, when it is next used."""
+    def check(self) -> None:
+        """Ask Milvus whether it works; after a failure, compare it with the store again.
+
+        Raises:
+            StoreError, VectorEngineError: as `collection`.
+        """
         with self._updating:
-            self._collection = None
+            try:
+                if self._collection and (self.problem or not self._collection.exists()):
+                    self._collection = None
+            except VectorEngineError as error:
+                self.problem = str(error)
+                raise
+            self._follow()
 
     def exists(self) -> bool:
         """Return whether there is a collection of this store.
@@ -150,12 +160,12 @@ class WordFollower:
             now = self.now()
             if self._collection is None or self._identity != now.identity:
                 self._open(now)
+                self.problem = None
             if not self._read_only:
                 self._write_changes()
         except VectorEngineError as error:
             self.problem = str(error)
             raise
-        self.problem = None
 
     def _open(self, now: TermStatistics) -> None:
         """Open the collection, or make it, and bring it to the store, row by row."""
@@ -188,6 +198,7 @@ class WordFollower:
         self._put(collection, changed)
         collection.remove(np.setdiff1d(removed, changed))
         self._followed = now.changes
+        self.problem = None
 
     def _put(self, collection: WordCollection, vector_ids: Int64) -> None:
         """Write the present words of documents; what is deleted meanwhile is left out."""

@@ -252,9 +252,7 @@ class MilvusWordIndex:
         Raises:
             StoreError, VectorEngineError: as `publish`.
         """
-        if self.problem is not None:
-            self._follower.compare_again()
-        self._follower.catch_up()
+        self._follower.check()
         if not self._weights.serve(self._follower.now()):
             self._weights = self._read_weights()
 

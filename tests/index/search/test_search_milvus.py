@@ -68,6 +68,7 @@ def both(
             opened.store.put(entries)
             opened.store.delete([f"d{row}" for row in range(0, count, 50)])
             opened.index.catch_up()
+            opened.store.lexical.publish()  # a Milvus Lite searches slowly what is not on the disk
             made.append(opened)
         yield made[0], made[1]
     drop_collections(milvus_address, folder / "milvus")
