@@ -10,7 +10,7 @@ from benchmarks.ablation import table as ablation_table
 from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
-from benchmarks.engines import latency
+from benchmarks.engines import latency, words
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
     alignment_depth,
@@ -58,6 +58,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "precision": precision.table,
     "engines": latency.table,
     "engines-server": latency.table,
+    "engines-words": words.table,
+    "engines-words-server": words.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,

@@ -72,8 +72,12 @@ class WordCollection:
         """Let Milvus search it.
 
         Raises:
-            VectorEngineError: it cannot.
+            VectorEngineError: it cannot, or the collection has other fields.
         """
+        fields = {one["name"] for one in self._call("describe_collection")["fields"]}
+        if fields != {ID_FIELD, _CHANGE_FIELD, _WORDS_FIELD}:
+            problem = f"the collection {self.name} was not made by Longmatch"
+            raise VectorEngineError(f"{self._connection.address}: {problem}", answered=True)
         self._call("load_collection", seconds=self._connection.address.load_seconds)
 
     def drop(self) -> None:
