@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from index.store.records import EncodedDocument
 from index.vectors.milvus.connection import MilvusAddress
 from index.vectors.milvus.engine import drop_collections
 from tests.tools.index_fixtures import unit_vectors
+from tests.tools.milvus import with_words
 from tests.tools.tiers import Tier
 
 DIMENSION = 64
@@ -60,7 +60,7 @@ def both(
         made = []
         for name, options in (
             ("faiss", {"index_precision": "fp32"}),
-            ("milvus", {"milvus": replace(milvus_address, words=True)}),
+            ("milvus", {"milvus": with_words(milvus_address)}),
         ):
             about = {"fingerprint": "a" * 64, "dimension": DIMENSION, "find_families": False}
             opened = open_data_directory(folder / name, **about, **options)
