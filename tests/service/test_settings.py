@@ -89,3 +89,9 @@ def test_the_engine_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings(index_precision="int8")
     with pytest.raises(ValidationError, match="none of the forms"):
         Settings(vectors="redis://host")
+    assert not address.words
+    words = Settings(words="milvus").milvus
+    assert words is not None
+    assert words.words
+    with pytest.raises(ValidationError, match="words is milvus, and vectors names no Milvus"):
+        Settings(words="milvus", vectors="faiss")
