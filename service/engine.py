@@ -159,7 +159,9 @@ class Collections:
     def unusable(self) -> dict[str, str]:
         """Return why collections cannot be used, by name; those that can be are absent."""
         reasons = {
-            one.name: one.data.damage if isinstance(one, Collection) else one.reason
+            one.name: one.data.damage or one.data.problem
+            if isinstance(one, Collection)
+            else one.reason
             for one in self.members()
         }
         return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -251,6 +253,8 @@ def record_readiness(engine: Engine) -> None:
         engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
     for opened in engine.collections.opened():
         opened.metrics.damaged_documents.set(len(opened.data.store.damage))
+        opened.metrics.database_up.set(opened.data.problem is None)
+        opened.metrics.database_writes.set(opened.data.database_writes)
         opened.metrics.standing_lag.set(opened.standing.lag_seconds)
 
 

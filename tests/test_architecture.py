@@ -51,6 +51,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "near_duplicates",
         "store",
         "postgres vectors",
+        "replica",
         "directory",
         "adapt build search",
         "doctor embed reencode",
@@ -130,12 +131,17 @@ FACES: Mapping[str, str] = {
     "index.alignment": "alignment_index refresh tables",
     "index.corpus": "demo json_lines reader sql",
     "index.corpus.formats": "content files html parquet titles",
-    "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
-    "index.doctor": "examine findings rebuild repair",
-    "index.lexical": "lexical_index scoring segment_files tables terms title_refresh word_index",
+    "index.directory": (
+        "backup backup_archive collections content_swap data_directory file_digest local_copy"
+    ),
+    "index.doctor": "copy_checks examine findings rebuild repair",
+    "index.lexical": ("frequencies lexical_index scoring segment_files tables terms title_refresh"),
     "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
-    "index.postgres": "address connections copies schema",
+    "index.postgres": (
+        "address connections copies document_store history portable schema statements"
+    ),
+    "index.replica": "copied_store copy_mark follower opening whole_rows",
     "index.search": (
         "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
         "score_distribution search"
@@ -146,7 +152,7 @@ FACES: Mapping[str, str] = {
         "schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
-    "index.vectors.milvus": "connection engine",
+    "index.vectors.milvus": "connection engine word_collection word_follower word_index",
     "service.api": "app",
     "service.api.feedback": "routes",
     "service.api.http": (
@@ -164,7 +170,7 @@ FACES: Mapping[str, str] = {
     "service.cli.evaluation": "command",
     "service.cli.feedback": "judged replace tune",
     "service.collections": "changes opening",
-    "service.configuration": "access names standing vectors",
+    "service.configuration": "access names standing store vectors",
     "service.feedback": "doctor store verdict",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",

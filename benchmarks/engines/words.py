@@ -40,8 +40,8 @@ from index.corpus.reader import read_corpus
 from index.document import Document
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.scoring import LexicalQuery
-from index.lexical.word_index import StoredWords
 from index.store.document_store import SQLiteDocumentStore
+from index.store.ports import StoredWords
 from index.store.records import EncodedDocument
 from index.vectors.milvus.connection import parse_milvus_url
 from index.vectors.milvus.engine import open_milvus

@@ -34,8 +34,7 @@ from benchmarks.common import (
 )
 from benchmarks.synthetic.articles import ArticleModel, article_model
 from encoder.arrays import Int64
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
-from index.lexical.word_index import CANDIDATES
+from index.lexical.lexical_index import CANDIDATES, LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
 
 SIZES = [1_000, 10_000]

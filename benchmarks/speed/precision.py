@@ -42,7 +42,7 @@ from benchmarks.speed.index import K, best_scores, build_index, sample_vectors
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from index.directory.data_directory import open_data_directory
-from index.lexical.word_index import CANDIDATES
+from index.lexical.lexical_index import CANDIDATES
 from index.store.schema import read_space
 from index.vectors.faiss_index import FaissIndex, load_faiss_index
 from index.vectors.lists import default_nprobe

@@ -27,13 +27,15 @@ class Remedy(Enum):
     DELETE = "delete it"
     REBUILD_CHECKSUMS = "compute the checksums again"
     WRITE_DIGEST = "write the digest again"
+    COPY_AGAIN = "copy the database again"
+    PUT_AGAIN = "put it again, or delete it"
     RESTORE_BACKUP = "restore a backup"
     REINSTALL = "install it again"
 
     @property
     def repairable(self) -> bool:
         """Whether `repair` can do it: it needs nothing but the data directory and checkpoint."""
-        return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
+        return self not in (Remedy.PUT_AGAIN, Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
 
 
 def require_damage(path: Path, error: Exception) -> None:

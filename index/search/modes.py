@@ -10,8 +10,8 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory
 from index.id_set import IdSet
+from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
-from index.lexical.word_index import CANDIDATES
 from index.search.fusion import LinearFusion, fuse, semantic_scores
 from index.search.records import AlignmentReceipt, EncodedQuery, Mode, SearchStage
 from index.vectors.vector_index import NO_VECTOR

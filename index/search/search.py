@@ -14,7 +14,7 @@ from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
-from index.lexical.word_index import CANDIDATES
+from index.lexical.lexical_index import CANDIDATES
 from index.search.calibrator import CalibratedScore, ScoreCalibrator, calibrate_scores, within
 from index.search.collapse import collapse_families, list_collapsed
 from index.search.fusion import LinearFusion

@@ -18,7 +18,6 @@ from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
-from index.lexical.word_index import StoredWords
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
 from index.progress import Progress
@@ -45,6 +44,7 @@ from index.store.damage import DamageLog
 from index.store.filter_sql import Selections
 from index.store.filters import Filter
 from index.store.listing import DocumentPages
+from index.store.ports import StoredWords
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
 from index.store.rows import check_entries, stored_document, stored_metadata, vector_arrays
 from index.store.schema import check_is_ours, create_if_missing

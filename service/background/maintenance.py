@@ -154,7 +154,10 @@ class Maintenance:
     def _keep_alignment(self) -> None:
         alignment = self._data.store.alignment
         changed = self._data.store.sequence != self._aligned_at
-        if changed and (alignment.drift() > REFIT_DRIFT or alignment.pending()):
+        # Another server that shares the database may have fitted a space.
+        if alignment.has_next() or (
+            changed and (alignment.drift() > REFIT_DRIFT or alignment.pending())
+        ):
             fit = alignment.drift() > REFIT_DRIFT
             alignment.refresh(SilentProgress(), fit=fit, stop=self._stopping.is_set)
         if not self._stopping.is_set():

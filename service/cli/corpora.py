@@ -40,6 +40,7 @@ from service.cli.checks import (
     check_enough_to_adapt,
     check_output_file,
     check_output_folder,
+    check_own_documents,
     check_some_document,
     open_checkpoint,
 )
@@ -124,6 +125,8 @@ def index(
     threads: ThreadsOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
+    if adapt:
+        check_own_documents("index --adapt")
     source = _corpus_of(corpus, query, follow_links=follow_links)
     check_corpus(source)
     check_output_folder(data, "--data")

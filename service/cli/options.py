@@ -25,6 +25,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory, w
 from index.store.filters import Filter
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
+from service.configuration.store import StoreSettings
 from service.configuration.vectors import VectorSettings
 
 OK, INPUT_SKIPPED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -155,7 +156,7 @@ def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None)
     try:
         if data is None:
             return with_reading_share(checkpoint, WHOLE if share is None else share)
-        return with_share_of(data, checkpoint, share)
+        return with_share_of(data, checkpoint, share, StoreSettings().database)
     except (CheckpointError, ValueError) as error:
         raise OptionError("--reading-share", error) from error
 
@@ -180,6 +181,7 @@ def opened(
         read_only=read_only,
         alignment=alignment,
         milvus=VectorSettings().milvus,
+        database=StoreSettings().database,
     )
     try:
         yield directory

@@ -14,6 +14,7 @@ from service.cli.checks import (
     OptionError,
     check_address,
     check_output_folder,
+    check_own_documents,
     check_reranker,
     open_checkpoint,
 )
@@ -82,6 +83,7 @@ def demo(
     """Index the documentation of Python's standard library and serve it."""
     from service.process import serve_http
 
+    check_own_documents("demo")
     check_output_folder(data, "--data")
     check_address(host, port)
     corpus = data / "stdlib.jsonl"

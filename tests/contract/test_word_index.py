@@ -13,9 +13,9 @@ import pytest
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.terms import count_terms
-from index.lexical.word_index import StoredWords
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
+from index.store.ports import StoredWords
 from index.vectors.milvus.engine import MilvusEngine
 from index.vectors.milvus.word_index import MilvusWordIndex, open_words
 from tests.tools.index_fixtures import MakeEntry

@@ -14,8 +14,8 @@ from encoder.blocks import Receipt, SentenceBlocks
 from evaluation.encoded_corpus import EncodedCorpus
 from index.document import Document
 from index.lexical.lexical_index import LexicalIndex
-from index.lexical.word_index import StoredWords
 from index.store.document_store import SQLiteDocumentStore
+from index.store.ports import StoredWords
 from index.store.records import Change, EncodedDocument
 from index.vectors.live_index import LiveIndex
 

@@ -1,12 +1,12 @@
-r"""Run tests against the core of a Milvus 2.5, which has sparse vectors: `make test-milvus` does.
+"""Run tests against the core of a Milvus 2.5, which has sparse vectors: `make test-milvus` does.
 
     python -m tests.tools.milvus_core PYTHON
-    python -m tests.tools.milvus_core PYTHON \
-        python -m benchmarks.engines.words CORPUS --milvus {url}
+    python -m tests.tools.milvus_core PYTHON COMMAND…
 
 The package milvus-lite 2.5, which the first argument has, contains the segments, indexes and
 search of a Milvus server as one program. It tells no version, so this process stands between, and
-forwards every other request. It ends with the command, in which {url} stands for its address.
+forwards every other request. It ends with the command, such as benchmarks.engines.words, in which
+{url} stands for its address.
 """
 
 import os

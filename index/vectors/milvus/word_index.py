@@ -1,4 +1,4 @@
-"""The words of a store, searched in a Milvus; `index.lexical.word_index.StoredWords`.
+"""The words of a store, searched in a Milvus; `index.store.ports.StoredWords`.
 
 Milvus finds candidates among all documents (`index.vectors.milvus.word_collection`). The store is
 the truth: a text is weighed by its document frequencies, and the candidates are scored, exactly, by
@@ -20,7 +20,13 @@ from encoder.terms.title_matcher import TitleMatcher
 from index.errors import IndexingError, VectorEngineError
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
-from index.lexical.lexical_index import LexicalIndex, best_matches, named_terms
+from index.lexical.lexical_index import (
+    CANDIDATES,
+    LexicalIndex,
+    LexicalMatches,
+    best_matches,
+    named_terms,
+)
 from index.lexical.scoring import (
     LexicalQuery,
     QueryTerms,
@@ -46,9 +52,9 @@ from index.lexical.tables import (
 )
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import KnownTitles
-from index.lexical.word_index import CANDIDATES, LexicalMatches, StoredWords
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
+from index.store.ports import StoredWords
 from index.vectors.milvus.word_follower import WordFollower
 from index.vectors.milvus.words_engine import WordsEngine
 

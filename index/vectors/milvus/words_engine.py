@@ -1,6 +1,6 @@
 """The collections of words of one data directory in a Milvus.
 
-There is one, `longmatch_words_OWNER_IDENTITY`: the owner is that of the vectors, see
+There is one, `longmatchwords_OWNER_IDENTITY`: the owner is that of the vectors, see
 `index.vectors.milvus.engine`, the identity that of the tables of words in the store.
 """
 
@@ -60,4 +60,4 @@ class WordsEngine:
 
     @property
     def _prefix(self) -> str:
-        return f"longmatch_words_{self.owner}_"
+        return f"longmatchwords_{self.owner}_"
