@@ -37,6 +37,9 @@ test-milvus: $(VENV)/testing
 	$(PYTHON) -m venv build/milvus
 	build/milvus/bin/pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
 	$(BIN)/python -m tests.tools.milvus_server build/milvus/bin/python
+	$(PYTHON) -m venv build/milvus-core
+	build/milvus-core/bin/pip install --quiet --disable-pip-version-check --no-deps milvus-lite==2.5.1
+	$(BIN)/python -m tests.tools.milvus_core build/milvus-core/bin/python
 
 packages: $(VENV)/testing
 	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster openssl

@@ -136,7 +136,7 @@ FACES: Mapping[str, str] = {
     ),
     "index.distributed": "cluster encoder_pool encoding_actor",
     "index.doctor": "copy_checks examine findings rebuild repair",
-    "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
+    "index.lexical": ("frequencies lexical_index scoring segment_files tables terms title_refresh"),
     "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
     "index.postgres": (
@@ -153,7 +153,7 @@ FACES: Mapping[str, str] = {
         "schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
-    "index.vectors.milvus": "connection engine",
+    "index.vectors.milvus": "connection engine word_collection word_follower word_index",
     "service.api": "app",
     "service.api.feedback": "routes",
     "service.api.files": "routes",

@@ -142,6 +142,7 @@ class Maintenance:
 
     def _keep_words(self) -> None:
         store = self._data.store
+        store.lexical.check()
         if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
             store.lexical.publish()
 

@@ -89,6 +89,12 @@ def test_the_engine_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings(index_precision="int8")
     with pytest.raises(ValidationError, match="none of the forms"):
         Settings(vectors="redis://host")
+    assert not address.words
+    words = Settings(words="milvus").milvus
+    assert words is not None
+    assert words.words
+    with pytest.raises(ValidationError, match="words is milvus, and vectors names no Milvus"):
+        Settings(words="milvus", vectors="faiss")
 
 
 def test_with_postgresql_nothing_is_allowed_that_servers_would_not_share() -> None:
