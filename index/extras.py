@@ -15,7 +15,7 @@ EXTRAS: dict[Extra, tuple[str, ...]] = {
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "parquet": ("pyarrow",),
     "postgresql": ("psycopg",),
-    "ray": ("fsspec", "grpc", "ray"),
+    "ray": ("fsspec", "ray"),
     "remote": ("fsspec",),
     "train": (
         *("huggingface_hub", "ir_measures", "matplotlib", "onnx", "onnxscript"),

@@ -38,6 +38,7 @@ from index.store.records import EncodedDocument
 BATCHES_AN_ACTOR = 3  # one that it encodes, and others while the first ones of all are stored
 # A document on which a process ends, by its size perhaps, must not end it for hours.
 ATTEMPTS = 3
+RESTARTS = 20  # of the process of one encoder, in one run
 START_SECONDS = 600.0  # that a machine may take to start a process and to load an encoder
 
 
@@ -81,7 +82,7 @@ class _EncoderPool:
         actor = ray.remote(EncodingActor).options(
             num_cpus=allotment.cpus,
             num_gpus=allotment.gpus,
-            max_restarts=-1,
+            max_restarts=RESTARTS,
             max_task_retries=ATTEMPTS - 1,
         )
         each = replace(order, threads=allotment.threads)

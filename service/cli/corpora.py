@@ -281,19 +281,17 @@ def embed(
 
 def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
     scheme, separator, _ = name.partition("://")
-    if scheme.lower() in SQL_SCHEMES and separator:
-        if query is None:
-            raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
-        if follow_links:
-            raise OptionError("--follow-links", "is for a folder, not for a database")
-        return SqlQuery(name, query)
-    if query is not None:
+    if query is not None and not separator:
         raise OptionError("--query", f"{name}: is not the address of a database")
-    if separator:
-        if follow_links:
-            raise OptionError("--follow-links", "is for a folder of this machine")
-        return RemotePath(name)
-    return FollowedFolder(Path(name)) if follow_links else Path(name)
+    if not separator:
+        return FollowedFolder(Path(name)) if follow_links else Path(name)
+    if follow_links:
+        raise OptionError("--follow-links", "is for a folder of this machine")
+    if query is not None:
+        return SqlQuery(name, query)
+    if scheme.lower() in SQL_SCHEMES:
+        raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
+    return RemotePath(name)
 
 
 def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:

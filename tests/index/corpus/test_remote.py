@@ -128,7 +128,10 @@ def test_the_command_reads_a_url(longmatch: Run, tmp_path: Path) -> None:
     answer = longmatch("index", url)
     assert answer.status == 0
     assert "3 documents; 3 encoded" in answer.err
-    for option in (("--follow-links",), ("--query", "SELECT 1")):
+    for option, reason in (
+        (("--follow-links",), "--follow-links: is for a folder of this machine"),
+        (("--query", "SELECT 1"), "is not an address of a known kind (sqlite://, postgresql://)"),
+    ):
         answer = longmatch("index", url, *option)
         assert answer.status == 2
-        assert option[0] in answer.err
+        assert reason in answer.err
