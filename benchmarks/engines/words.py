@@ -47,8 +47,8 @@ from index.vectors.milvus.connection import parse_milvus_url
 from index.vectors.milvus.engine import open_milvus
 from index.vectors.milvus.word_index import open_words
 
-DOCUMENTS = 500
-ROUNDS = 5
+DOCUMENTS = 300
+ROUNDS = 3
 QUERIES_A_ROUND = 20  # stored documents, and as many texts
 PUT_TOGETHER = 100
 K = 10

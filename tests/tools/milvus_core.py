@@ -31,6 +31,7 @@ TESTS = (
 VERSION = "v2.5.1-core"
 START_SECONDS = 30
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_WITH_PINGS = [*_UNLIMITED, ("grpc.http2.max_ping_strikes", 0)]  # of pymilvus, every ten seconds
 
 
 class Forwarder(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -76,7 +77,7 @@ def main() -> int:
         channel = grpc.insecure_channel(core, options=_UNLIMITED)
         grpc.channel_ready_future(channel).result(START_SECONDS)
         server = grpc.server(
-            ThreadPoolExecutor(8), handlers=[Forwarder(channel)], options=_UNLIMITED
+            ThreadPoolExecutor(8), handlers=[Forwarder(channel)], options=_WITH_PINGS
         )
         server.add_insecure_port(own)
         server.start()

@@ -129,7 +129,7 @@ def test_the_titles_of_new_documents_are_known_without_reading_all_again(
         reads.append(1)
         return known_titles(titles)
 
-    monkeypatch.setattr("index.lexical.lexical_index.known_titles", read)
+    monkeypatch.setattr("index.lexical.title_refresh.known_titles", read)
     store.put([entry("bees", "more", "Bees")])
     store.put([entry("names", "bees and title 3")])
     assert reads == []
