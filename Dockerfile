@@ -1,6 +1,6 @@
 # The serving image: no torch, no compiler, no root.
 #
-#   docker build -t longmatch .             (for a GPU: --build-arg DEVICE=gpu)
+#   docker build -t longmatch .             (for a GPU: --build-arg REQUIREMENTS=gpu)
 #   docker run -p 127.0.0.1:8000:8000 -v longmatch-data:/data longmatch
 
 FROM python:3.12.13-slim-trixie@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36 AS build
@@ -13,8 +13,8 @@ WORKDIR /src
 
 # Dependencies come first: a change of the code does not invalidate this layer. Each is pinned to its
 # hashes (`make constraints`).
-ARG DEVICE=cpu
-COPY deploy/requirements/${DEVICE}.txt requirements.txt
+ARG REQUIREMENTS=cpu
+COPY deploy/requirements/${REQUIREMENTS}.txt requirements.txt
 RUN pip install --require-hashes --requirement requirements.txt
 
 COPY pyproject.toml README.md LICENSE NOTICE ./

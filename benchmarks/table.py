@@ -1,8 +1,8 @@
-"""Print the newest result of every benchmark as Markdown: the numbers of the README."""
+"""Print results of benchmarks as Markdown: the numbers of the README and of the documents."""
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +10,8 @@ from benchmarks.ablation import table as ablation_table
 from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
-from benchmarks.engines import latency
+from benchmarks.engines import encoding_on_ray, latency, words
+from benchmarks.pretraining import order
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
     alignment_depth,
@@ -58,6 +59,9 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "precision": precision.table,
     "engines": latency.table,
     "engines-server": latency.table,
+    encoding_on_ray.BENCHMARK: encoding_on_ray.table,
+    "engines-words": words.table,
+    "engines-words-server": words.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,
@@ -76,6 +80,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "models-wikispeedia": models.table,
     "pretraining": pretraining_table.table,
     "pretraining-scale": pretraining_table.scale_table,
+    order.BENCHMARK: order.table,
     "explanations": explanations.table,
     "rerank": rerank.table,
     "backup": backup.table,
@@ -83,16 +88,42 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def main() -> None:
-    """Print the newest result of every benchmark."""
+def main(
+    records: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of results, such as colde-20261121T225534; else the newest."),
+    ] = None,
+) -> None:
+    """Print the newest result of every benchmark, or those that are named."""
+    for record in _named(records) if records else _newest():
+        typer.echo(f"{_heading(record)}\n\n{TABLES[record['benchmark']](record)}\n")
+
+
+def read_result(name: str) -> dict[str, Any]:
+    """Return a result by the name of its file, with or without `.json`.
+
+    Raises:
+        OSError: there is none.
+    """
+    path = RESULTS / f"{name.removesuffix('.json')}.json"
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def _named(names: Sequence[str]) -> list[dict[str, Any]]:
+    try:
+        return [read_result(name) for name in names]
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename}: there is no such result") from error
+
+
+def _newest() -> list[dict[str, Any]]:
     newest: dict[str, dict[str, Any]] = {}
     for path in RESULTS.glob("*.json"):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_result(path.name)
         latest = newest.get(record["benchmark"], record)
         newest[record["benchmark"]] = max(record, latest, key=lambda one: str(one["date"]))
-    for benchmark, to_markdown in TABLES.items():
-        if benchmark in newest:
-            typer.echo(f"{_heading(newest[benchmark])}\n\n{to_markdown(newest[benchmark])}\n")
+    return [newest[benchmark] for benchmark in TABLES if benchmark in newest]
 
 
 def _heading(record: dict[str, Any]) -> str:

@@ -3,11 +3,15 @@
 The job can be killed at any moment and started again. Documents are committed with their vectors,
 batch by batch, and the next run leaves out what the store already holds, recognised by the hash of
 its content. The store as a whole belongs to one checkpoint fingerprint.
+
+Reading and writing happen here; where batches are encoded is the caller's choice: by `encode_here`,
+or by `index.distributed`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from encoder.blocks import SentenceBlocks
 from encoder.errors import EmptyTextError
@@ -18,7 +22,7 @@ from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from index.lexical.lexical_index import MAX_DRIFT
+from index.lexical.title_refresh import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
@@ -49,34 +53,55 @@ class BuildReport:
     tokens_left_out: int
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one commit takes of a corpus.
+
+    Attributes:
+        new: the documents to encode; the store has the others.
+        unchanged: how many documents the store has.
+        skipped: how many pieces of input were not read as a document.
+    """
+
+    new: Sequence[Document]
+    unchanged: int
+    skipped: int
+
+
+class BatchEncoder(Protocol):
+    """Encodes the batches of a job, a bounded number of them at a time."""
+
+    def __call__(
+        self, batches: Iterable[Batch], progress: Progress
+    ) -> Iterator[tuple[Batch, Sequence[EncodedDocument]]]:
+        """Yield each batch with its encoded documents; those to encode in their order.
+
+        Documents without a token are left out and reported. Documents count as done when they are
+        yielded.
+        """
+        ...
+
+
 def build_index(
-    corpus: Corpus,
-    data: DataDirectory,
-    tokenizer: BlockTokenizer,
-    encoder: OnnxEncoder,
-    progress: Progress,
+    corpus: Corpus, data: DataDirectory, encode: BatchEncoder, progress: Progress
 ) -> BuildReport:
     """Bring a data directory up to date with a corpus and publish a snapshot.
 
     Documents of the data directory that are not in the corpus stay.
 
     Raises:
+        ClusterError: documents are encoded elsewhere, and that failed.
         CorpusError: the corpus cannot be read at all, or has no document.
         StoreError: the store cannot be written; what was committed before stays.
         SnapshotError: all is stored, but the index could not be published.
     """
     progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
-    for batch in group(report_skipped(read_corpus(corpus), progress)):
-        counts["items"] += len(batch)
-        counts["skipped"] += sum(isinstance(item, SkippedInput) for item in batch)
-        accepted = [item for item in batch if isinstance(item, Document)]
-        new = update_unchanged(accepted, data.store)
-        progress.advanced(len(batch) - len(new))
-        results = encode_documents(new, tokenizer, encoder, progress)
+    for batch, results in encode(read_batches(corpus, data.store, progress), progress):
         data.store.put(results)
-        counts["skipped"] += len(new) - len(results)
-        counts["unchanged"] += len(accepted) - len(new)
+        counts["items"] += len(batch.new) + batch.unchanged + batch.skipped
+        counts["skipped"] += batch.skipped + len(batch.new) - len(results)
+        counts["unchanged"] += batch.unchanged
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
@@ -96,6 +121,15 @@ def build_index(
         tokens=counts["tokens"],
         tokens_left_out=counts["tokens"] - counts["tokens_read"],
     )
+
+
+def read_batches(corpus: Corpus, store: SQLiteDocumentStore, progress: Progress) -> Iterator[Batch]:
+    """Read a corpus in batches, and update those documents of which the store has the text."""
+    for items in group(report_skipped(read_corpus(corpus), progress)):
+        documents = [item for item in items if isinstance(item, Document)]
+        new = update_unchanged(documents, store)
+        progress.advanced(len(items) - len(new))
+        yield Batch(new, len(documents) - len(new), len(items) - len(documents))
 
 
 def report_skipped(
@@ -122,6 +156,18 @@ def group(
             batch, characters = [], 0
     if batch:
         yield batch
+
+
+def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder:
+    """Return what encodes batches in this process, one after the other."""
+
+    def encode(
+        batches: Iterable[Batch], progress: Progress
+    ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
+        for batch in batches:
+            yield batch, encode_documents(batch.new, tokenizer, encoder, progress)
+
+    return encode
 
 
 def encode_documents(

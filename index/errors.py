@@ -14,6 +14,7 @@
   * SnapshotError          a snapshot file is missing, changed or of another format
   * VectorEngineError      the engine outside of Longmatch that holds the vectors does not answer
   * RetrainingStoppedError     building an index generation was stopped
+  * ClusterError           the Ray that encodes cannot be used, or an encoder on it fails
   * BackupError            a backup cannot be written, or is incomplete, changed or of another
                            checkpoint
 """
@@ -139,6 +140,13 @@ class VectorEngineError(IndexingError):
 
 class RetrainingStoppedError(IndexingError):
     """Building an index generation was stopped, because the process ends; the old one stays."""
+
+
+class ClusterError(IndexingError):
+    """The Ray on which documents are encoded cannot be used, or an encoder on it fails.
+
+    What was stored before stays, and the next run goes on from it.
+    """
 
 
 class BackupError(IndexingError):

@@ -3,7 +3,9 @@
 from importlib.util import find_spec
 from typing import Literal
 
-Extra = Literal["evaluate", "milvus", "milvus-lite", "otel", "parquet", "postgresql", "train"]
+Extra = Literal[
+    "evaluate", "milvus", "milvus-lite", "otel", "parquet", "postgresql", "ray", "remote", "train"
+]
 
 # The modules that each extra of pyproject.toml installs, by the name they are imported under.
 EXTRAS: dict[Extra, tuple[str, ...]] = {
@@ -13,6 +15,8 @@ EXTRAS: dict[Extra, tuple[str, ...]] = {
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "parquet": ("pyarrow",),
     "postgresql": ("psycopg",),
+    "ray": ("fsspec", "grpc", "ray"),
+    "remote": ("fsspec",),
     "train": (
         *("huggingface_hub", "ir_measures", "matplotlib", "onnx", "onnxscript"),
         *("safetensors", "scipy", "sklearn", "torch"),

@@ -1,7 +1,7 @@
 """Every setting of the service: its name, type, default and meaning."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -11,13 +11,17 @@ from index.vectors.vector_index import Precision
 from service.configuration.access import AccessSettings
 from service.configuration.names import Names
 from service.configuration.standing import StandingSettings
+from service.configuration.store import SQLITE, StoreSettings
 from service.configuration.vectors import FAISS, VectorSettings
+
+# What only SQLite stores; 0 with a PostgreSQL.
+_NOT_SHARED = ("max_collections", "max_feedback", "max_standing_queries")
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 
-class Settings(VectorSettings, AccessSettings, StandingSettings):
+class Settings(VectorSettings, StoreSettings, AccessSettings, StandingSettings):
     """Settings of the service, read from `LONGMATCH_*` variables or given by name."""
 
     model_config = SettingsConfigDict(
@@ -267,6 +271,24 @@ class Settings(VectorSettings, AccessSettings, StandingSettings):
         default="text", description="Form of a line of the log: text, or JSON."
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_not_shared(cls, given: Any) -> Any:
+        """Allow nothing of what would be in the data directory of one server alone."""
+        if given.get("store", SQLITE) == SQLITE:
+            return given
+        return {**dict.fromkeys(_NOT_SHARED, 0), **given}
+
+    @model_validator(mode="after")
+    def _nothing_that_is_not_shared(self) -> "Settings":
+        for name in _NOT_SHARED if self.store != SQLITE else ():
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, and with `store` in a PostgreSQL there can "
+                    "be none: servers would not share them"
+                )
+        return self
 
     @model_validator(mode="after")
     def _precision_of_engine(self) -> "Settings":

@@ -51,9 +51,10 @@ ORDER: Mapping[str, Sequence[str]] = {
         "near_duplicates",
         "store",
         "postgres vectors",
+        "replica",
         "directory",
         "adapt build search",
-        "doctor embed reencode",
+        "distributed doctor embed reencode",
         "migration",
     ),
     "evaluation": (
@@ -128,14 +129,20 @@ FACES: Mapping[str, str] = {
     "evaluation.second_stage": "alignment reranking",
     "index": "adapt build document embed errors extras id_set progress reencode",
     "index.alignment": "alignment_index refresh tables",
-    "index.corpus": "demo file_reader json_lines reader sql",
+    "index.corpus": "demo file_reader json_lines reader remote sql",
     "index.corpus.formats": "content files html parquet titles",
-    "index.directory": "backup backup_archive collections content_swap data_directory file_digest",
-    "index.doctor": "examine findings rebuild repair",
-    "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
+    "index.directory": (
+        "backup backup_archive collections content_swap data_directory file_digest local_copy"
+    ),
+    "index.distributed": "cluster encoder_pool encoding_actor",
+    "index.doctor": "copy_checks examine findings rebuild repair",
+    "index.lexical": ("frequencies lexical_index scoring segment_files tables terms title_refresh"),
     "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
-    "index.postgres": "address connections copies schema",
+    "index.postgres": (
+        "address connections copies document_store history portable schema statements"
+    ),
+    "index.replica": "copied_store copy_mark follower opening whole_rows",
     "index.search": (
         "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
         "score_distribution search"
@@ -146,7 +153,7 @@ FACES: Mapping[str, str] = {
         "schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
-    "index.vectors.milvus": "connection engine",
+    "index.vectors.milvus": "connection engine word_collection word_follower word_index",
     "service.api": "app",
     "service.api.feedback": "routes",
     "service.api.files": "routes",
@@ -164,8 +171,9 @@ FACES: Mapping[str, str] = {
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.cli.feedback": "judged replace tune",
+    "service.cli.indexing": "place",
     "service.collections": "changes opening",
-    "service.configuration": "access names standing vectors",
+    "service.configuration": "access names standing store vectors",
     "service.feedback": "doctor store verdict",
     "service.files": "reading",
     "service.jobs": "doctor idempotency job runner uploads",
@@ -183,10 +191,11 @@ FACES: Mapping[str, str] = {
     "training": "errors recipe",
     "training.comparison": "compare job plan runs",
     "training.data": (
-        "batch_specs corpus files labelled_pairs pair_files recurrence rerank_corpus rerank_pairs "
+        "batch_specs corpus files labelled_pairs pair_files recipe_fit rerank_corpus rerank_pairs "
         "samplers sampling sections splits"
     ),
     "training.datasets": "convert",
+    "training.datasets.text_pairs": "alignment news",
     "training.jobs": "fit_search output train_encoder train_reranker",
     "training.pretraining": "recipes reordering",
     "training.sources": "corpus_folder feedback_corpus make_corpus selection",
@@ -200,10 +209,12 @@ OWNERS = {
     "safetensors": ("encoder.models", "encoder.export", "training"),
     "onnxruntime": ("encoder.onnx_session", "encoder.export"),
     "faiss": ("index.vectors.faiss_index",),
+    "fsspec": ("index.corpus.remote",),
     "grpc": ("index.vectors.milvus",),
     "milvus_lite": ("index.vectors.milvus",),
     "psycopg": ("index.corpus.sql", "index.postgres"),
     "pymilvus": ("index.vectors.milvus",),
+    "ray": ("index.distributed",),
     "fastapi": ("service.api",),
     "starlette": ("service.api",),
 }

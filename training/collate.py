@@ -22,6 +22,7 @@ from training.data.batch_specs import (
     PairBatch,
     SimilarityBatch,
 )
+from training.data.recipe_fit import check_objective
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, JointHead, WordHead
 from training.objectives import (
@@ -119,7 +120,7 @@ def new_objective(
     Raises:
         TrainingRecipeError: the model does not support the objective.
     """
-    _check(recipe, config)
+    check_objective(recipe, config)
     torch.manual_seed(seed)
     head = _head(recipe, config)
 
@@ -234,20 +235,6 @@ class _Making:
 
     def batch(self, *parts: Sequence[DocumentSlice]) -> DocumentBatch:
         return self.reader.batch([part for some in parts for part in some], self.generator)
-
-
-def _check(recipe: ObjectiveRecipe, config: EncoderConfig) -> None:
-    if recipe.kind in ("sp", "wp+sp") and not config.predicts_blocks:
-        raise TrainingRecipeError(
-            f"objective {recipe.name}: this architecture cannot predict masked sentence blocks"
-        )
-    if "parts" not in recipe.parameters or config.max_sections is None:
-        return
-    if recipe.parameters["parts"] > config.max_sections:
-        raise TrainingRecipeError(
-            f"objective {recipe.name}: parts is above the {config.max_sections} sections that the "
-            "model has embeddings for"
-        )
 
 
 def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:

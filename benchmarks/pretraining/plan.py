@@ -1,7 +1,7 @@
 """Sizes and recipes of the benchmark: small models, so that two cores suffice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 RANDOM, PRETRAINED = "random", "pretrained"  # what a fine-tuned model begins with
@@ -50,6 +50,12 @@ class Size:
     rate: float = 3e-4
     seeds: tuple[int, ...] = (0, 1, 2)
     validations: int = 12
+
+
+def longer(size: Size, times: int) -> Size:
+    """Return a size with so many times the steps of pretraining; fine-tuning stays as it is."""
+    steps = {name: times * count for name, count in size.pretraining_steps.items()}
+    return replace(size, pretraining_steps=steps)
 
 
 def blocks_of(architecture: str, size: Size) -> int:

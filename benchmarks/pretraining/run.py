@@ -28,6 +28,7 @@ from benchmarks.pretraining.plan import (
     SMITH,
     Size,
     blocks_of,
+    longer,
     tuning,
 )
 from benchmarks.pretraining.runs import (
@@ -70,25 +71,32 @@ def main(
     ] = "wikispeedia",
     work: Annotated[Path, typer.Option(help="Keeps every run.")] = KEPT,
     threads: Annotated[int, typer.Option(min=1, help="Of PyTorch.")] = 1,
+    times: Annotated[
+        int, typer.Option(min=1, help="Pretrain for so many times the usual steps.")
+    ] = 1,
+    only: Annotated[str, typer.Option(help=f"One of {', '.join(ARCHITECTURES)}.")] = "",
 ) -> None:
     """Train the models that are not kept yet, and measure all."""
     torch.set_num_threads(threads)
-    files = tuple(sorted((data / texts).glob("*.jsonl.gz")))[: SIZE.files]
+    size = longer(SIZE, times)
+    files = tuple(sorted((data / texts).glob("*.jsonl.gz")))[: size.files]
     try:
+        if only and only not in ARCHITECTURES:
+            raise ValueError(f"--only must be one of {', '.join(ARCHITECTURES)}, not {only!r}")
         if not files:
             raise CorpusError(f"{data / texts}: has no .jsonl.gz")
         bench = Bench(
-            SIZE,
+            size,
             files,
             data / corpus,
             work,
             lambda text: typer.echo(text, err=True),
             SilentTrainingProgress(),
         )
-        open_work(work, SIZE, files, data / corpus)
+        open_work(work, size, files, data / corpus)
     except (CorpusError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
-    record = measure_all(bench, ARCHITECTURES, threads)
+    record = measure_all(bench, (only,) if only else ARCHITECTURES, threads)
     typer.echo(table(record))
     path = write_record(record)
     plot(record, path.with_suffix(".svg"))

@@ -65,7 +65,7 @@ class Recipe(RecipeTable):
     block_length: PositiveInt
     max_blocks: PositiveInt
     long_sentence: LongSentence
-    language: str
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")]
     dimension: PositiveInt
     initialise_from_bert: bool
     begin_as_mean: bool

@@ -4,7 +4,6 @@ The sentences of both texts are the nodes of one graph, so that each text decide
 the other. Edges are TextRank's similarity (equation 1), ranks those of PageRank (equation 6).
 """
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.sentences import split_sentences
-from encoder.terms.segmentation import split_words
+from encoder.terms.segmentation import split_words, without_diacritics
 from encoder.terms.stop_words import CHINESE_STOP_WORDS, STOP_WORDS
 
 DAMPING = 0.85  # d of the paper
@@ -123,11 +122,8 @@ def page_rank(weights: Float32) -> Float32:
 
 
 def _words(sentence: str) -> tuple[str, ...]:
-    lowered = sentence.lower()
-    if not lowered.isascii():
-        decomposed = unicodedata.normalize("NFKD", lowered)
-        lowered = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return tuple(dict.fromkeys(w for w in split_words(lowered) if w not in _LEFT_OUT))
+    words = split_words(without_diacritics(sentence.lower()))
+    return tuple(dict.fromkeys(word for word in words if word not in _LEFT_OUT))
 
 
 def _common_words(sentences: Sequence[Sequence[str]]) -> Float32:

@@ -1,42 +1,72 @@
 """The words of a text in scripts with and without spaces between words.
 
 Letters and digits that follow one another are a word. Scripts whose words do that and which need
-more are segmented: Chinese by jieba's dictionary (rjieba), Japanese also where its scripts change.
-Vowel signs belong to the word of their consonant, as in Hindi. The words of Thai, Lao, Khmer and
-Burmese are not found: what is between two spaces is one word.
+more are segmented: Chinese by jieba's dictionary (rjieba), Japanese also where its scripts change,
+Thai, Lao, Khmer and Burmese by the dictionaries of ICU (icu4py). Vowel signs belong to the word of
+their consonant, as in Hindi.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 _WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 
-# Signs that no letter is without, and which are neither letters nor diacritics for Python.
-_SCRIPTS_WITH_SIGNS = range(0x0900, 0x1AB0)
+_SOUTH_EAST_ASIAN = "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
+_OF_SOUTH_EAST_ASIA = re.compile(f"[{_SOUTH_EAST_ASIAN}]")
+_BY_REGION = re.compile(f"[{_SOUTH_EAST_ASIAN}]+|[^{_SOUTH_EAST_ASIAN}]+")
+
+# Signs that no letter is without, and which are neither letters nor diacritics for Python; those of
+# South-East Asia are never removed.
+_SCRIPTS_WITH_SIGNS = (*range(0x0900, 0x1AB0), *range(0xA9E0, 0xAA00), *range(0xAA60, 0xAA80))
 _SIGNS = "".join(
-    chr(code)
-    for code in _SCRIPTS_WITH_SIGNS
-    if unicodedata.category(chr(code)) in ("Mc", "Mn") and not unicodedata.combining(chr(code))
+    sign
+    for sign in map(chr, _SCRIPTS_WITH_SIGNS)
+    if unicodedata.category(sign) in ("Mc", "Mn")
+    and (not unicodedata.combining(sign) or _OF_SOUTH_EAST_ASIA.match(sign))
 )
 _WORD_WITH_SIGNS = re.compile(rf"[^\W_](?:[^\W_]|[{_SIGNS}])*")
 
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HIRAGANA = "\u3041-\u309f"
 _KATAKANA = "\u30a1-\u30ff\u31f0-\u31ff"  # with the mark of a long vowel
-_UNSPACED = re.compile(f"[{_HAN}{_HIRAGANA}{_KATAKANA}]")
-_SPECIAL = re.compile(f"[{_SIGNS}{_HAN}{_HIRAGANA}{_KATAKANA}]")
+_WITHOUT_SPACES = f"{_HAN}{_HIRAGANA}{_KATAKANA}{_SOUTH_EAST_ASIAN}"
+_UNSPACED = re.compile(f"[{_WITHOUT_SPACES}]")
+_SPECIAL = re.compile(f"[{_SIGNS}{_WITHOUT_SPACES}]")
 _RUN = re.compile(
-    f"(?P<han>[{_HAN}]+)|[{_HIRAGANA}]+|[{_KATAKANA}]+|[^{_HAN}{_HIRAGANA}{_KATAKANA}]+"
+    f"(?P<han>[{_HAN}]+)|(?P<asian>[{_SOUTH_EAST_ASIAN}]+)|[{_HIRAGANA}]+|[{_KATAKANA}]+"
+    f"|[^{_WITHOUT_SPACES}]+"
 )
+
+
+def without_diacritics(lowered: str) -> str:
+    """Return a text in lower case without diacritics, for `split_words` and `find_words`.
+
+    Thai, Lao, Khmer and Burmese stay as they are: their marks of tone are no less than letters,
+    and dictionaries have them.
+    """
+    if lowered.isascii():
+        return lowered
+    if not _OF_SOUTH_EAST_ASIA.search(lowered):
+        return _strip(lowered)
+    return "".join(
+        run if _OF_SOUTH_EAST_ASIA.match(run) else _strip(run)
+        for run in _BY_REGION.findall(lowered)
+    )
+
+
+def _strip(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(one for one in decomposed if not unicodedata.combining(one))
 
 
 def split_words(plain: str) -> list[str]:
     """Return the words of a text in their order, as they are written.
 
     Args:
-        plain: a text; diacritics, if they are to be ignored, are removed before.
+        plain: a text; diacritics, if they are to be ignored, are removed before
+            (`without_diacritics`).
     """
     if plain.isascii() or not _SPECIAL.search(plain):
         return _WORD.findall(plain)
@@ -71,9 +101,25 @@ def _segment(text: str, begin: int) -> Iterator[tuple[int, int]]:
     """Yield the words of a run of letters, some of them of a script without spaces."""
     for run in _RUN.finditer(text):
         place = begin + run.start()
-        for word in _chinese()(run[0]) if run["han"] else [run[0]]:
+        for word in _words_of_run(run):
             yield place, place + len(word)
             place += len(word)
+
+
+def _words_of_run(run: re.Match[str]) -> Iterable[str]:
+    if run["han"]:
+        return _chinese()(run[0])
+    if run["asian"]:
+        return _breaker()(run[0], "th")  # the dictionary is that of the script
+    return (run[0],)
+
+
+@cache
+def _breaker() -> Callable[[str, str], Iterable[str]]:
+    # Imported here: its data takes memory, and most texts do without.
+    from icu4py.breakers import WordBreaker
+
+    return WordBreaker
 
 
 @cache

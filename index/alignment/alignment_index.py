@@ -11,6 +11,7 @@ from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32
 from index.alignment.refresh import refresh_alignment
 from index.alignment.tables import (
+    FittedSpace,
     SpaceRow,
     count_pending,
     find_space,
@@ -72,7 +73,7 @@ class AlignmentIndex:
             if find_space(connection) is not None:
                 return
         with self._connections.writing() as connection:
-            insert_space(connection, space, current=True)
+            insert_space(connection, FittedSpace(space), current=True)
 
     def space(self) -> SpaceInUse | None:
         """Return the current space; None in a store that was never given one.
@@ -127,6 +128,15 @@ class AlignmentIndex:
         with self._connections.reading() as connection:
             row = find_space(connection)
             return 0 if row is None else count_pending(connection, row.space_id)
+
+    def has_next(self) -> bool:
+        """Return whether a new space waits for documents to be projected into it.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return find_space(connection, current=False) is not None
 
     def drift(self) -> float:
         """Return how many documents came and went since the space was fitted, relative to then.

@@ -18,6 +18,7 @@ from encoder.alignment.space import (
 )
 from encoder.arrays import Float32
 from index.alignment.tables import (
+    FittedSpace,
     SpaceRow,
     count_pending,
     delete_other_blocks,
@@ -53,8 +54,9 @@ def refresh_alignment(
     """
     with connections.reading() as connection:
         following, current = find_space(connection, current=False), find_space(connection)
-    if fit and following is None and _fit(connections, progress):
-        with connections.reading() as connection:
+    if fit and following is None and (fitted := fit_to_documents(connections, progress)):
+        with connections.writing() as connection:
+            insert_space(connection, fitted, current=False)
             following = find_space(connection, current=False)
     target = following or current
     if target is None:
@@ -67,22 +69,24 @@ def refresh_alignment(
     _clean(connections, target.space_id, stop)
 
 
-def _fit(connections: SQLiteConnections, progress: Progress) -> bool:
-    """Fit a space to a sample of the collection and store it as the next; False if too small."""
+def fit_to_documents(connections: SQLiteConnections, progress: Progress) -> FittedSpace | None:
+    """Fit a space to a sample of the collection; None if it is too small.
+
+    Raises:
+        StoreError: the file cannot be read.
+        ValueError: block vectors are damaged.
+    """
     with connections.reading() as connection:
         ids = [row[0] for row in connection.execute(_WITH_BLOCKS)]
         (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
         (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
         if len(ids) < MIN_DOCUMENTS:
-            return False
+            return None
         progress.started("fitting the alignment to the corpus", None)
         sample = _sample(connection, ids)
     if len(sample) < MIN_SAMPLE:
-        return False
-    space = fit_space(sample)
-    with connections.writing() as connection:
-        insert_space(connection, space, current=False, documents=documents, sequence=sequence)
-    return True
+        return None
+    return FittedSpace(fit_space(sample), documents, sequence)
 
 
 def _sample(connection: sqlite3.Connection, ids: list[int]) -> Float32:

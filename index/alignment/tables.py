@@ -6,6 +6,7 @@ alignment_blocks   the blocks of a document in a space, from which it is aligned
 Both follow from the block vectors: what is missing or damaged is made again.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -89,23 +90,47 @@ class SpaceRow:
     sequence: int
 
 
+@dataclass(frozen=True, slots=True)
+class FittedSpace:
+    """A space with what it was fitted to.
+
+    Attributes:
+        space: itself.
+        documents: as in `SpaceRow`.
+        sequence: as in `SpaceRow`.
+    """
+
+    space: AlignmentSpace
+    documents: int = 0
+    sequence: int = 0
+
+    def pack(self) -> bytes:
+        """Return it as bytes, for another database."""
+        head = json.dumps([self.documents, self.sequence]).encode()
+        return head + b"\n" + write_space(self.space)
+
+    @classmethod
+    def unpack(cls, content: bytes) -> "FittedSpace":
+        """Return what was packed.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        head, _, space = content.partition(b"\n")
+        documents, sequence = json.loads(head)
+        return cls(read_space(space), documents, sequence)
+
+
 def find_space(connection: sqlite3.Connection, *, current: bool = True) -> SpaceRow | None:
     """Return the current space, or the one that is to follow it; None if there is none."""
     row = connection.execute(_SPACE, (int(current),)).fetchone()
     return None if row is None else SpaceRow(*row)
 
 
-def insert_space(
-    connection: sqlite3.Connection,
-    space: AlignmentSpace,
-    *,
-    current: bool,
-    documents: int = 0,
-    sequence: int = 0,
-) -> int:
+def insert_space(connection: sqlite3.Connection, fitted: FittedSpace, *, current: bool) -> int:
     """Insert a space and return its number."""
-    content = write_space(space)
-    values = (int(current), documents, sequence, content, crc32(content))
+    content = write_space(fitted.space)
+    values = (int(current), fitted.documents, fitted.sequence, content, crc32(content))
     return int(connection.execute(_INSERT_SPACE, values).lastrowid or 0)
 
 

@@ -6,11 +6,13 @@ import io
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from index.corpus.records import JSON_TYPES, document_of
+from index.corpus.remote import RemoteFile
 from index.document import Document
 from index.errors import CorpusError
 
@@ -63,7 +65,7 @@ class BadLine:
     reason: str
 
 
-def read_lines(path: Path) -> Iterator[Line | BadLine]:
+def read_lines(path: Path | RemoteFile) -> Iterator[Line | BadLine]:
     """Read the lines of a UTF-8 file, gzip when its name ends in `.gz`, holding one at a time.
 
     A damaged or truncated gzip file yields the lines before the damage and then one `BadLine`.
@@ -87,7 +89,7 @@ def read_lines(path: Path) -> Iterator[Line | BadLine]:
         yield BadLine(number + 1, f"cannot be read: {error.strerror or error}")
 
 
-def count_lines(path: Path) -> int:
+def count_lines(path: Path | RemoteFile) -> int:
     """Count the lines that `read_lines` yields, with one `BadLine` where the file is damaged."""
     lines, ended = 0, True
     try:
@@ -100,10 +102,14 @@ def count_lines(path: Path) -> int:
     return lines + (not ended)
 
 
-def _open(path: Path) -> io.BufferedIOBase:
-    if path.name.lower().endswith(".gz"):
-        return cast(io.BufferedIOBase, gzip.open(path, "rb"))
-    return path.open("rb")
+@contextmanager
+def _open(path: Path | RemoteFile) -> Iterator[io.BufferedIOBase]:
+    with path.open("rb") as file:
+        if path.name.lower().endswith(".gz"):
+            with gzip.GzipFile(fileobj=file) as unzipped:
+                yield unzipped
+        else:
+            yield file
 
 
 def _skip_line(stream: io.BufferedIOBase) -> None:

@@ -1,7 +1,7 @@
 """Corpora: a folder of files, a file, JSON Lines or a BEIR folder, one document at a time."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,13 @@ from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.formats.parquet import PARQUET_SUFFIX
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
 from index.corpus.records import document_of
+from index.corpus.remote import (
+    RemoteFile,
+    RemotePath,
+    is_folder,
+    open_remote,
+    remote_files_below,
+)
 from index.corpus.sql import SqlQuery, check_query, count_query, read_query
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
@@ -38,7 +45,7 @@ class FollowedFolder:
         return str(self.path)
 
 
-Corpus = Path | FollowedFolder | SqlQuery
+Corpus = Path | FollowedFolder | SqlQuery | RemotePath
 
 
 def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
@@ -51,6 +58,7 @@ def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
       id is skipped and reported, so all ids are kept in memory.
     * A Parquet file or a query to a database gives one document a row, with the same fields.
     * One file of a known kind is a corpus of one document, under the file's name.
+    * All of these but a query also in another place, such as S3 (`index.corpus.remote`).
 
     Raises:
         CorpusError: at the call, when there is nothing that can be read as a corpus; later, when a
@@ -85,6 +93,8 @@ def _find(corpus: Corpus) -> _Reader:
     if isinstance(corpus, SqlQuery):
         check_query(corpus)
         return _Query(corpus)
+    if isinstance(corpus, RemotePath):
+        return _find_remote(corpus)
     follow_links = isinstance(corpus, FollowedFolder)
     path = corpus.path if isinstance(corpus, FollowedFolder) else corpus
     try:
@@ -95,13 +105,28 @@ def _find(corpus: Corpus) -> _Reader:
         _require_readable_file(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
+    return _find_file(path)
+
+
+def _find_remote(corpus: RemotePath) -> _Reader:
+    found = open_remote(corpus)
+    if not is_folder(found):
+        return _find_file(found)
+    files = remote_files_below(found, (*FILE_SUFFIXES, *BEIR_CORPUS_NAMES))
+    named = dict(files)
+    beir = next((named[name] for name in BEIR_CORPUS_NAMES if name in named), None)
+    documents = [(name, file) for name, file in files if name.lower().endswith(FILE_SUFFIXES)]
+    return _JsonLines(beir) if beir else _RemoteFiles(documents)
+
+
+def _find_file(path: Path | RemoteFile) -> _Reader:
     if path.name.lower().endswith(JSON_LINES_SUFFIXES):
         return _JsonLines(path)
     if path.name.lower().endswith(PARQUET_SUFFIX):
         require_extra("parquet", "Parquet", "pyarrow")
         return _Parquet(path)
     _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
-    return _File(path)
+    return _RemoteFiles([(path.name, path)]) if isinstance(path, RemoteFile) else _File(path)
 
 
 def read_document(path: Path) -> Document:
@@ -143,7 +168,7 @@ def _require_readable_file(path: Path) -> None:
         pass
 
 
-def _require_known_kind(path: Path, suffixes: Sequence[str]) -> None:
+def _require_known_kind(path: Path | RemoteFile, suffixes: Sequence[str]) -> None:
     if not path.name.lower().endswith(tuple(suffixes)):
         raise CorpusError(f"{path}: is not of a known kind ({' '.join(suffixes)})")
 
@@ -175,8 +200,26 @@ class _Folder:
 
 
 @dataclass(frozen=True, slots=True)
+class _RemoteFiles:
+    files: Sequence[tuple[str, RemoteFile]]
+
+    def read(self) -> Iterator[Document | SkippedInput]:
+        with FileReader() as reader:
+            for name, file in self.files:
+                try:
+                    with file.copied() as path:
+                        item: Document | SkippedInput = _read_file(reader, path, name)
+                except (CorpusError, DocumentError) as error:
+                    item = SkippedInput(printable(name), str(error))
+                yield item
+
+    def count(self) -> int:
+        return len(self.files)
+
+
+@dataclass(frozen=True, slots=True)
 class _JsonLines:
-    path: Path
+    path: Path | RemoteFile
 
     def read(self) -> Iterator[Document | SkippedInput]:
         return _documents(_line_documents(self.path), f"{printable(self.path.name)}:", "on line")
@@ -187,20 +230,20 @@ class _JsonLines:
 
 @dataclass(frozen=True, slots=True)
 class _Parquet:
-    path: Path
+    path: Path | RemoteFile
 
     def read(self) -> Iterator[Document | SkippedInput]:
         return _documents(self._rows(), f"{printable(self.path.name)}: row ", "in row")
 
     def count(self) -> int:
-        with FileReader() as reader, _named(self.path):
-            return reader.count_rows(self.path)
+        with FileReader() as reader, _named(self.path), _on_disk(self.path) as path:
+            return reader.count_rows(path)
 
     def _rows(self) -> Iterator[_Numbered]:
         number = 0
-        with FileReader() as reader:
+        with FileReader() as reader, _on_disk(self.path) as path:
             try:
-                for number, row in enumerate(reader.read_rows(self.path), start=1):
+                for number, row in enumerate(reader.read_rows(path), start=1):
                     yield number, row
             except CorpusError as error:
                 if not number:
@@ -260,7 +303,11 @@ def _documents(rows: Iterable[_Numbered], where: str, at: str) -> Iterator[Docum
         yield document
 
 
-def _line_documents(path: Path) -> Iterator[_Numbered]:
+def _on_disk(path: Path | RemoteFile) -> AbstractContextManager[Path]:
+    return path.copied() if isinstance(path, RemoteFile) else nullcontext(path)
+
+
+def _line_documents(path: Path | RemoteFile) -> Iterator[_Numbered]:
     for line in read_lines(path):
         if isinstance(line, BadLine):
             yield line.number, line.reason
@@ -272,7 +319,7 @@ def _line_documents(path: Path) -> Iterator[_Numbered]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _named(path: Path | RemoteFile) -> Iterator[None]:
     """Name a file in the errors of a block."""
     try:
         yield

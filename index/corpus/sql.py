@@ -18,6 +18,7 @@ from index.extras import require_extra
 
 _SQLITE = "sqlite"
 _POSTGRESQL = ("postgresql", "postgres")
+SQL_SCHEMES = (_SQLITE, *_POSTGRESQL)
 _PASSWORD = re.compile(r"(?<=://)([^/@:?]*):[^/@]*@|(?<=[?&]password=)[^&]*")
 _ROWS = 64  # that are fetched at a time; texts are long
 _CONNECT_SECONDS = 10
@@ -40,7 +41,7 @@ class SqlQuery:
 
     def __str__(self) -> str:
         """Return the address without its password."""
-        return _without_password(self.url)
+        return without_password(self.url)
 
     @property
     def scheme(self) -> str:
@@ -135,11 +136,12 @@ def _postgresql_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[st
                 yield [column.name for column in cursor.description or ()], iter(cursor)
     except psycopg.Error as error:
         # It may quote the address; what it was raised from would, too.
-        reason = _without_password(" ".join(str(error).split()))
+        reason = without_password(" ".join(str(error).split()))
         raise CorpusError(f"{corpus}: {reason}") from None
 
 
-def _without_password(text: str) -> str:
+def without_password(text: str) -> str:
+    """Return a text with its addresses, without their passwords."""
     return _PASSWORD.sub(lambda found: "…" if found[1] is None else f"{found[1]}@", text)
 
 

@@ -11,8 +11,9 @@ that were tried. Roots on one side and logarithms on the other did as well, but 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -141,6 +142,7 @@ class LexicalQuery:
         idf: Float32[U].
         documents: Int64[U], how many documents have each.
         pairs: Bool[U], which of them are pairs of words.
+        memory: what was found for the query, so that a search that asks twice does not read twice.
     """
 
     term_ids: Int64
@@ -148,6 +150,7 @@ class LexicalQuery:
     idf: Float32
     documents: Int64
     pairs: Bool
+    memory: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.term_ids)
@@ -215,6 +218,10 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
         Positions in the query: at most `QUERY_TERMS` pairs of words and `QUERY_TERMS` others, with
         `POSTINGS_BUDGET` postings together; the heaviest term in any case.
     """
+    first = [np.flatnonzero(query.pairs == pair)[:QUERY_TERMS] for pair in (True, False)]
+    heaviest = np.sort(np.concatenate(first))
+    if query.documents[heaviest].sum() <= POSTINGS_BUDGET:
+        return list(map(int, heaviest))
     chosen: list[int] = []
     free = {True: QUERY_TERMS, False: QUERY_TERMS}
     left = POSTINGS_BUDGET
@@ -258,8 +265,7 @@ def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: 
     counts = documents.counts[shared].astype(np.float32)
     dots = sums_between(np.sqrt(counts) * (query.weights * query.idf).take(asked), ends)
     newer = np.square(query.idf) - np.square(idf)
-    if newer.any():
-        squares = squares + sums_between(counts * newer.take(asked), ends)
+    squares = squares + sums_between(counts * newer.take(asked), ends)
     norms = np.sqrt(np.maximum(squares, 1e-24))
     found: Float32 = np.minimum(dots / norms, 1.0).astype(np.float32)
     return found
@@ -288,7 +294,7 @@ def _shared(asked: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
     used[slots] = True
     maybe = np.flatnonzero(used.take(term_ids.astype(np.uint16)))
     some = term_ids.take(maybe)
-    held = np.zeros(_SLOTS, dtype=np.int64)
+    held = np.empty(_SLOTS, dtype=np.int64)  # read where it is written
     held[slots] = np.arange(len(asked))
     rows = held.take(some.astype(np.uint16))
     others = np.flatnonzero(ascending.take(rows) != some)

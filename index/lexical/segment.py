@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from encoder.arrays import Bool, Float64, Int64, UInt32
+from encoder.arrays import Bool, Int64, UInt32
+from index.lexical.frequent_terms import FrequentTerms, find_frequent
 from index.lexical.tables import DocumentTerms, JoinedTerms
 
 MOST_TERMS = 2**25  # of the documents of a segment: they are sorted in memory, 8 bytes each
@@ -24,13 +26,17 @@ class Segment:
         documents: the terms of each document, ascending by vector id.
         term_ids: UInt32[U], ascending.
         rows: UInt32[M], the rows of the documents that have each term, one term after another.
-        ends: Int64[U], where those of each term end.
+        counts: UInt16[M], how often each of them has it.
+        ends: UInt32[U], where those of each term end.
+        frequent: the terms that many of the documents have, once more.
     """
 
     documents: JoinedTerms
     term_ids: UInt32
     rows: UInt32
-    ends: Int64
+    counts: NDArray[np.uint16]
+    ends: UInt32
+    frequent: FrequentTerms
 
     def __len__(self) -> int:
         return len(self.documents.vector_ids)
@@ -49,27 +55,6 @@ class Segment:
         positions = np.flatnonzero(own[rows] == vector_ids)
         return positions, rows[positions]
 
-    def sum_weights(self, term_ids: Int64, weights: Float64) -> Float64:
-        """Return for each document, Float64[N], the sum of the weights of the terms it has.
-
-        Args:
-            term_ids: Int64[K].
-            weights: Float64[K].
-        """
-        if not len(self.term_ids):
-            return np.zeros(len(self), dtype=np.float64)
-        asked = term_ids.astype(np.uint32)  # another type would convert all terms of the segment
-        at = np.minimum(np.searchsorted(self.term_ids, asked), len(self.term_ids) - 1)
-        held = self.term_ids[at] == asked
-        at = at[held]
-        ends = self.ends[at]
-        starts = np.where(at > 0, self.ends[at - 1], 0)
-        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
-        none = np.zeros(0, dtype=np.uint32)
-        rows = np.concatenate([none, *(self.rows[start:end] for start, end in bounds)])
-        repeated = np.repeat(weights[held], ends - starts)
-        return np.bincount(rows, repeated, minlength=len(self)).astype(np.float64, copy=False)
-
     def terms_of(self, row: int) -> DocumentTerms:
         """Return the terms of one document."""
         documents = self.documents
@@ -79,15 +64,23 @@ class Segment:
 
 def make_segment(documents: JoinedTerms) -> Segment:
     """Sort the terms of documents by term."""
-    rows = np.arange(len(documents.ends), dtype=np.uint64)
     keys = documents.term_ids.astype(np.uint64) << np.uint64(32)
-    keys |= np.repeat(rows, np.diff(documents.ends, prepend=0))
+    keys |= np.arange(len(keys), dtype=np.uint64)
     keys.sort()
-    term_ids = (keys >> np.uint64(32)).astype(np.uint32)
+    term_ids, entries = (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32)
     last = np.flatnonzero(np.diff(term_ids, append=np.uint32(0)) != 0)
     if len(keys):
         last = np.union1d(last, [len(keys) - 1])
-    return Segment(documents, term_ids[last], keys.astype(np.uint32), last + 1)
+    lengths = np.diff(documents.ends, prepend=0)
+    rows = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
+    return Segment(
+        documents,
+        term_ids[last],
+        rows.take(entries),
+        documents.counts.take(entries),
+        (last + 1).astype(np.uint32),
+        find_frequent(documents, term_ids[last], entries, last + 1),
+    )
 
 
 def take_documents(documents: JoinedTerms, rows: Int64) -> JoinedTerms:

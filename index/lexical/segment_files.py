@@ -24,12 +24,13 @@ from encoder.arrays import Float64
 from encoder.atomic_files import sync, write_atomically
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies
+from index.lexical.frequent_terms import FrequentTerms
 from index.lexical.segment import Segment
 from index.lexical.tables import JoinedTerms
 from index.lexical.term_counts import TermCounts, no_terms
 from index.lexical.view import LiveSegment, View
 
-FORMAT = 1
+FORMAT = 2
 CURRENT = "CURRENT"
 
 _Array = NDArray[Any]
@@ -160,27 +161,29 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _segment_arrays(segment: Segment) -> list[_Array]:
-    own = segment.documents
+    own, frequent = segment.documents, segment.frequent
     return [
-        *(own.vector_ids, own.ends, segment.ends),
-        *(own.term_ids, segment.rows, segment.term_ids),
-        own.counts,
+        *(own.vector_ids, own.ends, frequent.ends),
+        *(segment.ends, own.term_ids, segment.rows, segment.term_ids, frequent.term_ids),
+        *(own.counts, segment.counts, frequent.places, frequent.counts),
     ]
 
 
-_SEGMENT_TYPES = ("<i8", "<i8", "<i8", "<u4", "<u4", "<u4", "<u2")
+_SEGMENT_TYPES = (*["<i8"] * 3, *["<u4"] * 5, *["<u2"] * 4)  # the longest first: all are aligned
 _TERMS_TYPES = ("<f8", "<i4", "?")
 
 
 def _load_segment(directory: Path, file: _File, squares: Float64) -> LiveSegment:
-    ids, ends, posting_ends, terms, rows, different, counts = _load(
-        directory, file, _SEGMENT_TYPES, mmap.ACCESS_READ
-    )
+    arrays = _load(directory, file, _SEGMENT_TYPES, mmap.ACCESS_READ)
+    ids, ends, frequent_ends = arrays[:3]
+    posting_ends, terms, rows, different, frequent_terms = arrays[3:8]
+    counts, posting_counts, places, frequent_counts = arrays[8:]
     living = np.ones(len(ids), dtype=np.bool_)
     living[list(file.removed)] = False
+    frequent = FrequentTerms(frequent_terms, places, frequent_counts, frequent_ends)
     documents = JoinedTerms(ids, terms, counts, ends)
-    segment = Segment(documents, different, rows, posting_ends)
-    return LiveSegment(segment, living, squares, file.name)
+    segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent)
+    return LiveSegment(segment, living, squares, ~np.isnan(squares), file.name)
 
 
 def _load_terms(directory: Path, file: _File) -> tuple[TermCounts, Float64]:

@@ -32,7 +32,7 @@ from index.lexical.view import (
     View,
     fill_squares,
     fresh_segment,
-    no_squares,
+    outdated,
     without_documents,
 )
 from index.sqlite.connections import SQLiteConnections
@@ -157,9 +157,7 @@ class SegmentedIndex:
         gone = np.setdiff1d(_joined(living), _joined(still))
         kept, _ = without_documents(saved.segments, gone)
         new = [one for one in now.segments if id(one.segment) not in old]
-        self._view = replace(
-            now, segments=(*kept, *_without_norms(new)), frequencies=saved.frequencies
-        )
+        self._view = replace(now, segments=(*kept, *_outdated(new)), frequencies=saved.frequencies)
 
     def _is(self, now: TermStatistics) -> bool:
         view = self._view
@@ -229,7 +227,7 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
     frequencies = view.frequencies
     if not frequencies.serve(now.documents, now.changes):
         frequencies = Frequencies(terms.copy().frequencies, now.documents, now.changes)
-        segments = _without_norms(segments)
+        segments = _outdated(segments)
     return View(
         tuple(segments),
         terms,
@@ -241,15 +239,16 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
     )
 
 
-def _without_norms(segments: Iterable[LiveSegment]) -> list[LiveSegment]:
-    return [replace(one, squares=no_squares(one.segment)) for one in segments]
+def _outdated(segments: Iterable[LiveSegment]) -> list[LiveSegment]:
+    return [outdated(one) for one in segments]
 
 
 def _with_norms(view: View) -> View:
     """Return the view with the norms of all documents, by its own frequencies."""
     frequencies = Frequencies(view.terms.frequencies, view.number, view.changes)
-    segments = _without_norms(view.segments)
+    segments = _outdated(view.segments)
     for one in segments:
+        one.squares[:] = np.nan  # of those that are not there
         fill_squares(one, np.flatnonzero(one.living), frequencies)
     return replace(view, segments=tuple(segments), frequencies=frequencies)
 
@@ -284,6 +283,7 @@ def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:
     for one in segments:
         kept = np.searchsorted(own, one.segment.documents.vector_ids[one.living])
         merged.squares[kept] = one.squares[one.living]
+        merged.current[kept] = one.current[one.living]
     return merged
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -11,7 +10,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
-from encoder.terms.segmentation import find_words, split_words
+from encoder.terms.segmentation import find_words, split_words, without_diacritics
 from encoder.terms.stop_words import STOP_WORDS
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
@@ -98,12 +97,12 @@ _ASCII_OR_ONE = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]")
 def words_of(text: str) -> list[str]:
     """Return the words of a text in their order, in lower case and without diacritics.
 
-    Chinese and Japanese are segmented (`encoder.terms.segmentation`).
+    Scripts without spaces are segmented (`encoder.terms.segmentation`).
     Numbers are words, since they are what vectors lose. Words are not stemmed and none is left
     out for being common: on validation stemming found less, and weights by document frequency
     did what a list of stop words does.
     """
-    plain = _without_diacritics(text.lower())
+    plain = without_diacritics(text.lower())
     return [word for word in split_words(plain) if len(word) <= MAX_TERM_CHARACTERS]
 
 
@@ -120,7 +119,7 @@ def word_spans(text: str) -> list[tuple[str, int, int]]:
     for part in _ASCII_OR_ONE.finditer(text):
         begin, end = part.span()
         size = len(part[0].lower())  # two for "İ"
-        plain = _without_diacritics(lowered[done : done + size])
+        plain = without_diacritics(lowered[done : done + size])
         letters.append(plain)
         places += range(begin, end) if part[0].isascii() else [begin] * len(plain)
         done += size
@@ -132,13 +131,6 @@ def word_spans(text: str) -> list[tuple[str, int, int]]:
         for begin, end in find_words(plain)
         if end - begin <= MAX_TERM_CHARACTERS
     ]
-
-
-def _without_diacritics(lowered: str) -> str:
-    if lowered.isascii():
-        return lowered
-    decomposed = unicodedata.normalize("NFKD", lowered)
-    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 def count_terms(text: str) -> Counter[str]:

@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder.arrays import Bool, Float64, Int64
+from encoder.arrays import Bool, Float32, Float64, Int64
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
-from index.lexical.scoring import squared_norms
+from index.lexical.scoring import LexicalQuery, squared_norms
 from index.lexical.segment import Segment, join_documents, take_documents
+from index.lexical.segment_dots import SegmentDots, ask, read_segment
 from index.lexical.tables import NO_TERMS, DocumentTerms, JoinedTerms
 from index.lexical.term_counts import TermCounts
 
 _DOCUMENTS_A_CALL = 500
+_LEAST_SQUARE = 1e-24  # of a norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,14 +25,17 @@ class LiveSegment:
     Attributes:
         segment: never changes.
         living: Bool[N], which of its documents are still there.
-        squares: Float64[N], squared norms by the frequencies of the view; NaN until they are
-            needed. Readers fill them in, each with the same value.
+        squares: Float64[N], squared norms; NaN until they are needed. Readers fill them in, each
+            with the same value.
+        current: Bool[N], which of them are by the frequencies of the view, not by earlier ones,
+            which are near enough to choose candidates by.
         file: the name of the file that has the segment, if there is one.
     """
 
     segment: Segment
     living: Bool
     squares: Float64
+    current: Bool
     file: str | None = None
 
 
@@ -81,13 +86,15 @@ class View:
         joined = join_documents((one.segment.documents, rows) for one, _, rows in found)
         return np.concatenate(positions), joined
 
-    def squared_norms(self, vector_ids: Int64) -> Float64:
-        """Return the squared norms Float64[F] of the documents that `documents` returns."""
-        squares = [np.zeros(0)]
-        for one, _, rows in self.find(vector_ids):
-            fill_squares(one, rows[np.isnan(one.squares[rows])], self.frequencies)
-            squares.append(one.squares[rows])
-        return np.concatenate(squares)
+    def scores(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
+        """Return the cosine Float32[K] of a query with each document [K]; 0 for missing ones."""
+        scores = np.zeros(len(vector_ids), dtype=np.float32)
+        for one, positions, rows in self.find(vector_ids):
+            dots, newer = self._read(one, query).of(rows)
+            fill_squares(one, rows[~one.current[rows]], self.frequencies)
+            norms = np.sqrt(np.maximum(one.squares[rows] + newer, _LEAST_SQUARE))
+            scores[positions] = np.minimum(dots / norms, 1.0)
+        return scores
 
     def terms_of(self, vector_id: int) -> DocumentTerms:
         """Return the terms of one document; none if it is not there."""
@@ -95,35 +102,48 @@ class View:
             return one.segment.terms_of(int(rows[0]))
         return NO_TERMS
 
-    def best(self, term_ids: Int64, weights: Float64, k: int, among: IdSet | None) -> Int64:
-        """Return the k documents with the greatest sums of the weights of the terms they have.
+    def best(self, query: LexicalQuery, k: int, among: IdSet | None) -> Int64:
+        """Return the k documents with the highest cosines by the terms that are read by term.
 
-        Sums are divided by the root of the number of terms of the document, which its norm grows
-        with: long documents would be preferred otherwise. Documents without any of the terms are
-        not returned; of equal sums, lower ids come first.
+        Those are the terms that few documents have, and the heaviest others; norms may be by
+        earlier frequencies. Documents without any of the terms are not returned; of equal cosines,
+        lower ids come first.
 
         Args:
-            term_ids: Int64[K].
-            weights: Float64[K], above 0.
+            query: what to compare with.
             k: how many.
             among: only these documents.
 
         Returns:
             Int64[N], N <= k, in any order.
         """
-        ids, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+        ids, cosines = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         for one in self.segments:
-            documents = one.segment.documents
-            lengths = np.maximum(np.diff(documents.ends, prepend=0), 1)
-            summed = one.segment.sum_weights(term_ids, weights) / np.sqrt(lengths)
-            rows = np.flatnonzero(one.living & (summed > 0))
-            own = documents.vector_ids[rows]
+            part = self._read(one, query)
+            rows = np.flatnonzero(one.living & (part.dots > 0))
+            own = one.segment.documents.vector_ids[rows]
             if among is not None:
                 kept = among.contains(own)
                 own, rows = own[kept], rows[kept]
+            fill_squares(one, rows[np.isnan(one.squares[rows])], self.frequencies)
+            dots, squares = part.dots[rows], one.squares[rows]
+            if part.newer is not None:
+                squares = squares + part.newer[rows]
             ids.append(own)
-            sums.append(summed[rows])
-        return _greatest(np.concatenate(ids), np.concatenate(sums), k)
+            # No cosine is above 1: a document whose words were all unknown has no norm yet.
+            cosines.append(dots / np.maximum(np.sqrt(np.maximum(squares, _LEAST_SQUARE)), dots))
+        return _greatest(np.concatenate(ids), np.concatenate(cosines), k)
+
+    def _read(self, one: LiveSegment, query: LexicalQuery) -> SegmentDots:
+        """Read a query in a segment, once in a search."""
+        asked = query.memory.get(self.frequencies)
+        if asked is None:
+            asked = query.memory[self.frequencies] = ask(query, self.frequencies)
+        key = (one.segment, self.frequencies)
+        part: SegmentDots | None = query.memory.get(key)
+        if part is None:
+            part = query.memory[key] = read_segment(one.segment, asked)
+        return part
 
     def living_ids(self) -> Int64:
         """Return the ids of all documents, ascending."""
@@ -132,13 +152,15 @@ class View:
 
 
 def fresh_segment(segment: Segment) -> LiveSegment:
-    """Return a segment all documents of which are living."""
-    return LiveSegment(segment, np.ones(len(segment), dtype=np.bool_), no_squares(segment))
+    """Return a segment all documents of which are living, and whose norms are not known."""
+    size = len(segment)
+    none = np.zeros(size, dtype=np.bool_)
+    return LiveSegment(segment, ~none, np.full(size, np.nan), none)
 
 
-def no_squares(segment: Segment) -> Float64:
-    """Return squared norms none of which is known."""
-    return np.full(len(segment), np.nan)
+def outdated(one: LiveSegment) -> LiveSegment:
+    """Return a segment in a view of other frequencies, by which its norms are to be computed."""
+    return replace(one, squares=one.squares.copy(), current=np.zeros_like(one.current))
 
 
 def fill_squares(one: LiveSegment, rows: Int64, frequencies: Frequencies) -> None:
@@ -147,6 +169,7 @@ def fill_squares(one: LiveSegment, rows: Int64, frequencies: Frequencies) -> Non
         some = rows[start : start + _DOCUMENTS_A_CALL]
         documents = take_documents(one.segment.documents, some)
         one.squares[some] = squared_norms(documents, frequencies.idf)
+        one.current[some] = True
 
 
 def without_documents(

@@ -9,9 +9,7 @@ read again on both sides, and compared by counts and by a digest.
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
 from contextlib import closing
-from hashlib import sha256
 from pathlib import Path
 
 from encoder.adapter import VectorSpace
@@ -33,7 +31,6 @@ from index.directory.data_directory import (
 from index.directory.file_digest import remove_digest, verify_digest
 from index.doctor.rebuild import rebuild_lexical_index
 from index.errors import StoreError
-from index.migration.sqlite_rows import SQLiteRows, finish, insert_rows
 from index.postgres.address import PostgreSQLAddress
 from index.postgres.connections import PostgreSQLConnections
 from index.postgres.copies import (
@@ -45,8 +42,8 @@ from index.postgres.copies import (
 )
 from index.postgres.schema import read_space as read_postgresql_space
 from index.progress import Progress
+from index.replica.whole_rows import SQLiteRows, digest_of, finish, insert_rows
 from index.sqlite.connections import SQLiteConnections
-from index.store.records import DocumentRow
 from index.store.schema import create_if_missing, read_space
 
 MIGRATING = ".migrating"
@@ -207,31 +204,13 @@ def _compare(source: Rows, copy: Rows, documents: int, progress: Progress, name:
         CopyDiffersError: they differ.
     """
     progress.started("verifying both sides", 2 * documents)
-    ours, theirs = (_digest(one.after, progress.advanced) for one in (source, copy))
+    ours, theirs = (digest_of(one.after, progress.advanced) for one in (source, copy))
     if ours != theirs or ours[0] != documents:
         raise CopyDiffersError(
             f"{name}: the copy has {theirs[0]} documents with the digest {theirs[1][:12]}, and its "
             f"source {ours[0]} with {ours[1][:12]}: one of them was changed: remove the copy and "
             "begin again"
         )
-
-
-def _digest(
-    after: Callable[[int, int], Sequence[DocumentRow]], advanced: Callable[[int], None]
-) -> tuple[int, str]:
-    """Return the number of documents and a digest over everything that is moved of them."""
-    digest, count, last = sha256(), 0, 0
-    while rows := after(last, _DOCUMENTS_A_BATCH):
-        for one in rows:
-            text = sha256(one.text.encode()).digest()
-            values = json.dumps([*one.checked()[:4], *one.receipt, one.indexed_at, one.sequence])
-            parts = (values.encode(), text, one.content_hash, one.vector)
-            for part in (*parts, one.offsets or b"", one.block_vectors or b""):
-                digest.update(len(part).to_bytes(8, "big"))
-                digest.update(part)
-        count, last = count + len(rows), rows[-1].vector_id
-        advanced(len(rows))
-    return count, digest.hexdigest()
 
 
 def _read_files(data: Path) -> dict[str, bytes]:

@@ -42,6 +42,19 @@ class PostgreSQLAddress:
         return f"{self.shown} (schema {self.schema})"
 
 
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A PostgreSQL that holds the documents, of which processes keep copies.
+
+    Attributes:
+        address: of it.
+        patience: seconds that a search waits for it.
+    """
+
+    address: PostgreSQLAddress
+    patience: float = 5.0
+
+
 def parse_postgresql_url(url: str, schema: str = DEFAULT_SCHEMA) -> PostgreSQLAddress:
     """Parse the URL of a database, `postgresql://USER@HOST/DATABASE`, as libpq does.
 

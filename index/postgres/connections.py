@@ -42,9 +42,14 @@ class Session:
         """Run a statement, `{s}` being the schema, and return its rows."""
         return self._execute(statement, values).fetchall()
 
+    def first(self, statement: str, *values: object) -> tuple[Any, ...] | None:
+        """Run a statement and return its first row; None without a row."""
+        row: tuple[Any, ...] | None = self._execute(statement, values).fetchone()
+        return row
+
     def value(self, statement: str, *values: object) -> Any:
         """Run a statement and return the first value of its first row; None without a row."""
-        row = self._execute(statement, values).fetchone()
+        row = self.first(statement, *values)
         return None if row is None else row[0]
 
     def run(self, statement: str, *values: object) -> int:
@@ -110,6 +115,20 @@ class PostgreSQLConnections:
         with self._transaction(_WRITE) as session:
             yield session
 
+    def peek(self, statement: str) -> tuple[Any, ...]:
+        """Run a statement that reads, in one step without a transaction, and return its first row.
+
+        Raises:
+            StoreError: it could not be run, or gives no row.
+        """
+        self._check_open()
+        with self._slots, self._translated_errors():
+            connection, row = self._first_row(statement)
+            self._give_back(connection)
+        if row is None:
+            raise StoreError(f"{self.address}: the store is damaged: it does not count its writes")
+        return tuple(row)
+
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""
         with self._changing:
@@ -132,6 +151,23 @@ class PostgreSQLConnections:
                 self._give_back(connection)
                 raise
             self._give_back(connection)
+
+    def _first_row(self, statement: str) -> "tuple[psycopg.Connection[Any], Any]":
+        """Run a statement on an idle connection, or a new one, and return both."""
+        import psycopg
+
+        while True:
+            with self._changing:
+                known = self._idle.pop() if self._idle else None
+            connection = known or self._connect()
+            try:
+                row = Session(connection, self.address.schema).first(statement)
+            except psycopg.Error as error:
+                connection.close()
+                if known is None or not isinstance(error, psycopg.OperationalError):
+                    raise
+            else:
+                return connection, row
 
     def _begin(self, begin: str) -> "psycopg.Connection[Any]":
         """Return a connection in a new transaction; idle ones may be of a server that is gone."""

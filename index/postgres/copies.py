@@ -14,6 +14,7 @@ from encoder.adapter import VectorSpace
 from index.errors import DamagedDocumentError, StoreError
 from index.postgres.address import PostgreSQLAddress
 from index.postgres.connections import PostgreSQLConnections, Session
+from index.postgres.history import advance_revision, attach, read_attachments
 from index.postgres.schema import BEING_FILLED, FORMAT, create_if_missing, read_space
 from index.store.checksums import unsound_row
 from index.store.records import DocumentRow, StoreCounters
@@ -21,11 +22,6 @@ from index.store.records import DocumentRow, StoreCounters
 _MARK = "migration"  # an attachment: what is copied here
 _COUNTERS = """
 SELECT sequence, last_vector_id, (SELECT count(*) FROM {s}.documents) FROM {s}.meta"""
-_ATTACHMENTS = """
-SELECT name, content FROM {s}.attachments ORDER BY name"""
-_ATTACH = """
-INSERT INTO {s}.attachments (name, content) VALUES (%s, %s)
-ON CONFLICT (name) DO UPDATE SET content = EXCLUDED.content"""
 _FINISH = """
 UPDATE {s}.meta SET format = %s, sequence = %s, last_vector_id = %s, log_start = %s"""
 
@@ -59,7 +55,7 @@ class PostgreSQLRows:
 
     def attachments(self) -> dict[str, bytes]:
         """Return the small files that belong to the vectors, by name."""
-        found = {name: bytes(content) for name, content in self.session.rows(_ATTACHMENTS)}
+        found = read_attachments(self.session)
         found.pop(_MARK, None)
         return found
 
@@ -102,14 +98,14 @@ def begin_filling(
     with connections.writing() as session:
         sql.lock_counters(session)
         counters = PostgreSQLRows(session, connections.address).counters()
-        marks = dict(session.rows(_ATTACHMENTS))
-        mark = json.loads(bytes(marks[_MARK])) if _MARK in marks else None
+        marks = read_attachments(session)
+        mark = json.loads(marks[_MARK]) if _MARK in marks else None
         if mark != source and (mark or counters.last_vector_id):
             raise StoreError(
                 f"{connections.address}: holds {counters.documents} other documents: name another "
                 "schema, or drop this one"
             )
-        session.run(_ATTACH, _MARK, json.dumps(source).encode())
+        attach(session, {_MARK: json.dumps(source).encode()})
         if mark is None:  # it may have been made by a process that found nothing to store
             session.run("UPDATE {s}.meta SET format = %s", BEING_FILLED)
     return counters, finished and mark == source
@@ -130,7 +126,7 @@ def fill(connections: PostgreSQLConnections, after: Callable[[int], Sequence[Doc
         rows = after(last)
         if rows:
             metadata = {one.vector_id: dict(json.loads(one.metadata)) for one in rows}
-            sql.insert_rows(session, rows, metadata)
+            sql.insert_rows(session, rows, metadata, advance_revision(session))
             sql.set_counters(session, sequence, rows[-1].vector_id)
     return len(rows)
 
@@ -147,5 +143,5 @@ def finish_filling(
     """
     with connections.writing() as session:
         sql.lock_counters(session)
-        session.run_many(_ATTACH, list(attachments.items()))
+        attach(session, attachments)
         session.run(_FINISH, FORMAT, counters.sequence, counters.last_vector_id, counters.sequence)

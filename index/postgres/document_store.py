@@ -16,6 +16,7 @@ from index.id_set import IdSet
 from index.postgres.address import PostgreSQLAddress
 from index.postgres.change_log import PostgreSQLChangeLog, read_log_start
 from index.postgres.connections import PostgreSQLConnections
+from index.postgres.history import advance_revision
 from index.postgres.schema import check_is_ours, create_if_missing
 from index.postgres.selection import select
 from index.sqlite.block_vectors import BlockVectors, read_block_vectors
@@ -48,6 +49,7 @@ class PostgreSQLDocumentStore:
 
     Attributes:
         address: of the database and the schema.
+        connections: to the database.
         log: which vectors were removed, and since when that is known.
         damage: which documents this process found to be damaged.
     """
@@ -69,15 +71,15 @@ class PostgreSQLDocumentStore:
         self.address = address
         self.fingerprint = fingerprint
         self.dimension = dimension
-        self._connections = PostgreSQLConnections(address, read_only=read_only)
-        self.log = PostgreSQLChangeLog(self._connections)
+        self.connections = PostgreSQLConnections(address, read_only=read_only)
+        self.log = PostgreSQLChangeLog(self.connections)
         self.damage = DamageLog(self._ids_of, address, _REMEDY)
         try:
             if not read_only:
-                create_if_missing(self._connections, fingerprint, dimension)
-            check_is_ours(self._connections, fingerprint, dimension)
+                create_if_missing(self.connections, fingerprint, dimension)
+            check_is_ours(self.connections, fingerprint, dimension)
         except BaseException:
-            self._connections.close()
+            self.connections.close()
             raise
 
     def put(self, entries: Sequence[EncodedDocument]) -> Change:
@@ -95,7 +97,7 @@ class PostgreSQLDocumentStore:
         """
         check_entries(entries, self.dimension)
         ids = [entry.document.id for entry in entries]
-        with self._connections.writing() as session:
+        with self.connections.writing() as session:
             sequence, last = sql.lock_counters(session)
             known = {row[0]: row[1:] for row in session.rows(sql.CONTENT_HASHES, ids)}
             described, changed = {}, []
@@ -105,15 +107,17 @@ class PostgreSQLDocumentStore:
                     described[vector_id] = entry.document
                 else:
                     changed.append(entry)
+            revision = advance_revision(session) if entries else 0
             if described:
-                sql.describe(session, described)
+                sql.describe(session, described, revision)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             if changed:
                 sequence += 1
                 rows = [sql.row_of(e, last + n, sequence) for n, e in enumerate(changed, 1)]
                 sql.remove_documents(session, replaced, sequence)
                 metadata = zip((row.vector_id for row in rows), changed, strict=True)
-                sql.insert_rows(session, rows, {n: e.document.metadata for n, e in metadata})
+                values = {n: e.document.metadata for n, e in metadata}
+                sql.insert_rows(session, rows, values, revision)
                 sql.set_counters(session, sequence, last + len(changed))
         self.damage.forget(replaced)
         added = np.arange(last + 1, last + 1 + len(changed), dtype=np.int64)
@@ -125,12 +129,13 @@ class PostgreSQLDocumentStore:
         Raises:
             StoreError: as `put`.
         """
-        with self._connections.writing() as session:
+        with self.connections.writing() as session:
             sequence, last = sql.lock_counters(session)
             rows = session.rows(sql.CONTENT_HASHES, sql.possible_ids(document_ids))
             removed = sorted(row[1] for row in rows)
             if removed:
                 sequence += 1
+                advance_revision(session)
                 sql.remove_documents(session, removed, sequence)
                 sql.set_counters(session, sequence, last)
         self.damage.forget(removed)
@@ -182,7 +187,7 @@ class PostgreSQLDocumentStore:
         Raises:
             StoreError: the database cannot be read.
         """
-        with self._connections.reading() as session:
+        with self.connections.reading() as session:
             rows = session.rows(sql.CONTENT_HASHES, sql.possible_ids(document_ids))
         return {document_id: content_hash for document_id, _, content_hash in rows}
 
@@ -242,7 +247,7 @@ class PostgreSQLDocumentStore:
             StoreError: the database cannot be read, a vector in it is damaged, or the changes
                 since `sequence` are forgotten.
         """
-        with self._connections.reading() as session:
+        with self.connections.reading() as session:
             present = sql.read_sequence(session)
             if not 0 <= sequence <= present:
                 raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
@@ -267,33 +272,33 @@ class PostgreSQLDocumentStore:
         Raises:
             StoreError: the database cannot be read.
         """
-        with self._connections.reading() as session:
+        with self.connections.reading() as session:
             return select(session, where, without)
 
     @property
     def sequence(self) -> int:
         """How often the set of vectors has changed; 0 in a new store."""
-        with self._connections.reading() as session:
+        with self.connections.reading() as session:
             return sql.read_sequence(session)
 
     def __len__(self) -> int:
-        with self._connections.reading() as session:
+        with self.connections.reading() as session:
             return int(session.value("SELECT count(*) FROM {s}.documents"))
 
     def close(self) -> None:
         """Close the connections; every later call raises StoreError."""
-        self._connections.close()
+        self.connections.close()
 
     def _read_with_checksums(
         self, statement: str, ids: Sequence[Any]
     ) -> tuple[Rows, Mapping[int, Checksums]]:
         """Return rows that begin with a vector id, and their checksums."""
-        with self._connections.reading() as session:
+        with self.connections.reading() as session:
             rows = session.rows(statement, ids)
             return rows, sql.read_checksums(session, (row[0] for row in rows))
 
     def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
-        with self._connections.reading() as session:
+        with self.connections.reading() as session:
             return {row[0]: row[1] for row in session.rows(sql.SUMMARIES, _ids(vector_ids))}
 
 

@@ -1,21 +1,23 @@
 """The tables of the store in PostgreSQL, and how a schema is recognised as a store.
 
 meta             of which checkpoint the vectors are, and the counters; each write locks its row
+writes           a random stamp for each of the last writes, see `index.postgres.history`
 documents        texts and titles are bytes, as PostgreSQL's text cannot hold U+0000
 vectors          Float32[dimension], little-endian, and the sequence at which each was added
 block_vectors    sentence blocks, as in `index.sqlite.block_vectors`
 removals         the change log
 metadata_values  one row for each value that a filter may ask for, see `index.store.metadata`
 checksums        see `index.store.checksums`
-attachments      small files that belong to the vectors, such as an adapter, kept by a migration
+attachments      small files that belong to the vectors, such as an adapter
 """
 
 from encoder.adapter import VectorSpace
 from index.errors import FingerprintMismatchError, StoreError
 from index.postgres.connections import PostgreSQLConnections, Session
+from index.postgres.history import advance_revision
 from index.sqlite.connections import utc_now
 
-FORMAT = 1
+FORMAT = 2
 BEING_FILLED = 0  # the format of a store that a migration has not finished
 
 # Code points are in the order of the bytes of their UTF-8; "C" orders bytes. Numbers are of any
@@ -30,7 +32,12 @@ CREATE TABLE {s}.meta (
     created text NOT NULL,
     sequence bigint NOT NULL DEFAULT 0,
     last_vector_id bigint NOT NULL DEFAULT 0,
-    log_start bigint NOT NULL DEFAULT 0
+    log_start bigint NOT NULL DEFAULT 0,
+    revision bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE {s}.writes (
+    revision bigint PRIMARY KEY,
+    stamp text NOT NULL
 );
 CREATE TABLE {s}.documents (
     vector_id bigint PRIMARY KEY,
@@ -44,8 +51,10 @@ CREATE TABLE {s}.documents (
     indexed_at text NOT NULL,
     title bytea NOT NULL,
     metadata text NOT NULL,
+    revision bigint NOT NULL,
     text bytea NOT NULL
 );
+CREATE INDEX documents_by_revision ON {s}.documents (revision);
 CREATE TABLE {s}.vectors (
     vector_id bigint PRIMARY KEY REFERENCES {s}.documents ON DELETE CASCADE,
     sequence bigint NOT NULL,
@@ -84,6 +93,7 @@ CREATE TABLE {s}.checksums (
 );
 CREATE TABLE {s}.attachments (
     name text PRIMARY KEY,
+    revision bigint NOT NULL,
     content bytea NOT NULL
 )"""
 _SCHEMA_EXISTS = """
@@ -125,6 +135,7 @@ def create_if_missing(
         for statement in _TABLES.split(";\n"):
             session.run(statement)
         session.run(_INSERT_META, store_format, fingerprint, dimension, utc_now())
+        advance_revision(session)
 
 
 def check_is_ours(connections: PostgreSQLConnections, fingerprint: str, dimension: int) -> None:
@@ -168,6 +179,16 @@ def read_space(
             f"this version of Longmatch reads format {FORMAT}"
         )
     return VectorSpace(fingerprint, dimension), found == FORMAT
+
+
+def holds_store(connections: PostgreSQLConnections) -> bool:
+    """Return whether there are the tables of a store.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    with connections.reading() as session:
+        return _is_there(session)
 
 
 def _is_there(session: Session) -> bool:

@@ -50,8 +50,8 @@ _SET_COUNTERS = """
 UPDATE {s}.meta SET sequence = %s, last_vector_id = %s"""
 _INSERT_DOCUMENT = """
 INSERT INTO {s}.documents (vector_id, id, content_hash, tokens, tokens_read, blocks,
-    blocks_left_out, tokens_encoded, indexed_at, title, metadata, text)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
+    blocks_left_out, tokens_encoded, indexed_at, title, metadata, revision, text)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
 _INSERT_VECTOR = """
 INSERT INTO {s}.vectors (vector_id, sequence, vector) VALUES (%s, %s, %s)"""
 _INSERT_BLOCKS = """
@@ -72,7 +72,7 @@ DELETE FROM {s}.documents WHERE vector_id = ANY(%s::bigint[])"""
 _DELETE_VALUES = """
 DELETE FROM {s}.metadata_values WHERE vector_id = ANY(%s::bigint[])"""
 _DESCRIBE = """
-UPDATE {s}.documents SET title = %s, metadata = %s WHERE vector_id = %s"""
+UPDATE {s}.documents SET title = %s, metadata = %s, revision = %s WHERE vector_id = %s"""
 
 # No stored id contains these, and PostgreSQL's text cannot hold them.
 _NEVER_IN_AN_ID = re.compile("[\x00\ud800-\udfff]")
@@ -118,7 +118,10 @@ def row_of(entry: EncodedDocument, vector_id: int, sequence: int) -> DocumentRow
 
 
 def insert_rows(
-    session: Session, rows: Sequence[DocumentRow], metadata: Mapping[int, Mapping[str, Any]]
+    session: Session,
+    rows: Sequence[DocumentRow],
+    metadata: Mapping[int, Mapping[str, Any]],
+    revision: int,
 ) -> None:
     """Insert new documents with everything that is stored about them; metadata by vector id."""
     session.run_many(
@@ -126,7 +129,7 @@ def insert_rows(
         [
             (
                 *(one.vector_id, one.document_id, one.content_hash, *one.receipt, one.indexed_at),
-                *(one.title.encode(), one.metadata, one.text.encode()),
+                *(one.title.encode(), one.metadata, revision, one.text.encode()),
             )
             for one in rows
         ],
@@ -156,7 +159,7 @@ def text_value(value: str | int | float) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")
 
 
-def describe(session: Session, documents: Mapping[int, Document]) -> None:
+def describe(session: Session, documents: Mapping[int, Document], revision: int) -> None:
     """Replace title and metadata of stored documents, by vector id."""
     ids = list(documents)
     session.run(_DELETE_VALUES, ids)
@@ -164,7 +167,7 @@ def describe(session: Session, documents: Mapping[int, Document]) -> None:
     session.run_many(
         _DESCRIBE,
         [
-            (one.title.encode(), metadata_json(one.metadata), vector_id)
+            (one.title.encode(), metadata_json(one.metadata), revision, vector_id)
             for vector_id, one in documents.items()
         ],
     )

@@ -17,7 +17,8 @@ from index.adapt import adapt_data_directory
 from index.build import build_index
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, FollowedFolder, read_document
-from index.corpus.sql import SqlQuery
+from index.corpus.remote import RemotePath
+from index.corpus.sql import SQL_SCHEMES, SqlQuery
 from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
@@ -40,8 +41,20 @@ from service.cli.checks import (
     check_enough_to_adapt,
     check_output_file,
     check_output_folder,
+    check_own_documents,
     check_some_document,
-    open_checkpoint,
+)
+from service.cli.indexing.place import (
+    ActorCpusOption,
+    ActorGpusOption,
+    ActorsOption,
+    EncodingOptions,
+    OnOption,
+    Place,
+    RayAddressOption,
+    cluster_options,
+    open_encoding,
+    open_encoding_checkpoint,
 )
 from service.cli.options import (
     DEFAULT_DATA,
@@ -122,22 +135,33 @@ def index(
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
+    on: OnOption = Place.LOCAL,
+    ray_address: RayAddressOption = None,
+    actors: ActorsOption = None,
+    actor_cpus: ActorCpusOption = None,
+    actor_gpus: ActorGpusOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
+    if adapt:
+        check_own_documents("index --adapt")
+    cluster = cluster_options(on, ray_address, actors, actor_cpus, actor_gpus, threads, provider)
+    encoders = EncodingOptions(checkpoint, precision, provider, threads, reading_share, cluster)
     source = _corpus_of(corpus, query, follow_links=follow_links)
     check_corpus(source)
     check_output_folder(data, "--data")
     if report:
         check_output_file(report, "--report")
-    plain = open_checkpoint(checkpoint, precision, provider)
+    plain = open_encoding_checkpoint(encoders)
     check_some_document(source)
     try:
         if adapt:
             _adapt(source, data, plain)
-        loaded = load(checkpoint, precision, provider, threads, data, reading_share)
-        with opened(data, loaded.encoder) as directory:
+        with (
+            open_encoding(encoders, data) as encoding,
+            opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
+        ):
             with show_progress(console, report or data / SKIPPED_FILE) as progress:
-                built = build_index(source, directory, loaded.tokenizer, loaded.encoder, progress)
+                built = build_index(source, directory, encoding.encode, progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
         console.print(RESUMABLE)
@@ -256,15 +280,20 @@ def embed(
 
 
 def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
-    if "://" not in name:
-        if query is not None:
-            raise OptionError("--query", f"{name}: is not the address of a database")
-        return FollowedFolder(Path(name)) if follow_links else Path(name)
-    if query is None:
-        raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
-    if follow_links:
-        raise OptionError("--follow-links", "is for a folder, not for a database")
-    return SqlQuery(name, query)
+    scheme, separator, _ = name.partition("://")
+    if scheme.lower() in SQL_SCHEMES and separator:
+        if query is None:
+            raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
+        if follow_links:
+            raise OptionError("--follow-links", "is for a folder, not for a database")
+        return SqlQuery(name, query)
+    if query is not None:
+        raise OptionError("--query", f"{name}: is not the address of a database")
+    if separator:
+        if follow_links:
+            raise OptionError("--follow-links", "is for a folder of this machine")
+        return RemotePath(name)
+    return FollowedFolder(Path(name)) if follow_links else Path(name)
 
 
 def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:

@@ -10,18 +10,23 @@ import typer
 from encoder.checkpoint import Checkpoint
 from index.directory.backup import restore_backup, write_backup
 from index.directory.backup_archive import BackupManifest
+from index.directory.data_directory import STORE_FILE
+from index.directory.local_copy import bring_up_copy, forget_copy
+from index.doctor.copy_checks import examine_copy
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
 from index.errors import StoreError
 from index.migration.migrate import migrate_from, migrate_to
-from index.postgres.address import DEFAULT_SCHEMA, parse_postgresql_url
+from index.postgres.address import DEFAULT_SCHEMA, Database, parse_postgresql_url
 from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import (
     OptionError,
     check_data_directory,
     check_new_path,
     check_output_folder,
+    check_own_data_directory,
+    check_own_documents,
     open_checkpoint,
 )
 from service.cli.options import (
@@ -35,6 +40,7 @@ from service.cli.options import (
     console,
 )
 from service.cli.progress import printable, show_progress
+from service.configuration.store import StoreSettings
 from service.configuration.vectors import VectorSettings
 from service.feedback.doctor import examine_feedback, repair_feedback
 from service.jobs.doctor import examine_jobs, repair_jobs
@@ -50,6 +56,7 @@ def snapshot(
     checkpoint: CheckpointOption = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
+    check_own_documents("snapshot")
     check_data_directory(data, "DATA")
     check_new_path(output)
     opened = open_checkpoint(checkpoint)
@@ -69,6 +76,7 @@ def restore(
     checkpoint: CheckpointOption = None,
 ) -> None:
     """Restore a backup into a new or empty data directory, after verifying every file."""
+    check_own_documents("restore")
     if not backup.exists():
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
     check_output_folder(data, "DATA")
@@ -97,15 +105,19 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        milvus = VectorSettings().milvus
-        of_data, *of_files = _examine(data, opened, sampling, milvus)
+        milvus, database = VectorSettings().milvus, StoreSettings().database
+        of_data, *of_files = _examine(data, opened, sampling, milvus, database)
         findings = (*of_data, *chain(*of_files))
         _print_findings(findings)
         if repair and any(one.remedy.repairable for one in findings):
             for mend, found in zip(_REPAIRS, of_files, strict=True):
                 mend(data, found)
-            repair_data(data, opened, of_data, precision, progress, milvus)
-            findings = tuple(chain(*_examine(data, opened, sampling, milvus)))
+            if database is None:
+                repair_data(data, opened, of_data, precision, progress, milvus)
+            elif of_data:
+                forget_copy(data)
+                bring_up_copy(data, database)
+            findings = tuple(chain(*_examine(data, opened, sampling, milvus, database)))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
@@ -138,7 +150,7 @@ def migrate(
     except StoreError as error:
         raise OptionError(option, error) from error
     if to is not None:
-        check_data_directory(data, "DATA")
+        check_own_data_directory(data, "DATA")
     else:
         check_output_folder(data, "DATA")
     try:
@@ -157,11 +169,17 @@ _REPAIRS = (repair_jobs, repair_feedback, repair_standing)
 
 
 def _examine(
-    data: Path, checkpoint: Checkpoint, sampling: Sampling, milvus: MilvusAddress | None
+    data: Path,
+    checkpoint: Checkpoint,
+    sampling: Sampling,
+    milvus: MilvusAddress | None,
+    database: Database | None,
 ) -> tuple[tuple[Finding, ...], ...]:
     """Return what is wrong with the documents, and with the files of the service beside them."""
-    files = (examine_jobs(data), examine_feedback(data), examine_standing(data))
-    return examine(data, checkpoint, sampling, milvus), *files
+    found = examine(data, checkpoint, sampling, milvus)
+    if database is not None:
+        found = (*found, *examine_copy(data / STORE_FILE, database, sampling.progress))
+    return found, examine_jobs(data), examine_feedback(data), examine_standing(data)
 
 
 def _held(manifest: BackupManifest) -> str:

@@ -25,6 +25,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory, w
 from index.store.filters import Filter
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
+from service.configuration.store import StoreSettings
 from service.configuration.vectors import VectorSettings
 
 OK, INPUT_SKIPPED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -42,8 +43,9 @@ CorpusOrUrlArgument = Annotated[
     str,
     typer.Argument(
         metavar="CORPUS",
-        help="A folder of files, JSON Lines, Parquet, a BEIR folder, one file, or a database: "
-        "sqlite:///file.db, postgresql://user@host/database.",
+        help="A folder of files, JSON Lines, Parquet, a BEIR folder, one file, also by a URL as "
+        "s3://bucket/corpus.jsonl (extra `remote`); or a database: sqlite:///file.db, "
+        "postgresql://user@host/database.",
     ),
 ]
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
@@ -155,7 +157,7 @@ def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None)
     try:
         if data is None:
             return with_reading_share(checkpoint, WHOLE if share is None else share)
-        return with_share_of(data, checkpoint, share)
+        return with_share_of(data, checkpoint, share, StoreSettings().database)
     except (CheckpointError, ValueError) as error:
         raise OptionError("--reading-share", error) from error
 
@@ -167,12 +169,21 @@ def print_json(value: object) -> None:
 
 @contextmanager
 def opened(
-    data: Path, space: VectorSpace | OnnxEncoder, *, read_only: bool = False
+    data: Path,
+    space: VectorSpace | OnnxEncoder,
+    *,
+    read_only: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterator[DataDirectory]:
-    """Open a data directory, and close it at the end of a block."""
+    """Open a data directory, and close it at the end of a block.
+
+    To write documents it takes an encoder, or a space and the checkpoint that it is of.
+    """
+    if isinstance(space, OnnxEncoder):
+        checkpoint = space.checkpoint
     alignment = None
-    if isinstance(space, OnnxEncoder) and not read_only:
-        alignment = open_space(space.checkpoint)
+    if checkpoint is not None and not read_only:
+        alignment = open_space(checkpoint)
     directory = open_data_directory(
         data,
         fingerprint=space.fingerprint,
@@ -180,6 +191,7 @@ def opened(
         read_only=read_only,
         alignment=alignment,
         milvus=VectorSettings().milvus,
+        database=StoreSettings().database,
     )
     try:
         yield directory

@@ -15,7 +15,12 @@ from index.reencode import (
     put_in_place,
     reencode_beside,
 )
-from service.cli.checks import OptionError, check_data_directory, open_checkpoint
+from service.cli.checks import (
+    OptionError,
+    check_own_data_directory,
+    check_own_documents,
+    open_checkpoint,
+)
 from service.cli.feedback.replace import (
     check_trial,
     keep_report,
@@ -82,7 +87,8 @@ def reencode(
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
-    check_data_directory(data, "DATA")
+    check_own_documents("reencode")
+    check_own_data_directory(data, "DATA")
     if only_if_better:
         check_trial(data)
     opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from index.build import build_index
+from index.build import build_index, encode_here
 from index.corpus.demo import write_stdlib_corpus
 from index.directory.collections import NAME_PATTERN, collection_path, is_collection_name
 from index.directory.data_directory import KEY_FILE
@@ -14,6 +14,7 @@ from service.cli.checks import (
     OptionError,
     check_address,
     check_output_folder,
+    check_own_documents,
     check_reranker,
     open_checkpoint,
 )
@@ -82,6 +83,7 @@ def demo(
     """Index the documentation of Python's standard library and serve it."""
     from service.process import serve_http
 
+    check_own_documents("demo")
     check_output_folder(data, "--data")
     check_address(host, port)
     corpus = data / "stdlib.jsonl"
@@ -89,7 +91,7 @@ def demo(
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, None, None, None, data)
     with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
-        build_index(corpus, directory, loaded.tokenizer, loaded.encoder, progress)
+        build_index(corpus, directory, encode_here(loaded.tokenizer, loaded.encoder), progress)
     url = f"http://{host}:{port}"
     console.print(f"""
 Which modules match the documentation of asyncio.queues? In another shell:

@@ -17,9 +17,9 @@ from service.cli.checkpoints import GateDocumentsOption, PrecisionsOption, quali
 from service.cli.checks import (
     OptionError,
     check_corpus,
-    check_data_directory,
     check_new_path,
     check_output_folder,
+    check_own_data_directory,
     check_precisions,
     check_weights,
     open_checkpoint,
@@ -319,7 +319,7 @@ def _checked(job: TrainingJob[Start], feedback: Path | None) -> TrainingJob[Star
     if not job.files and feedback is None:
         raise OptionError("--corpus", "is missing: name a corpus, or a --feedback")
     if feedback is not None:
-        check_data_directory(feedback, "--feedback")
+        check_own_data_directory(feedback, "--feedback")
         check_enough(feedback, MIN_QUERIES, "--feedback")
     check_output_folder(job.work, "--work")
     try:

@@ -40,7 +40,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         IndexingError: it is in use, damaged or of another checkpoint.
     """
     settings = engine.settings
-    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)
+    database = settings.database
+    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share, database)
     fitted = read_corpus_adapter(path, checkpoint)
     space = vector_space(checkpoint, fitted)
     with ExitStack() as opened:
@@ -52,6 +53,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             alignment=open_space(checkpoint),
             index_precision=settings.index_precision,
             milvus=settings.milvus,
+            database=database,
             in_background=True,
         )
         opened.callback(data.close)

@@ -5,7 +5,6 @@ wall clock that jumps expires no key, and while the service is down no key ages.
 """
 
 import hashlib
-import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator
@@ -13,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 
-from index.sqlite.connections import SQLiteConnections
 from service.errors import KeyInUseError, KeyReusedError
+from service.jobs.tables import Connection, Tables
 
 RETENTION_SECONDS = 24 * 3600.0
+_ALL = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class KeyedResponse:
 class IdempotencyStore:
     """The stored responses of one data directory."""
 
-    def __init__(self, connections: SQLiteConnections, max_keys: int) -> None:
+    def __init__(self, connections: Tables, max_keys: int) -> None:
         """Continue the clock of service where the last process stopped.
 
         Args:
@@ -71,7 +71,7 @@ class IdempotencyStore:
         self._lock = threading.Lock()
         self._in_progress: set[str] = set()
         with connections.reading() as connection:
-            (self._served,) = connection.execute("SELECT served_seconds FROM meta").fetchone()
+            self._served = self._read_start(connection)
         self._opened = monotonic()
 
     @contextmanager
@@ -127,17 +127,23 @@ class IdempotencyStore:
         with self._connections.writing() as connection:
             insert_response(connection, self.keyed(key, request, response))
 
+    def _read_start(self, connection: Connection) -> float:
+        """Return the seconds of service before now."""
+        (served,) = connection.execute("SELECT served_seconds FROM served").fetchone()
+        return float(served)
+
     def _seconds(self) -> float:
         """Return how long this data directory has been served, in all."""
-        return float(self._served) + monotonic() - self._opened
+        return self._served + monotonic() - self._opened
 
 
-def insert_response(connection: sqlite3.Connection, keyed: KeyedResponse) -> None:
+def insert_response(connection: Connection, keyed: KeyedResponse) -> None:
     """Store a response in the transaction of the caller, and delete expired ones."""
     now = keyed.served_seconds
-    connection.execute("UPDATE meta SET served_seconds = max(served_seconds, ?)", (now,))
+    connection.execute("UPDATE served SET served_seconds = ? WHERE served_seconds < ?", (now, now))
+    connection.execute("DELETE FROM responses WHERE key = ?", (keyed.key,))
     connection.execute(
-        "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)",
         (
             keyed.key,
             keyed.request,
@@ -151,9 +157,9 @@ def insert_response(connection: sqlite3.Connection, keyed: KeyedResponse) -> Non
         "DELETE FROM responses WHERE served_seconds <= ?", (now - RETENTION_SECONDS,)
     )
     connection.execute(
-        "DELETE FROM responses WHERE rowid IN "
-        "(SELECT rowid FROM responses ORDER BY served_seconds DESC LIMIT -1 OFFSET ?)",
-        (keyed.max_keys,),
+        "DELETE FROM responses WHERE key IN "
+        "(SELECT key FROM responses ORDER BY served_seconds DESC LIMIT ? OFFSET ?)",
+        (_ALL, keyed.max_keys),
     )
 
 

@@ -1,6 +1,5 @@
 """The jobs of a data directory, durable and in the order in which they run."""
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -10,14 +9,15 @@ from index.sqlite.database import DatabaseFormat, open_database
 from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
+from service.jobs.tables import Connection, Tables
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x4C4D4A42
 MAX_ENDED_JOBS = 1000  # older ones are deleted
 
 # `number` is never reused (AUTOINCREMENT): jobs run in its order.
 SCHEMA = """
-CREATE TABLE meta (
+CREATE TABLE served (
     served_seconds REAL NOT NULL
 );
 CREATE TABLE jobs (
@@ -55,7 +55,7 @@ CREATE TABLE responses (
     served_seconds REAL NOT NULL
 );
 CREATE INDEX responses_by_age ON responses (served_seconds);
-INSERT INTO meta VALUES (0)"""
+INSERT INTO served VALUES (0)"""
 _JOBS = DatabaseFormat("jobs", APPLICATION_ID, SCHEMA_VERSION, SCHEMA)
 
 
@@ -70,14 +70,20 @@ def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
     return open_database(path, _JOBS, read_only=read_only)
 
 
-_COLUMNS = ", ".join(field.name for field in fields(Job))
-_UNFINISHED = "state IN ('waiting', 'running')"
+COLUMNS = ", ".join(field.name for field in fields(Job))
+UNFINISHED = "state IN ('waiting', 'running')"
 
 
 class JobStore:
-    """The jobs of one data directory."""
+    """The jobs of one data directory.
 
-    def __init__(self, connections: SQLiteConnections) -> None:
+    Attributes:
+        lease_seconds: for which a job is leased to this server; None where it is the only one.
+    """
+
+    lease_seconds: float | None = None
+
+    def __init__(self, connections: Tables) -> None:
         self._connections = connections
 
     def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> Job:
@@ -87,19 +93,24 @@ class JobStore:
             StoreError: it could not be written; the job does not exist.
         """
         with self._connections.writing() as connection:
-            connection.execute(
-                "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
-                "VALUES (?, 'waiting', ?, ?, ?, ?, ?)",
-                (upload.id, upload.size, upload.digest, client, upload.lines, utc_now()),
-            )
-            if keyed is not None:
-                insert_response(connection, keyed)
-            connection.execute(
-                f"DELETE FROM jobs WHERE number IN (SELECT number FROM jobs "  # noqa: S608
-                f"WHERE NOT {_UNFINISHED} ORDER BY number DESC LIMIT -1 OFFSET ?)",
-                (MAX_ENDED_JOBS,),
-            )
-            return _find(connection, upload.id)
+            return self._insert(connection, upload, keyed, client)
+
+    def _insert(
+        self, connection: Connection, upload: Upload, keyed: KeyedResponse | None, client: str
+    ) -> Job:
+        connection.execute(
+            "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
+            "VALUES (?, 'waiting', ?, ?, ?, ?, ?)",
+            (upload.id, upload.size, upload.digest, client, upload.lines, utc_now()),
+        )
+        if keyed is not None:
+            insert_response(connection, keyed)
+        connection.execute(
+            f"DELETE FROM jobs WHERE NOT {UNFINISHED} AND number <= (SELECT number FROM jobs "  # noqa: S608
+            f"WHERE NOT {UNFINISHED} ORDER BY number DESC LIMIT 1 OFFSET ?)",
+            (MAX_ENDED_JOBS,),
+        )
+        return _find(connection, upload.id)
 
     def find(self, job_id: str) -> tuple[Job, list[LineError]]:
         """Return a job and its first errors.
@@ -124,7 +135,7 @@ class JobStore:
         with self._connections.reading() as connection:
             bound = 2**62 if before is None else _find(connection, before).number
             rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM jobs WHERE number < ? "  # noqa: S608
+                f"SELECT {COLUMNS} FROM jobs WHERE number < ? "  # noqa: S608
                 "ORDER BY number DESC LIMIT ?",
                 (bound, limit),
             )
@@ -134,16 +145,29 @@ class JobStore:
         """Return the waiting and running jobs in the order in which they were accepted."""
         with self._connections.reading() as connection:
             rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM jobs WHERE {_UNFINISHED} ORDER BY number"  # noqa: S608
+                f"SELECT {COLUMNS} FROM jobs WHERE {UNFINISHED} ORDER BY number"  # noqa: S608
             )
             return [Job(*row) for row in rows]
+
+    def runnable(self) -> list[Job]:
+        """Return the unfinished jobs that this server may run, in their order."""
+        return self.unfinished()
+
+    def renew(self) -> None:
+        """Renew the leases of this server, where there are several."""
+
+    def release(self) -> None:
+        """Give back the leases of this server, where there are several."""
+
+    def fetch(self, job: Job, path: Path) -> None:
+        """Write the upload of a job to a file, where another server may have received it."""
 
     def begin(self, job: Job) -> Job | None:
         """Mark an unfinished job as running and return it; None if it has ended."""
         with self._connections.writing() as connection:
             row = connection.execute(
                 "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
-                f"WHERE number = ? AND {_UNFINISHED} RETURNING {_COLUMNS}",
+                f"WHERE number = ? AND {UNFINISHED} RETURNING {COLUMNS}",
                 (job.number,),
             ).fetchone()
             return None if row is None else Job(*row)
@@ -154,29 +178,32 @@ class JobStore:
         It is recorded for a job that was cancelled meanwhile, too: the documents are stored.
         """
         with self._connections.writing() as connection:
-            connection.execute(
-                "UPDATE jobs SET position = ?, line = ?, indexed = indexed + ?, "
-                "unchanged = unchanged + ?, truncated = truncated + ?, failed = failed + ? "
-                "WHERE number = ?",
-                (
-                    step.position,
-                    step.line,
-                    step.indexed,
-                    step.unchanged,
-                    step.truncated,
-                    step.failed,
-                    job.number,
-                ),
-            )
-            _list_errors(connection, job, step.errors)
-            return not _find(connection, job.id).has_ended
+            return self._advance(connection, job, step)
+
+    def _advance(self, connection: Connection, job: Job, step: Step) -> bool:
+        connection.execute(
+            "UPDATE jobs SET position = ?, line = ?, indexed = indexed + ?, "
+            "unchanged = unchanged + ?, truncated = truncated + ?, failed = failed + ? "
+            "WHERE number = ?",
+            (
+                step.position,
+                step.line,
+                step.indexed,
+                step.unchanged,
+                step.truncated,
+                step.failed,
+                job.number,
+            ),
+        )
+        _list_errors(connection, job, step.errors)
+        return not _find(connection, job.id).has_ended
 
     def pause(self, job: Job, detail: str) -> None:
         """Record that a job could not continue, and what it waits for."""
         with self._connections.writing() as connection:
             connection.execute(
                 "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
-                f"WHERE number = ? AND {_UNFINISHED}",
+                f"WHERE number = ? AND {UNFINISHED}",
                 (detail, job.number),
             )
 
@@ -198,9 +225,9 @@ class JobStore:
             return _find(connection, job_id)
 
 
-def _find(connection: sqlite3.Connection, job_id: str) -> Job:
+def _find(connection: Connection, job_id: str) -> Job:
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE id = ?",  # noqa: S608
+        f"SELECT {COLUMNS} FROM jobs WHERE id = ?",  # noqa: S608
         (job_id,),
     ).fetchone()
     if row is None:
@@ -208,16 +235,16 @@ def _find(connection: sqlite3.Connection, job_id: str) -> Job:
     return Job(*row)
 
 
-def _end(connection: sqlite3.Connection, job_id: str, state: str, detail: str | None) -> bool:
+def _end(connection: Connection, job_id: str, state: str, detail: str | None) -> bool:
     done = connection.execute(
         "UPDATE jobs SET state = ?, detail = ?, ended = ? "  # noqa: S608
-        f"WHERE id = ? AND {_UNFINISHED}",
+        f"WHERE id = ? AND {UNFINISHED}",
         (state, detail, utc_now(), job_id),
     )
     return done.rowcount > 0
 
 
-def _list_errors(connection: sqlite3.Connection, job: Job, errors: Sequence[LineError]) -> None:
+def _list_errors(connection: Connection, job: Job, errors: Sequence[LineError]) -> None:
     (listed,) = connection.execute(
         "SELECT count(*) FROM line_errors WHERE job = ?", (job.number,)
     ).fetchone()

@@ -1,14 +1,27 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from benchmarks.common import RESULTS, ROOT
-from benchmarks.table import TABLES
+from benchmarks.table import TABLES, main
 
 KEPT = sorted(RESULTS.glob("*.json"))
+# Documents on models, and the results that their tables are of.
+DOCUMENTS = {
+    "ablations": ["ablation-20261122T050242"],
+    "colde": ["colde-20261121T225534", "colde-20261122T233634"],
+    "ernie-doc": ["long-document-20261122T212149"],
+    "model-comparison": ["models-proposals-20261123T093830", "models-wikispeedia-20261123T134135"],
+    "reranking": ["rerank-20261122T045558", "match-ignition-20261122T055006"],
+    "training": ["pretraining-20261123T005553", "pretraining-scale-20261123T005802"],
+}
+DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\w.])")
+PRINTED = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def test_every_benchmark_has_a_result() -> None:
@@ -27,3 +40,46 @@ def test_a_result_can_be_printed_and_names_no_path(path: Path) -> None:
 def test_printing_results_loads_no_torch() -> None:
     code = "import sys, benchmarks.table; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def not_printed(page: str, printed: str) -> list[str]:
+    """Return the decimals in tables of a page that round no number of a printed text.
+
+    What a paper reports stands in columns that say so, and is not checked.
+    """
+    numbers = [float(number.replace(",", "")) for number in PRINTED.findall(printed)]
+    missing, header = [], None
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line[:1] == "|" else None
+        if cells is None or header is None:
+            header = cells
+            continue
+        for name, cell in zip(header, cells, strict=True):
+            for decimal in DECIMAL.findall(cell) if "paper" not in name else ():
+                half = 0.5 * 10.0 ** -len(decimal.split(".")[1]) + 1e-9
+                if not any(abs(number - float(decimal)) <= half for number in numbers):
+                    missing.append(decimal)
+    return missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_figure_in_a_table_of_models_is_printed_from_a_result(
+    document: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(DOCUMENTS[document])
+    printed = capsys.readouterr().out
+    page = (ROOT / f"docs/{document}.md").read_text(encoding="utf-8")
+    assert not_printed(page, printed) == []
+
+
+def test_a_figure_that_no_result_has_is_found() -> None:
+    page = (
+        "A. | .7 |\n\n| | AUC | accuracy in the paper |\n|---|---|---|\n| SMITH | **{}** | .9 |\n"
+    )
+    assert not_printed(page.format(".51"), "| SMITH | 0.512 |") == []
+    assert not_printed(page.format(".52"), "| SMITH | 0.512 |") == [".52"]
+
+
+def test_a_result_that_is_not_there_is_refused() -> None:
+    with pytest.raises(typer.BadParameter, match=r"colde-1\.json: there is no such result"):
+        main(["colde-1"])

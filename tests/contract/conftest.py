@@ -9,6 +9,7 @@ import pytest
 
 from index.postgres.address import parse_postgresql_url
 from index.postgres.document_store import PostgreSQLDocumentStore
+from index.replica.copied_store import CopiedDocumentStore
 from index.store.document_store import SQLiteDocumentStore
 from index.store.ports import DocumentStore, VectorSource
 from tests.tools.postgresql import PostgreSQLServer
@@ -25,7 +26,7 @@ class Store(DocumentStore, VectorSource, Protocol):
     def close(self) -> None: ...
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "copied"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     """Open stores, by default always the same one; all are closed after the test."""
     opened: list[Store] = []
@@ -35,7 +36,10 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenS
             return SQLiteDocumentStore(path.with_suffix(".sqlite3"), **options)
         server: PostgreSQLServer = request.getfixturevalue("postgresql_server")
         schema = f"s{sha256(str(path).encode()).hexdigest()[:20]}"
-        return PostgreSQLDocumentStore(parse_postgresql_url(server.url, schema), **options)
+        database = PostgreSQLDocumentStore(parse_postgresql_url(server.url, schema), **options)
+        if request.param == "postgresql":
+            return database
+        return CopiedDocumentStore(path.with_suffix(".copy.sqlite3"), database)
 
     def open_one(
         path: Path = tmp_path / "store",

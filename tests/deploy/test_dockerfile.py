@@ -33,8 +33,8 @@ def exec_form(arguments: str) -> list[str]:
 def test_what_serving_needs_is_installed_by_hash_and_nothing_of_training(
     instructions: Instructions, root: Path, device: str
 ) -> None:
-    assert ("ARG", "DEVICE=cpu") in instructions
-    assert "deploy/requirements/${DEVICE}.txt requirements.txt" in arguments_of(
+    assert ("ARG", "REQUIREMENTS=cpu") in instructions
+    assert "deploy/requirements/${REQUIREMENTS}.txt requirements.txt" in arguments_of(
         instructions, "COPY"
     )
     installs = [run for run in arguments_of(instructions, "RUN") if "pip install" in run]
@@ -96,7 +96,7 @@ def test_what_is_copied_exists_and_reaches_the_builder(
         source
         for arguments in arguments_of(instructions, "COPY")
         if not arguments.startswith("--from=")
-        for source in arguments.replace("${DEVICE}", "cpu").split()[:-1]
+        for source in arguments.replace("${REQUIREMENTS}", "cpu").split()[:-1]
     ]
     assert copied
     for source in copied:

@@ -9,7 +9,7 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.build import BATCH_DOCUMENTS, BuildReport, build_index
+from index.build import BATCH_DOCUMENTS, BuildReport, build_index, encode_here
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import SkippedInput
 from index.errors import CorpusError, FingerprintMismatchError
@@ -69,9 +69,8 @@ class Job:
 
     def run(self, progress: RecordingProgress | None = None) -> BuildReport:
         with self.opened() as data:
-            return build_index(
-                self.corpus, data, self.tokenizer, self.encoder, progress or SilentProgress()
-            )
+            encode = encode_here(self.tokenizer, self.encoder)
+            return build_index(self.corpus, data, encode, progress or SilentProgress())
 
     def opened(self) -> closing[DataDirectory]:
         checkpoint = self.encoder.checkpoint

@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
 WITHIN = "LONGMATCH_COMPOSE_PROCESSES"  # set inside the network of its own
 HEALTHY_SECONDS = 120
 SCRAPED_SECONDS = 60
@@ -50,11 +51,11 @@ def main() -> None:
     walk(Path(sys.argv[1]))
 
 
-def build_image(folder: Path) -> Path:
+def build_image(folder: Path, requirements: str = "cpu") -> Path:
     """Take the steps of the Dockerfile's first stage; return the environment it leaves."""
     image, source = folder / "longmatch", folder / "src"
     source.mkdir()
-    environment = clean_environment() | {"DEVICE": "cpu"}
+    environment = clean_environment()
     for name, arguments in read_dockerfile():
         if name == "FROM" and " AS " not in arguments:
             break
@@ -63,7 +64,7 @@ def build_image(folder: Path) -> Path:
                 filled = value.replace("/opt/longmatch", str(image))
                 environment[key] = filled.replace("$PATH", environment["PATH"])
         elif name == "COPY":
-            *sources, target = arguments.replace("${DEVICE}", "cpu").split()
+            *sources, target = arguments.replace("${REQUIREMENTS}", requirements).split()
             for one in sources:
                 copy(ROOT / one, source / target, within=len(sources) > 1 or target == "./")
         elif name == "RUN":
@@ -106,11 +107,29 @@ def isolate() -> None:
     subprocess.run(["mount", "--bind", hosts.name, "/etc/hosts"], check=True)
 
 
-def read_compose() -> dict[str, Any]:
-    """Return docker-compose.yml with the default values of its variables filled in."""
-    text = (ROOT / "docker-compose.yml").read_text()
-    loaded: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
+def read_compose(file: Path = COMPOSE_FILE) -> dict[str, Any]:
+    """Return a compose file with the default values of its variables filled in.
+
+    What a service extends is filled in, too; a mounted file replaces the one at the same place.
+    """
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", file.read_text())
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    for name, service in loaded["services"].items():
+        places = [volume.split(":") for volume in service.get("volumes", [])]
+        service["volumes"] = [":".join([absolute(file, part[0]), *part[1:]]) for part in places]
+        if "extends" in service:
+            extended = service.pop("extends")
+            base = read_compose(file.parent / extended["file"])["services"][extended["service"]]
+            targets = {part[1] for part in places}
+            kept = [one for one in base["volumes"] if one.split(":")[1] not in targets]
+            volumes = [*kept, *service["volumes"]]
+            loaded["services"][name] = base | service | {"volumes": volumes}
     return loaded
+
+
+def absolute(file: Path, source: str) -> str:
+    """Return the path of a mounted file, which a compose file names relative to itself."""
+    return str((file.parent / source).resolve()) if source.startswith(".") else source
 
 
 def walk(image: Path) -> None:
@@ -146,9 +165,9 @@ def place(service: dict[str, Any], folder: Path) -> list[str]:
     for volume in service["volumes"]:
         source, target = volume.split(":")[:2]
         local = folder / target.strip("/")
-        if source.startswith("."):
+        if source.startswith("/"):
             local.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / source, local)
+            shutil.copy(source, local)
         else:
             local.mkdir(parents=True, exist_ok=True)
         command = re.sub(rf"{target}(?=\s|$)", str(local), command)
@@ -213,20 +232,20 @@ def use_it() -> None:
     report("Prometheus has scraped it", bool(get(query)["data"]["result"]))
 
 
-def post(path: str, body: object) -> Any:
+def post(path: str, body: object, host: str = "longmatch") -> Any:
     """Return the answer to a body of JSON."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(
-        f"http://longmatch:8000{path}", json.dumps(body).encode(), headers
+        f"http://{host}:8000{path}", json.dumps(body).encode(), headers
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
-def get(url: str) -> Any:
-    """Return what an address answers."""
+def get(url: str, *, parse: bool = True) -> Any:
+    """Return what an address answers, as JSON or as it is."""
     with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
+        return json.load(answer) if parse else answer.read()
 
 
 def report(what: str, passed: bool) -> None:

@@ -44,11 +44,15 @@ class PostgreSQLServer:
     def stop(self) -> None:
         _run(self._user, "pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
 
-    def kill(self) -> None:
-        """Kill every process of the server with SIGKILL, and wait until they are gone."""
+    def processes(self) -> list[int]:
+        """Return the ids of all processes of the server, that of the first one first."""
         server = int((self._data / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-        processes = [server, *map(int, children)]
+        return [server, *map(int, children)]
+
+    def kill(self) -> None:
+        """Kill every process of the server with SIGKILL, and wait until they are gone."""
+        processes = self.processes()
         for one in processes:
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)

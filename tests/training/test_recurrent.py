@@ -16,7 +16,7 @@ from encoder.tokenizer import BlockTokenizer
 from training.batch import encode, encode_texts, split
 from training.collate import Reader, encode_slices, new_objective
 from training.data.batch_specs import CandidateBatch, DocumentsBatch, DocumentSlice
-from training.data.recurrence import check_recurrence
+from training.data.recipe_fit import check_recurrence
 from training.errors import TrainingRecipeError
 from training.losses import WordHead, masked_word_prediction, word_loss
 from training.objectives import VectorTask, step_generator

@@ -34,7 +34,7 @@ from training.comparison.plan import (
 from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
-from training.data.recurrence import check_recurrence
+from training.data.recipe_fit import check_recurrence
 from training.data.sampling import TrainingSource
 from training.errors import NotFiniteError, TrainingError, TrainingRecipeError
 from training.jobs.output import Trained

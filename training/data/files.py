@@ -95,8 +95,10 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
 
     Raises:
         TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
+        CheckpointError: the architecture of the checkpoint is unknown.
     """
-    from training.data.recurrence import check_recurrence
+    from encoder.export.create import model_config
+    from training.data.recipe_fit import check_objective, check_recurrence
     from training.errors import TrainingRecipeError
     from training.recipe import read_training_recipe
 
@@ -108,6 +110,9 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
         raise TrainingRecipeError(f'recipe {job.recipe}: a reranker takes the objective "rerank"')
     if isinstance(job.start, Checkpoint):
         check_recurrence(recipe, recurrent=job.start.segment_memory is not None)
+        config = model_config(job.start)
+        for objective in recipe.objectives:
+            check_objective(objective, config)
     return recipe if job.steps is None else recipe.model_copy(update={"steps": job.steps})
 
 

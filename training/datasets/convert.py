@@ -14,10 +14,11 @@ from training.datasets.beir import check_beir, read_beir
 from training.datasets.citations import check_citations, read_citations
 from training.datasets.classes import find_classes, read_classes
 from training.datasets.dataset import DataSet, LabelledIds
-from training.datasets.news import find_news, read_news
 from training.datasets.pairs import paired_ids
 from training.datasets.patents import check_patents, read_patents
 from training.datasets.plagiarism import check_plagiarism, read_plagiarism
+from training.datasets.text_pairs.alignment import find_text_pairs, read_text_pairs
+from training.datasets.text_pairs.news import find_news, read_news
 from training.datasets.trec import find_collection, read_collection
 from training.datasets.wikipedia import (
     check_articles,
@@ -64,6 +65,14 @@ DATASETS: Mapping[str, Known] = {
     "cnse": Known(UNCLEAR, find_news, read_news),
     "cnss": Known(UNCLEAR, find_news, read_news),
     "pan": Known(UNCLEAR, check_plagiarism, read_plagiarism),
+    **{
+        name: Known(
+            UNCLEAR,
+            find_text_pairs,
+            lambda source, _, progress: read_text_pairs(source, progress),
+        )
+        for name in ("aan-abs", "oc", "s2orc", "pan-pairs")
+    },
     "patents": Known(
         "CC BY 4.0 for Google Patents Public Data; unclear for labels",
         check_patents,

@@ -13,7 +13,7 @@ from encoder.alignment.space import MIN_SAMPLE, at_equal_distances, fit_space, s
 from encoder.arrays import Int64
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import embed_encoded_corpus
+from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus
 from evaluation.fitting.fusion import (
     FusionCorpus,
     choose_rule,
@@ -30,11 +30,19 @@ from index.search.fusion import LinearFusion, read_fusion, write_fusion
 from training.data.corpus import TrainingCorpus
 from training.data.files import EncoderJob, read_recipe
 from training.data.splits import TRAIN
+from training.jobs.encode_again import encode_again, select_documents
 from training.jobs.validation import choose_search
+from training.pretraining.recipes import pretrains, reads_tokens_only
 
 MIN_QUERIES = 30  # fewer say too little about weights
 MAX_QUERIES = 200  # of a corpus, which are ranked for each pair of weights
 MAX_DOCUMENTS = 20_000  # of a corpus
+# Of a corpus whose documents are encoded for the fit, with the start and with what was trained:
+SEARCHED_AGAIN = 400  # as many as a validation searches
+SAMPLED_AGAIN = 1_000  # for the alignment space
+
+# Returns documents with block vectors of an encoder.
+Encode = Callable[[EncodedCorpus, OnnxEncoder], EncodedCorpus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +73,9 @@ def fit_search(
 ) -> SearchFit | None:
     """Fit the alignment space and the fusion of a trained checkpoint, and write them.
 
-    Nothing is fitted if the sentence level was trained: the stored block vectors are of the former
-    one, and training of the document level over new ones follows.
+    A run that reads whole documents from their tokens stores no block vectors: some documents are
+    encoded for the fit. Nothing is fitted after pretraining, nor if the sentence level was trained
+    on some blocks of each document: training of the document level follows.
 
     Args:
         checkpoint: that was trained.
@@ -76,52 +85,73 @@ def fit_search(
         progress: is notified.
 
     Returns:
-        What was fitted and measured; None if no corpus has validation queries.
+        What was fitted and measured; None if no corpus has validation queries, or nothing is
+        fitted.
 
     Raises:
         CheckpointError: the fusion of the start is damaged.
         CorpusError: a corpus cannot be read.
         OSError: a file cannot be written.
     """
-    if read_recipe(job).sentence_level.trained != "frozen":
+    recipe, precision = read_recipe(job), job.precisions[0]
+    if recipe.sentence_level.trained == "frozen":
+        fit_trained_space(checkpoint, [_training_part(one) for one in data])
+        trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
+        return fit_fusion(trained, start, data, progress)
+    if pretrains(recipe) or recipe.aligns or not reads_tokens_only(recipe):
         return None
-    fit_trained_space(checkpoint, data)
-    trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=job.precisions[0])
-    return fit_fusion(trained, start, data, progress)
+
+    def encode(encoded: EncodedCorpus, encoder: OnnxEncoder) -> EncodedCorpus:
+        return encode_again(encoded, encoder, progress)
+
+    trained = OnnxEncoder(checkpoint, precision=precision)
+    parts = (_training_part(one, SAMPLED_AGAIN) for one in data)
+    fit_trained_space(checkpoint, [encode(part, trained) for part in parts if part.ids])
+    trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
+    return fit_fusion(trained, start, data, progress, encode)
 
 
-def fit_trained_space(checkpoint: Checkpoint, data: Sequence[TrainingCorpus]) -> bool:
-    """Fit the alignment space of a checkpoint to training documents; return whether they suffice.
+def _training_part(one: TrainingCorpus, most: int | None = None) -> EncodedCorpus:
+    """Return the documents of a corpus for training, at most so many, at equal distances."""
+    rows = one.rows(TRAIN)
+    some = at_equal_distances(len(rows), len(rows) if most is None else most)
+    return select_documents(one.encoded, rows[some].tolist())
+
+
+def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) -> bool:
+    """Fit the alignment space of a checkpoint to documents; return whether they suffice.
 
     Args:
-        checkpoint: with the sentence level that encoded the data.
-        data: of the training.
+        checkpoint: with the sentence level that encoded them.
+        parts: documents for training, of each corpus.
 
     Raises:
         OSError: a file cannot be written.
     """
-    documents = [
-        one.encoded.archive.vectors(row)
-        for one in data
-        for row in one.encoded.rows[one.rows(TRAIN)].tolist()
-    ]
-    sample = sample_blocks(documents)
-    if len(sample) < MIN_SAMPLE:
+    documents = [part.archive.vectors(row) for part in parts for row in part.rows.tolist()]
+    sample = sample_blocks(documents) if documents else None
+    if sample is None or len(sample) < MIN_SAMPLE:
         return False
     write_checkpoint_space(checkpoint.directory, fit_space(sample))
     return True
 
 
 def fit_fusion(
-    trained: OnnxEncoder, start: OnnxEncoder, data: Sequence[TrainingCorpus], progress: Progress
+    trained: OnnxEncoder,
+    start: OnnxEncoder,
+    data: Sequence[TrainingCorpus],
+    progress: Progress,
+    encode: Encode | None = None,
 ) -> SearchFit | None:
     """Fit the fusion of a trained checkpoint on validation queries, and write it.
 
     Args:
-        trained: the checkpoint, with the sentence level of the start.
+        trained: the checkpoint.
         start: the checkpoint that it was trained from.
         data: of the training.
         progress: is notified.
+        encode: makes the block vectors of some documents; without it, those of the data count,
+            which both sentence levels then have in common.
 
     Returns:
         What was fitted and measured; None if no corpus has validation queries.
@@ -137,7 +167,7 @@ def fit_fusion(
     progress.started("fusion of the scores", 2 * len(judged))
     before, after = [], []
     for one in judged:
-        search = _read_search(one)
+        search = _read_search(one, encode)
         before.append(search(start))
         progress.advanced(1)
         after.append(search(trained))
@@ -158,25 +188,26 @@ def fit_fusion(
     )
 
 
-def _read_search(one: TrainingCorpus) -> Callable[[OnnxEncoder], FusionCorpus]:
+def _read_search(
+    one: TrainingCorpus, encode: Encode | None
+) -> Callable[[OnnxEncoder], FusionCorpus]:
     """Choose queries and documents; the function returned scores them by an encoder."""
-    queries, ids = choose_search(one, min(MAX_DOCUMENTS, len(one.encoded.ids)))
+    most = MAX_DOCUMENTS if encode is None else SEARCHED_AGAIN
+    queries, ids = choose_search(one, min(most, len(one.encoded.ids)))
     queries = [queries[place] for place in at_equal_distances(len(queries), MAX_QUERIES).tolist()]
     row_of = {name: row for row, name in enumerate(one.encoded.ids)}
-    rows: Int64 = np.array([row_of[name] for name in ids], dtype=np.int64)
-    encoded = replace(
-        one.encoded,
-        ids=tuple(ids),
-        rows=one.encoded.rows[rows],
-        hashes=tuple(one.encoded.hashes[row] for row in rows.tolist()),
-        tokens=one.encoded.tokens[rows],
-    )
+    encoded = select_documents(one.encoded, [row_of[name] for name in ids])
     place_of = {name: place for place, name in enumerate(ids)}
     places: Int64 = np.array([place_of[name] for name in queries], dtype=np.int64)
     judgements = {name: one.judgements[name] for name in queries}
     task = RetrievalTask(tuple(ids), tuple(queries), places, encoded.tokens[places], judgements)
     lexical = _lexical(one, ids)
-    return lambda encoder: score_corpus(embed_encoded_corpus(encoded, encoder), task, lexical)
+
+    def score(encoder: OnnxEncoder) -> FusionCorpus:
+        read = encode(encoded, encoder) if encode else encoded
+        return score_corpus(embed_encoded_corpus(read, encoder), task, lexical)
+
+    return score
 
 
 def _lexical(one: TrainingCorpus, ids: Sequence[str]) -> System:

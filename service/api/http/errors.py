@@ -20,6 +20,7 @@ from starlette.types import Scope
 from encoder.errors import EncoderError
 from index.errors import (
     DamagedDocumentError,
+    DatabaseUnavailableError,
     IndexingError,
     LexicalIndexNotReadyError,
     StorageError,
@@ -49,6 +50,7 @@ from service.errors import (
     InvalidInputError,
     KeyRequiredError,
     ModelNotFoundError,
+    NotReadyError,
     OverloadedError,
     RateLimitedError,
     RequestTooLargeError,
@@ -61,7 +63,7 @@ PROBLEM_JSON = "application/problem+json"
 _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _ENGINE_RETRY_SECONDS = "5"
-_LEXICAL_RETRY_SECONDS = "5"
+_READY_RETRY_SECONDS = "5"
 _MAX_POINTER_CHARACTERS = 300
 _STORAGE_RETRY_SECONDS = "60"
 _OF_THE_DISK = (STORAGE_FULL, STORAGE_FAILED)
@@ -166,7 +168,8 @@ def _problem(error: Exception, scope: Scope) -> Problem:
 
 def _storage_problem(failure: StorageError) -> Problem:
     kind = PROBLEM_OF[type(failure)]
-    retry = {"Retry-After": _STORAGE_RETRY_SECONDS}
+    outside = isinstance(failure, DatabaseUnavailableError)
+    retry = {"Retry-After": _ENGINE_RETRY_SECONDS if outside else _STORAGE_RETRY_SECONDS}
     return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
 
 
@@ -200,8 +203,8 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
             return Problem(kind, str(error), headers={"WWW-Authenticate": "Bearer"})
         case UploadTooSlowError():
             return Problem(kind, str(error), headers={"Connection": "close"})
-        case LexicalIndexNotReadyError():
-            return Problem(kind, str(error), headers={"Retry-After": _LEXICAL_RETRY_SECONDS})
+        case LexicalIndexNotReadyError() | NotReadyError():
+            return Problem(kind, str(error), headers={"Retry-After": _READY_RETRY_SECONDS})
     return Problem(kind, str(error))
 
 

@@ -168,14 +168,17 @@ STORAGE_FULL = ProblemType(
     "Retry when the operator has made room.",
 )  # fmt: skip
 STORAGE_FAILED = ProblemType(
-    "storage-failed", 503, "The disk of the service failed",
-    "A file of the service could not be read or written: the disk failed or is read only, or a "
-    "limit of the system is reached, as `detail` says. Nothing was changed.",
+    "storage-failed", 503, "The storage of the service failed",
+    "A file of the service, or the database that holds the documents, could not be read or "
+    "written: the disk failed or is read only, a limit of the system is reached, or the database "
+    "is down, too slow or refuses the request, as `detail` says. Nothing was changed, unless the "
+    "connection to the database was lost while it stored the documents of the request: then all of "
+    "them may be stored, and the request can be repeated.",
 )  # fmt: skip
 VECTORS_UNAVAILABLE = ProblemType(
     "vectors-unavailable", 503, "The vectors cannot be searched",
-    "The engine that holds the vectors to search, such as a Milvus, is down, too slow or refuses a "
-    "request. Documents of a request that was storing or deleting them are "
+    "The engine that holds the vectors or words to search, such as a Milvus, is down, too slow or "
+    "refuses a request. Documents of a request that was storing or deleting them are "
     "stored or deleted; the vectors follow once the engine works again. Retry after the number of "
     "seconds in the Retry-After header.",
 )  # fmt: skip
@@ -247,6 +250,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.SnapshotError: INTERNAL_ERROR,
     index_errors.VectorEngineError: VECTORS_UNAVAILABLE,
     index_errors.BackupError: INTERNAL_ERROR,
+    index_errors.ClusterError: INTERNAL_ERROR,
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,
     service_errors.ServiceError: INTERNAL_ERROR,
     service_errors.SettingsError: INTERNAL_ERROR,

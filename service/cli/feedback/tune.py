@@ -30,7 +30,12 @@ from index.search.fusion import LinearFusion, changed_kinds, read_fusion
 from index.search.records import Mode
 from index.sqlite.connections import utc_now
 from service.cli.calibration import measure_calibration
-from service.cli.checks import OptionError, check_data_directory, check_output_folder
+from service.cli.checks import (
+    OptionError,
+    check_output_folder,
+    check_own_data_directory,
+    check_own_documents,
+)
 from service.cli.feedback.judged import check_enough, read_judged
 from service.cli.feedback.questions import asked, described, look_for, passages
 from service.cli.options import (
@@ -74,7 +79,8 @@ def tune(
     require_extra("evaluate", "tune", "ir_measures")
     require_extra("evaluate", "tune", "scipy")
     require_extra("evaluate", "tune", "sklearn")
-    check_data_directory(data, "DATA")
+    check_own_documents("tune")
+    check_own_data_directory(data, "DATA")
     check_output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(checkpoint, precision, provider, threads, data)

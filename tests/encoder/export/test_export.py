@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,13 @@ RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
 ENCODER_RECIPES = [p for p in sorted(RECIPES.glob("*.toml")) if "[pair]" not in p.read_text()]
 
 
-@pytest.mark.parametrize("fixture", ["tiny_checkpoint", "tiny_colde"])
+@pytest.mark.parametrize("name", ["smith", "colde", "han", "smash", "dssm", "arc-i"])
 @pytest.mark.parametrize(("blocks", "tokens"), [(1, 1), (1, 14), (5, 7), (33, 3)])
 def test_graphs_compute_what_the_model_computes(
-    fixture: str, request: pytest.FixtureRequest, blocks: int, tokens: int
+    name: str, tiny_baseline: Callable[[str], Path], blocks: int, tokens: int
 ) -> None:
-    checkpoint = load_checkpoint(request.getfixturevalue(fixture))
+    """A recurrent encoder is compared in `tests/encoder/recurrent`."""
+    checkpoint = load_checkpoint(tiny_baseline(name))
     model = load_model(checkpoint)
     rng = np.random.default_rng(blocks)
     rows = rng.integers(1_000, 8_000, (blocks, tokens))

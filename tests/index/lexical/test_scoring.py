@@ -9,18 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder.arrays import Float32, UInt32
 from index.lexical.scoring import (
-    LexicalQuery,
-    cosines,
     join_rows,
     rows_of_texts,
-    squared_norms,
     take_rows,
     term_cosines,
     weigh_rows,
 )
-from index.lexical.tables import JoinedTerms
 from index.lexical.terms import count_terms
 from index.progress import SilentProgress
 
@@ -113,48 +108,3 @@ def test_some_rows_keep_their_scores() -> None:
     found = term_cosines(take_rows(rows, chosen), pairs, SilentProgress())
     assert found.tolist() == term_cosines(rows, chosen[pairs], SilentProgress()).tolist()
     assert len(take_rows(rows, chosen[:0])) == 0
-
-
-@given(
-    st.sets(st.integers(0, 12), min_size=1),
-    st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=4),
-)
-def test_a_query_scores_documents_as_dense_vectors_do(
-    asked: set[int], documents: list[set[int]]
-) -> None:
-    # Ids that have the same lowest bits, and some beyond the known frequencies.
-    term_ids = np.array([(number % 4) * 2**16 + number // 4 for number in range(13)])
-    idf = np.zeros(3 * 2**16, dtype=np.float32)
-    known = term_ids < len(idf)
-    idf[term_ids[known]] = 1.0 + np.arange(13, dtype=np.float32)[known]
-    own = np.array(sorted(asked))
-    query = LexicalQuery(
-        term_ids=term_ids[own],
-        weights=np.full(len(own), len(own) ** -0.5, dtype=np.float32),
-        idf=0.5 + own.astype(np.float32),  # the query has newer frequencies
-        documents=np.full(len(own), 2),
-        pairs=np.zeros(len(own), dtype=np.bool_),
-    )
-    dense = np.where(known, 1.0 + np.arange(13), 0.0)
-    dense[own] = query.idf
-    asked_weights = np.zeros(13)
-    asked_weights[own] = query.weights
-    held = [np.array(sorted(one, key=lambda n: term_ids[n]), dtype=np.int64) for one in documents]
-    counts = [(1 + one % 3).astype(np.uint16) for one in held]
-    joined = JoinedTerms(
-        np.arange(len(held)),
-        term_ids[np.concatenate(held)].astype(np.uint32),
-        np.concatenate(counts),
-        np.cumsum([len(one) for one in held]),
-    )
-
-    def idf_of(ids: UInt32) -> Float32:
-        return np.where(ids < len(idf), idf[np.minimum(ids, len(idf) - 1)], np.float32(0))
-
-    squares = squared_norms(joined, idf_of)
-    scores = cosines(query, joined, squares, idf_of(query.term_ids.astype(np.uint32)))
-    for found, one, count in zip(scores, held, counts, strict=True):
-        weights = np.sqrt(count) * dense[one]
-        norm = max(float(np.linalg.norm(weights)), 1e-12)
-        expected = float(weights @ asked_weights[one]) / norm
-        assert found == pytest.approx(min(expected, 1.0), abs=1e-5)

@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 
 import index.lexical.frequencies
+import index.lexical.frequent_terms
+import index.lexical.scoring
+import index.lexical.segment_dots
 import index.lexical.segmented_index
+from encoder.arrays import Float64, Int64
 from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.lexical.scoring import LexicalQuery
 from index.lexical.segment_files import CURRENT, load_view
 from index.lexical.tables import read_document_terms
 from index.lexical.terms import is_pair
@@ -32,6 +37,9 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let some dozen documents fill segments of all kinds."""
     monkeypatch.setattr(index.lexical.segmented_index, "MOST_TERMS", 160)
     monkeypatch.setattr(index.lexical.segmented_index, "_MERGED_WHILE_WRITING", 120)
+    monkeypatch.setattr(index.lexical.frequent_terms, "FREQUENT", 2)
+    monkeypatch.setattr(index.lexical.frequent_terms, "MOST_FREQUENT", 9)
+    monkeypatch.setattr(index.lexical.segment_dots, "_ENTRIES_AT_ONCE", 13)
 
 
 def text_of(chance: random.Random) -> str:
@@ -62,32 +70,75 @@ def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
 
 def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> None:
     view = view_of(store)
-    ids = view.living_ids()
-    chosen = ids[::2]  # each second one, so that some stay unknown until later
-    known = view.frequencies
-    idf = known.idf(np.arange(view.terms.last + 1))
-    positions, _ = view.documents(chosen)
-    for vector_id, square in zip(chosen[positions], view.squared_norms(chosen), strict=True):
-        terms, counts = view.terms_of(int(vector_id))
-        assert square == pytest.approx(float((idf[terms] ** 2 * counts).sum()), rel=1e-5)
-    assert known.serve(view.number, view.changes)
+    idf = view.frequencies.idf(np.arange(view.terms.last + 1))
+    for one in view.segments:
+        for row in np.flatnonzero(one.living & one.current).tolist():
+            terms, counts = one.segment.terms_of(row)
+            expected = float((idf[terms] ** 2 * counts).sum())
+            assert one.squares[row] == pytest.approx(expected, rel=1e-5)
+    assert view.frequencies.serve(view.number, view.changes)
 
 
-def assert_finds_by_terms(store: SQLiteDocumentStore, chance: random.Random) -> None:
-    """Compare candidates with a sum over the terms of every document."""
+def random_query(view: View, chance: random.Random) -> LexicalQuery:
+    """Ask for some terms by weights and frequencies that are not those of the view."""
+    last = view.terms.last
+    asked = np.array(sorted(chance.sample(range(last + 1), min(7, last + 1))), dtype=np.int64)
+    weights = np.array([chance.choice([0.25, 0.5, 1.0]) for _ in asked], dtype=np.float32)
+    weights /= max(float(np.linalg.norm(weights)), 1e-12)
+    idf = view.frequencies.idf(asked)
+    order = np.argsort(-weights, kind="stable")
+    return LexicalQuery(
+        asked[order],
+        weights[order],
+        (idf + np.float32(chance.choice([0.0, 0.5])))[order],
+        view.terms.frequencies[asked][order].astype(np.int64),
+        view.terms.pairs[asked][order],
+    )
+
+
+def slow_scores(view: View, query: LexicalQuery, vector_ids: Int64) -> Float64:
+    """Compute the cosines term by term."""
+    idf = view.frequencies.idf(np.arange(view.terms.last + 1)).astype(np.float64)
+    idf[query.term_ids] = query.idf
+    asked = np.zeros(len(idf))
+    asked[query.term_ids] = query.weights
+    scores = []
+    for vector_id in vector_ids.tolist():
+        terms, counts = view.terms_of(vector_id)
+        weights = np.sqrt(counts) * idf[terms]
+        norm = max(float(np.linalg.norm(weights)), 1e-12)
+        scores.append(min(float(weights @ asked[terms]) / norm, 1.0))
+    return np.array(scores)
+
+
+def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: random.Random) -> None:
     view = view_of(store)
     ids = view.living_ids()
-    asked = np.array(chance.sample(range(view.terms.last + 1), min(5, view.terms.last + 1)))
-    weights = np.array([chance.choice([0.5, 1.0, 2.0]) for _ in asked])
+    for heaviest in (0, 3, 64):  # by term; the other terms of many documents are read by document
+        query = random_query(view, chance)
+        expected = slow_scores(view, query, ids)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(index.lexical.scoring, "QUERY_TERMS", heaviest)
+            candidates = view.best(query, 1000, None)  # as a search does: candidates first
+            found = view.scores(query, np.append(ids, 10**6))
+        assert found[:-1] == pytest.approx(expected, abs=1e-6)
+        assert found[-1] == 0
+        assert len(np.setdiff1d(candidates, ids)) == 0
+
+
+def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> None:
+    """Compare candidates with the scores of all documents, where all terms are read by term."""
+    view = view_of(store)
+    ids, query = view.living_ids(), random_query(view, chance)
     among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
-    held = {int(one): view.terms_of(int(one))[0] for one in ids[among.contains(ids)]}
-    sums = {
-        one: float(weights[np.isin(asked, terms)].sum() / np.sqrt(max(len(terms), 1)))
-        for one, terms in held.items()
-    }
+    own = ids[among.contains(ids)]
+    scores = view.scores(query, own)
     for k in (1, 4, 1000):
-        expected = sorted((n for n in sums if sums[n] > 0), key=lambda n: (-sums[n], n))[:k]
-        assert sorted(view.best(asked, weights, k, among).tolist()) == sorted(expected)
+        best = view.best(query, k, among)
+        assert len(best) == min(k, int((scores > 0).sum()))
+        assert len(set(best.tolist())) == len(best)
+        found = np.sort(scores[np.isin(own, best)])
+        assert found == pytest.approx(np.sort(scores)[len(own) - len(best) :], abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -138,7 +189,8 @@ def test_it_follows_every_change(
             action()
         if number % 3 == 0:
             assert_is_a_copy(store)
-            assert_finds_by_terms(store, chance)
+            assert_scores_as_the_slow_path_does(store, chance)
+            assert_finds_the_best(store, chance)
             assert_norms_are_those_of_the_frequencies(store)
     assert_is_a_copy(store)
 
@@ -181,7 +233,7 @@ def test_norms_are_read_from_the_files(
     published: SQLiteDocumentStore, open_store: OpenStore
 ) -> None:
     view = view_of(open_store())
-    assert not any(np.isnan(one.squares[one.living]).any() for one in view.segments)
+    assert all(one.current[one.living].all() for one in view.segments)
     assert_norms_are_those_of_the_frequencies(published)
 
 

@@ -122,7 +122,7 @@ def test_the_titles_of_new_documents_are_known_without_reading_all_again(
 ) -> None:
     store.put([entry("first", "nothing", "Ants")])
     store.put([entry(f"d{n}", f"text {n}", f"Title {n}") for n in range(5)])
-    monkeypatch.setattr("index.lexical.lexical_index.MAX_DRIFT", 0.2)
+    monkeypatch.setattr("index.lexical.title_refresh.MAX_DRIFT", 0.2)
     reads = []
 
     def read(titles: Iterable[str]) -> TitleMatcher:

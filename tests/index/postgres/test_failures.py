@@ -124,8 +124,8 @@ def test_one_opened_for_reading_refuses_writes(database: str, entry: MakeEntry) 
 
 def test_another_format_is_refused(database: str) -> None:
     open_at(database).close()
-    execute(database, "UPDATE longmatch.meta SET format = 2")
-    with pytest.raises(StoreError, match=r"the store has format 2; this version .* format 1"):
+    execute(database, "UPDATE longmatch.meta SET format = 3")
+    with pytest.raises(StoreError, match=r"the store has format 3; this version .* format 2"):
         open_at(database)
 
 
@@ -212,7 +212,7 @@ def test_a_connection_lost_in_a_transaction_undoes_it(
 def test_idle_connections_of_a_server_that_was_restarted_are_replaced(entry: MakeEntry) -> None:
     with run_postgresql() as server, closing(open_at(server.url)) as store:
         store.put([entry("a")])
-        with store._connections.reading(), store._connections.reading():
+        with store.connections.reading(), store.connections.reading():
             pass  # two are idle now
         server.kill()
         with pytest.raises(DatabaseUnavailableError):

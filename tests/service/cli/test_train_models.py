@@ -78,6 +78,44 @@ def test_smith_is_pretrained_and_tuned_with_the_recipes_of_the_paper(
         start = train_shorter(longmatch, name, corpus, start, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "objective", "message"),
+    [
+        ("colde", 'kind = "sp"', "cannot predict masked sentence blocks"),
+        ("colde", 'kind = "sections"\nparts = 4', "parts is above the 3 sections"),
+        ("han", 'kind = "wp+sp"', "cannot predict masked sentence blocks"),
+        ("smith", 'kind = "rerank"', "is for a reranker, not for an encoder"),
+    ],
+)
+def test_the_recipe_of_another_architecture_is_refused_before_any_work(
+    longmatch: Run,
+    corpus: Path,
+    tiny_baseline: Callable[[str], Path],
+    tmp_path: Path,
+    architecture: str,
+    objective: str,
+    message: str,
+) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(RECIPE.replace('kind = "links"', objective))
+    train = ("train", recipe, "--corpus", corpus, "-o", tmp_path / "t")
+    answer = longmatch(*train, "--checkpoint", tiny_baseline(architecture))
+    assert answer.status == 2
+    assert answer.err.startswith("error: RECIPE: ")
+    assert message in " ".join(answer.err.split())
+    assert not (tmp_path / "t.work").exists()
+
+
+def test_a_reranker_takes_no_recipe_of_an_encoder(
+    longmatch: Run, corpus: Path, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    train = ("train-reranker", "adapt-links", "--start", tiny_reranker, "--corpus", corpus)
+    answer = longmatch(*train, "-o", tmp_path / "t")
+    assert answer.status == 2
+    assert 'a reranker takes the objective "rerank"' in " ".join(answer.err.split())
+    assert not (tmp_path / "t.work").exists()
+
+
 def test_colde_is_trained_with_the_recipe_of_the_paper(
     corpus: Path, tiny_colde: Path, tmp_path: Path
 ) -> None:

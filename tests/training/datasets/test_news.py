@@ -6,7 +6,7 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.tools.chinese_news import EVENTS, news_lines, write_news
-from training.datasets.news import read_news
+from training.datasets.text_pairs.news import read_news
 
 
 def read(path: Path, lines: list[str]) -> None:

@@ -9,16 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import fit_space, sample_blocks
 from encoder.checkpoint import ALIGNMENT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import encode_corpus
 from index.progress import SilentProgress
 from index.search.fusion import DEFAULT_RULE, read_fusion
-from tests.tools.corpora import TOPIC_WORDS
+from tests.tools.corpora import TOPIC_WORDS, write_linked_corpus
 from training.data.corpus import TrainingCorpus, read_training_data
-from training.data.files import find_corpus_files
-from training.data.splits import TRAIN, VALID
-from training.jobs.fit_search import MIN_QUERIES, fit_fusion, fit_trained_space
+from training.data.files import EncoderJob, find_corpus_files
+from training.jobs.encode_again import encode_again, select_documents
+from training.jobs.fit_search import (
+    MIN_QUERIES,
+    SearchFit,
+    fit_fusion,
+    fit_search,
+    fit_trained_space,
+)
+from training.jobs.train_encoder import read_tokens
 
 GROUPS = 90  # of two documents each, which are linked
 
@@ -34,27 +43,32 @@ def read(trained: OnnxEncoder, tmp_path: Path) -> Callable[[int], TrainingCorpus
     """Make a corpus of which so many groups are for validation, whose documents share one word."""
 
     def read_with(valid: int) -> TrainingCorpus:
-        folder = tmp_path / "corpus"
-        folder.mkdir()
-        names = [(f"a{group}", f"b{group}") for group in range(GROUPS)]
-        lines = [
-            {
-                "id": name,
-                "text": " ".join([*(f"The {word}." for word in 12 * words), 3 * f"Own{group}. "]),
-            }
-            for group, pair in enumerate(names)
-            for name, words in zip(pair, (TOPIC_WORDS[::2], TOPIC_WORDS[1::2]), strict=True)
-        ]
+        folder = write_groups(tmp_path / "corpus", valid)
         corpus = folder / "corpus.jsonl"
-        corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        parts = ["valid"] * valid + ["train"] * (GROUPS - valid)
-        splits = [f"{n}\t{part}\n" for pair, part in zip(names, parts, strict=True) for n in pair]
-        (folder / "splits.tsv").write_text("".join(splits))
-        (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in names))
         encoded = encode_corpus(corpus, tmp_path / "blocks", trained, SilentProgress())
         return read_training_data([(find_corpus_files(folder), encoded)])[0]
 
     return read_with
+
+
+def write_groups(folder: Path, valid: int, repeated: int = 12) -> Path:
+    """Write the corpus of `read` into a new folder; its documents repeat their sentences."""
+    folder.mkdir()
+    names = [(f"a{group}", f"b{group}") for group in range(GROUPS)]
+    lines = [
+        {
+            "id": name,
+            "text": " ".join([*(f"The {word}." for word in repeated * words), 3 * f"Own{group}. "]),
+        }
+        for group, pair in enumerate(names)
+        for name, words in zip(pair, (TOPIC_WORDS[::2], TOPIC_WORDS[1::2]), strict=True)
+    ]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    parts = ["valid"] * valid + ["train"] * (GROUPS - valid)
+    splits = [f"{n}\t{part}\n" for pair, part in zip(names, parts, strict=True) for n in pair]
+    (folder / "splits.tsv").write_text("".join(splits))
+    (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in names))
+    return folder
 
 
 def test_the_weights_of_words_are_learned_from_the_validation_queries(
@@ -90,13 +104,91 @@ def test_without_validation_queries_nothing_is_fitted(
     assert fit_fusion(trained, trained, [data], SilentProgress()) is None
 
 
-def test_the_space_is_of_the_training_documents(
+def test_the_space_takes_enough_blocks(
     read: Callable[[int], TrainingCorpus], trained: OnnxEncoder
 ) -> None:
-    data = read(10)
-    assert fit_trained_space(trained.checkpoint, [data])
+    encoded = read(10).encoded
+    assert fit_trained_space(trained.checkpoint, [encoded])
     checkpoint = load_checkpoint(trained.checkpoint.directory)
     assert ALIGNMENT in checkpoint.files
-    parts = np.full_like(data.parts, VALID)
-    parts[0] = TRAIN
-    assert not fit_trained_space(checkpoint, [replace(data, parts=parts)])
+    assert not fit_trained_space(checkpoint, [select_documents(encoded, [0])])
+
+
+def fit_from_tokens(start: Path, folder: Path, recipe: str) -> SearchFit | None:
+    """Fit a copy of a checkpoint as if training by a recipe, which read tokens, had made it."""
+    shutil.copytree(start, folder / "trained")
+    checkpoint = load_checkpoint(folder / "trained")
+    corpus = write_groups(folder / "corpus", MIN_QUERIES, repeated=20)
+    (folder / "recipe.toml").write_text(RECIPE + recipe)
+    files = find_corpus_files(corpus)
+    tokens = read_tokens(files.corpus, folder / "tokens", checkpoint, SilentProgress())
+    data = read_training_data([(files, tokens)])
+    paths = {"recipe": folder / "recipe.toml", "output": folder / "out", "work": folder / "work"}
+    job = EncoderJob(start=checkpoint, files=[files], precisions=["fp32"], **paths)
+    encoder = OnnxEncoder(checkpoint, threads=1, precision="fp32")
+    return fit_search(checkpoint, job, encoder, data, SilentProgress())
+
+
+RECIPE = """
+name = "tiny"
+steps = 1
+documents = 6
+max_blocks = 8
+[optimiser]
+document_rate = 1e-3
+sentence_rate = 1e-3
+"""
+WHOLE = '[sentence_level]\ntrained = "all"\nblocks = 8\n[[objective]]\nkind = '
+
+
+def test_documents_are_encoded_again_as_an_index_encodes_them(
+    tiny_ernie_doc: Path, tmp_path: Path
+) -> None:
+    encoder = OnnxEncoder(load_checkpoint(tiny_ernie_doc), threads=1)
+    corpus = write_linked_corpus(tmp_path / "corpus") / "corpus.jsonl"
+    stored = encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
+    tokens = read_tokens(corpus, tmp_path / "tokens", encoder.checkpoint, SilentProgress())
+    places = [7, 3]
+    again = encode_again(select_documents(tokens, places), encoder, SilentProgress())
+    assert again.ids == tuple(stored.ids[place] for place in places)
+    for row, place in enumerate(places):
+        there = int(stored.rows[place])
+        assert again.archive.blocks(row) == stored.archive.blocks(there)
+        assert np.array_equal(again.archive.vectors(row), stored.archive.vectors(there))
+
+
+@pytest.mark.slow
+def test_after_a_recurrent_encoder_is_trained_its_own_blocks_are_aligned(
+    tiny_ernie_doc: Path, tmp_path: Path
+) -> None:
+    found = fit_from_tokens(tiny_ernie_doc, tmp_path, f'{WHOLE}"links"')
+    assert found is not None
+    assert (found.queries, found.fitted) == (MIN_QUERIES, True)
+    assert found.after["hybrid"] == found.after["lexical"] == 1.0
+    checkpoint = load_checkpoint(tmp_path / "trained")
+    assert read_fusion(checkpoint).lexical_weight == found.rule["lexical_weight"]
+    encoder = OnnxEncoder(checkpoint, threads=1, precision="fp32")
+    corpus = tmp_path / "corpus/corpus.jsonl"
+    encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
+    rows = encoded.rows[2 * MIN_QUERIES :].tolist()  # the training documents
+    blocks = [encoded.archive.vectors(row) for row in rows]
+    expected, fitted = fit_space(sample_blocks(blocks)), open_space(checkpoint)
+    assert np.array_equal(fitted.mean, expected.mean)
+    assert np.array_equal(fitted.projection, expected.projection)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "recipe"),
+    [
+        ("tiny_ernie_doc", f'{WHOLE}"reorder"'),  # pretraining: fine-tuning follows
+        ("tiny_checkpoint", f'{WHOLE.replace("8", "2")}"links"'),  # the document level follows
+        ("tiny_checkpoint", f'{WHOLE}"links"\nsimilarity = "alignment"'),
+    ],
+)
+def test_where_another_training_follows_nothing_is_fitted(
+    request: pytest.FixtureRequest, tmp_path: Path, architecture: str, recipe: str
+) -> None:
+    start = request.getfixturevalue(architecture)
+    assert fit_from_tokens(start, tmp_path, recipe) is None
+    before, after = (load_checkpoint(one).files for one in (start, tmp_path / "trained"))
+    assert before == after

@@ -1,7 +1,35 @@
-"""Which recipes fit an encoder that reads the blocks of a document in order, with a memory."""
+"""Which recipes of training fit which encoders."""
+
+from typing import TYPE_CHECKING
 
 from training.errors import TrainingRecipeError
-from training.recipe import TrainingRecipe
+from training.recipe import ObjectiveRecipe, TrainingRecipe
+
+if TYPE_CHECKING:
+    from encoder.models.architecture import EncoderConfig
+
+
+def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None:
+    """Check that a model can learn an objective.
+
+    Args:
+        objective: of a recipe.
+        config: of the model.
+
+    Raises:
+        TrainingRecipeError: it cannot; the message says what it has not.
+    """
+    if objective.kind in ("sp", "wp+sp") and not config.predicts_blocks:
+        raise TrainingRecipeError(
+            f"objective {objective.name}: this architecture cannot predict masked sentence blocks"
+        )
+    if "parts" not in objective.parameters or config.max_sections is None:
+        return
+    if objective.parameters["parts"] > config.max_sections:
+        raise TrainingRecipeError(
+            f"objective {objective.name}: parts is above the {config.max_sections} sections that "
+            "the model has embeddings for"
+        )
 
 
 def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:

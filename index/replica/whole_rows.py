@@ -2,14 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from encoder.alignment.space import read_space, write_space
-from index.alignment.tables import find_space, insert_space, load_space
+from index.alignment.tables import FittedSpace, find_space, insert_space, load_space
 from index.errors import DamagedDocumentError
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import LOG_START, write_state
@@ -18,6 +18,7 @@ from index.store.metadata import insert_metadata
 from index.store.records import DocumentRow, StoreCounters
 
 ALIGNMENT = "alignment-space"  # the attachment that holds the space that blocks are aligned in
+_DOCUMENTS_A_BATCH = 128
 _ROWS_AFTER = """
 SELECT d.vector_id, v.sequence, d.id, d.content_hash, d.title, d.metadata, d.text, d.tokens,
     d.tokens_read, d.blocks, d.blocks_left_out, d.tokens_encoded, d.indexed_at, v.vector,
@@ -81,9 +82,8 @@ class SQLiteRows:
         found = find_space(self.connection)
         if found is None:
             return {}
-        head = json.dumps([found.documents, found.sequence]).encode()
         space = load_space(self.connection, found.space_id)
-        return {ALIGNMENT: head + b"\n" + write_space(space)}
+        return {ALIGNMENT: FittedSpace(space, found.documents, found.sequence).pack()}
 
 
 def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> None:
@@ -98,6 +98,29 @@ def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> 
             connection.execute(_INSERT_BLOCKS, (one.vector_id, one.offsets, one.block_vectors))
         insert_metadata(connection, one.vector_id, json.loads(one.metadata))
     write_checksums(connection, [one.vector_id for one in rows])
+
+
+def digest_of(
+    after: Callable[[int, int], Sequence[DocumentRow]], advanced: Callable[[int], None]
+) -> tuple[int, str]:
+    """Return the number of documents and a digest over everything that is stored of them.
+
+    Args:
+        after: returns the first documents after a vector id, of which there are so many at most.
+        advanced: is told how many were read.
+    """
+    digest, count, last = sha256(), 0, 0
+    while rows := after(last, _DOCUMENTS_A_BATCH):
+        for one in rows:
+            text = sha256(one.text.encode()).digest()
+            values = json.dumps([*one.checked()[:4], *one.receipt, one.indexed_at, one.sequence])
+            parts = (values.encode(), text, one.content_hash, one.vector)
+            for part in (*parts, one.offsets or b"", one.block_vectors or b""):
+                digest.update(len(part).to_bytes(8, "big"))
+                digest.update(part)
+        count, last = count + len(rows), rows[-1].vector_id
+        advanced(len(rows))
+    return count, digest.hexdigest()
 
 
 def finish(
@@ -118,10 +141,7 @@ def finish(
         )
         write_state(connection, LOG_START, counters.sequence)
         if ALIGNMENT in attachments and find_space(connection) is None:
-            head, _, content = attachments[ALIGNMENT].partition(b"\n")
-            documents, sequence = json.loads(head)
-            space = read_space(content)
-            insert_space(connection, space, current=True, documents=documents, sequence=sequence)
+            insert_space(connection, FittedSpace.unpack(attachments[ALIGNMENT]), current=True)
 
 
 def _document_row(*row: Any) -> DocumentRow:

@@ -1,0 +1,158 @@
+"""Files and folders in another place than this machine's disk, such as S3, through fsspec.
+
+JSON Lines are read as they arrive. A file of any other kind is copied to the disk while it is read,
+one at a time, because its reader is a process without network that wants to seek.
+"""
+
+import io
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from index.corpus.sql import without_password
+from index.errors import CorpusError
+from index.extras import require_extra
+
+_BUFFER_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePath:
+    """A file or a folder by its URL, `s3://bucket/corpus.jsonl`."""
+
+    url: str
+
+    def __str__(self) -> str:
+        """Return the URL without its password."""
+        return without_password(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of a file system of fsspec.
+
+    Attributes:
+        system: the file system, `fsspec.AbstractFileSystem`.
+        path: of the file in it.
+    """
+
+    system: Any
+    path: str
+
+    def __str__(self) -> str:
+        return without_password(self.system.unstrip_protocol(self.path))
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @contextmanager
+    def open(self, mode: str) -> Iterator[io.BufferedIOBase]:
+        """Open it for reading; `mode` is "rb", as of a path.
+
+        Raises:
+            OSError: it cannot be read, also later.
+        """
+        try:
+            file = self.system.open(self.path, mode)
+        except Exception as error:  # each file system has errors of its own
+            raise OSError(_reason(error)) from error
+        with file, io.BufferedReader(_Stream(file), _BUFFER_BYTES) as buffered:
+            yield buffered
+
+    @contextmanager
+    def copied(self) -> Iterator[Path]:
+        """Have a copy of it on the disk during a block, under its name.
+
+        Raises:
+            CorpusError: it cannot be read, or the disk does not take it.
+        """
+        with tempfile.TemporaryDirectory(prefix="longmatch-") as folder:
+            copy = Path(folder, self.name)
+            try:
+                with self.open("rb") as source, copy.open("wb") as target:
+                    shutil.copyfileobj(source, target, _BUFFER_BYTES)
+            except OSError as error:
+                raise CorpusError(f"cannot be read: {error.strerror or error}") from error
+            yield copy
+
+
+class _Stream(io.RawIOBase):
+    """A file of fsspec, whose errors become those of a file."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._file.read(len(buffer))
+        except Exception as error:  # each file system has errors of its own
+            raise OSError(_reason(error)) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def open_remote(corpus: RemotePath) -> RemoteFile:
+    """Return what a URL leads to, a file or a folder, which must exist.
+
+    Raises:
+        CorpusError: there is nothing, it cannot be asked for, or the URL is of no known kind.
+        MissingExtraError: fsspec is not installed.
+    """
+    require_extra("remote", "reading by URL", "fsspec")
+    import fsspec
+
+    try:
+        system, path = fsspec.core.url_to_fs(corpus.url)
+        found = system.exists(path)
+    except Exception as error:  # also ImportError, which names what to install for this kind
+        raise CorpusError(f"{corpus}: {_reason(error)}") from error
+    if not found:
+        raise CorpusError(f"{corpus}: there is no such file or folder")
+    return RemoteFile(system, path.rstrip("/"))
+
+
+def remote_files_below(folder: RemoteFile, suffixes: Sequence[str]) -> list[tuple[str, RemoteFile]]:
+    """Return the files of these kinds in a folder at any depth, with their names within it.
+
+    Hidden files and folders are left out. In the order of the names.
+
+    Raises:
+        CorpusError: the folder cannot be listed.
+    """
+    try:
+        paths = sorted(folder.system.find(folder.path))
+    except Exception as error:  # each file system has errors of its own
+        raise CorpusError(f"{folder}: cannot be listed: {_reason(error)}") from error
+    files = [RemoteFile(folder.system, path) for path in paths]
+    named = [(file.path.removeprefix(folder.path).lstrip("/"), file) for file in files]
+    return [
+        (name, file)
+        for name, file in named
+        if name.lower().endswith(tuple(suffixes))
+        and not any(part.startswith(".") for part in name.split("/"))
+    ]
+
+
+def is_folder(file: RemoteFile) -> bool:
+    """Return whether a path is a folder.
+
+    Raises:
+        CorpusError: that cannot be asked for.
+    """
+    try:
+        return bool(file.system.isdir(file.path))
+    except Exception as error:  # each file system has errors of its own
+        raise CorpusError(f"{file}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return without_password(" ".join(str(error).split()) or type(error).__name__)

@@ -1,0 +1,203 @@
+"""A connection to a Ray cluster, or a cluster of this machine alone that lives as long as a job."""
+
+import logging
+import math
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from encoder.onnx_encoder import usable_cores
+from index.errors import ClusterError
+from index.extras import require_extra
+
+PURPOSE = "encoding on Ray"
+CONNECT_SECONDS = 10.0
+CLIENT_SCHEME = "ray://"
+_OBJECT_STORE_BYTES = 512 * 2**20  # of a cluster of this machine; Ray writes more to its disk
+_LOCAL_FOLDER = "/tmp"  # noqa: S108  paths of its sockets may not be long
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """Where to encode, and what each encoder gets.
+
+    Attributes:
+        address: of a cluster that runs: HOST:PORT, `auto` or `ray://HOST:PORT`; None starts Ray on
+            this machine.
+        actors: how many encoders; by default one for each GPU share, or for each machine.
+        threads: of each encoder; by default the cores of a machine, shared by its encoders.
+        cpus: that Ray reserves for each encoder; by default one for each thread.
+        gpus: that Ray reserves for each encoder, also a share of one.
+    """
+
+    address: str | None = None
+    actors: int | None = None
+    threads: int | None = None
+    cpus: float | None = None
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """How many encoders there are, and what each of them gets."""
+
+    actors: int
+    threads: int
+    cpus: float
+    gpus: float
+
+    def __str__(self) -> str:
+        gpus = f" and {self.gpus:g} GPU" if self.gpus else ""
+        return f"{self.actors} encoders with {self.cpus:g} CPU{gpus} each"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a machine of a cluster offers."""
+
+    cores: float
+    gpus: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.cores:g} CPU, {self.gpus:g} GPU"
+
+    def room(self, allotment: Allotment) -> int:
+        """Return how many encoders fit."""
+        by_cores = int(self.cores / allotment.cpus)
+        return min(by_cores, int(self.gpus / allotment.gpus)) if allotment.gpus else by_cores
+
+
+def check_cluster(options: ClusterOptions) -> None:
+    """Check that Ray is installed and that something listens at its address, in a moment.
+
+    Raises:
+        ClusterError: nothing does.
+        MissingExtraError: Ray is not installed.
+    """
+    require_extra("ray", PURPOSE)
+    host, port = _host_and_port(options.address)
+    if port:
+        try:
+            socket.create_connection((host, port), CONNECT_SECONDS).close()
+        except OSError as error:
+            reason = error.strerror or error
+            raise ClusterError(f"Ray at {options.address}: cannot be reached: {reason}") from error
+
+
+@contextmanager
+def connected(options: ClusterOptions) -> Iterator[Allotment]:
+    """Connect to the cluster, or start one on this machine, during a block.
+
+    Raises:
+        ClusterError: it cannot be reached or started, or has no machine for an encoder.
+    """
+    with _joined(options) if options.address else _started(options):
+        import ray
+
+        try:
+            yield allot(options, _machines(ray.nodes()))
+        finally:
+            ray.shutdown()
+
+
+def allot(options: ClusterOptions, machines: Sequence[Machine]) -> Allotment:
+    """Return how many encoders there are on these machines, and what each gets.
+
+    Raises:
+        ClusterError: the machines have no room for them, were they idle.
+    """
+    usable = [one for one in machines if one.cores >= 1 and one.gpus >= options.gpus]
+    by_gpu = sum(int(one.gpus / options.gpus) for one in usable) if options.gpus else len(usable)
+    actors = options.actors or max(1, by_gpu)
+    cores = [int(one.cores) for one in usable]
+    threads = options.threads or max(1, min(min(cores, default=1), sum(cores) // actors))
+    allotment = Allotment(actors, threads, options.cpus or float(threads), options.gpus)
+    if sum(one.room(allotment) for one in machines) < actors:
+        raise ClusterError(
+            f"{PURPOSE}: no room for {allotment}: the machines have "
+            f"{'; '.join(map(str, machines)) or 'nothing'}"
+        )
+    return allotment
+
+
+def _machines(nodes: Sequence[dict[str, Any]]) -> list[Machine]:
+    """Return the machines that `ray.nodes()` describes."""
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    return [Machine(one.get("CPU", 0.0), one.get("GPU", 0.0)) for one in alive]
+
+
+@contextmanager
+def _joined(options: ClusterOptions) -> Iterator[None]:
+    check_cluster(options)
+    # Else a port of something that is no Ray, or of one that hangs, is tried for minutes.
+    tries = {"RAY_NUM_REDIS_GET_RETRIES": os.environ.get("RAY_NUM_REDIS_GET_RETRIES", "3")}
+    _init(f"Ray at {options.address}", tries, address=options.address)
+    yield
+
+
+@contextmanager
+def _started(options: ClusterOptions) -> Iterator[None]:
+    """Start Ray on this machine, with room for the encoders that were asked for."""
+    cores = usable_cores()
+    actors = options.actors or 1
+    threads = options.threads or max(1, cores // actors)
+    room = math.ceil(actors * (options.cpus or threads))
+    folder = tempfile.mkdtemp(prefix="longmatch-ray-", dir=_LOCAL_FOLDER)
+    try:
+        _init(
+            "Ray on this machine",
+            _local_environment(),
+            address="local",
+            num_cpus=max(cores, room),
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=folder,
+        )
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _local_environment() -> dict[str, str]:
+    """Return the settings of a cluster of this machine, which Ray reads when it is imported.
+
+    It listens on the loopback interface alone (the switch is named after the systems where that is
+    the default), answers those who know a random token, and reports nothing to the makers of Ray.
+    """
+    return {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+def _init(where: str, environment: Mapping[str, str], **arguments: Any) -> None:
+    os.environ.update(environment)
+    import ray
+
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        ray.init(log_to_driver=False, configure_logging=False, **arguments)
+    except Exception as error:  # the library has no common base class of its own
+        raise ClusterError(f"{where}: {reason_of(error)}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the line of an error of Ray that says most: the first, or the last of a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return lines[-1] if any(line.startswith("File ") for line in lines) else lines[0]
+
+
+def _host_and_port(address: str | None) -> tuple[str, int]:
+    """Return where something must listen; port 0 where the address does not say it."""
+    host, _, port = (address or "").removeprefix(CLIENT_SCHEME).rpartition(":")
+    return host.strip("[]"), int(port) if port.isdecimal() else 0

@@ -1,0 +1,186 @@
+"""The encoders of a cluster as a `index.build.BatchEncoder`.
+
+Batches are sent in the order of the corpus and received in that order, so that the store becomes
+the same, row by row, as when one process encodes. At most `BATCHES_AN_ACTOR` of them for each actor
+are on their way: the corpus is read as fast as its documents are stored, and need not fit into
+memory. Nothing is stored by an actor, so one that is killed loses nothing: Ray starts its process
+again, and the batches that it had are encoded once more.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+from encoder.adapter import Adapter
+from index.build import Batch, BatchEncoder
+from index.distributed.cluster import (
+    PURPOSE,
+    Allotment,
+    ClusterOptions,
+    connected,
+    reason_of,
+)
+from index.distributed.encoding_actor import (
+    EncodedBatch,
+    EncoderOrder,
+    EncodingActor,
+    EncodingError,
+    OpenedEncoder,
+)
+from index.errors import ClusterError
+from index.progress import Progress
+from index.store.records import EncodedDocument
+
+BATCHES_AN_ACTOR = 3  # one that it encodes, and others while the first ones of all are stored
+# A document on which a process ends, by its size perhaps, must not end it for hours.
+ATTEMPTS = 3
+START_SECONDS = 600.0  # that a machine may take to start a process and to load an encoder
+
+
+@contextmanager
+def open_encoder_pool(
+    order: EncoderOrder, adapter: Adapter | None, options: ClusterOptions
+) -> Iterator[BatchEncoder]:
+    """Open encoders on a cluster, which end with the block.
+
+    Args:
+        order: which encoder each of them is; its `threads` are decided by the options.
+        adapter: fitted to the corpus, if any.
+        options: the cluster, and what each encoder gets.
+
+    Raises:
+        ClusterError: the cluster cannot be used, or an encoder cannot be opened or is another one.
+    """
+    with connected(options) as allotment:
+        pool = _EncoderPool(order, adapter, allotment)
+        pool.open()
+        yield pool
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A batch that an actor encodes."""
+
+    batch: Batch
+    actor: int
+    result: Any
+
+
+class _EncoderPool:
+    """Encoders in actors of Ray."""
+
+    def __init__(self, order: EncoderOrder, adapter: Adapter | None, allotment: Allotment) -> None:
+        import ray
+
+        self._ray = ray
+        self._allotment = allotment
+        actor = ray.remote(EncodingActor).options(
+            num_cpus=allotment.cpus,
+            num_gpus=allotment.gpus,
+            max_restarts=-1,
+            max_task_retries=ATTEMPTS - 1,
+        )
+        each = replace(order, threads=allotment.threads)
+        self._adapter = [] if adapter is None else [ray.put(adapter)]  # large: one for all
+        self._actors = [actor.remote(each, self._adapter) for _ in range(allotment.actors)]
+        self._sent: deque[_Sent] = deque()
+
+    def open(self) -> None:
+        """Open all encoders, and check that they are the same.
+
+        Raises:
+            ClusterError: one cannot be opened, or differs.
+        """
+        opening = [actor.describe.remote() for actor in self._actors]
+        deadline = time.monotonic() + START_SECONDS
+        found: set[OpenedEncoder] = set()
+        while opening:
+            left = max(0.0, deadline - time.monotonic())
+            done, opening = self._ray.wait(opening, timeout=left)
+            if not done:
+                raise ClusterError(
+                    f"{PURPOSE}: {len(opening)} of {self._allotment} did not start within "
+                    f"{START_SECONDS:g} seconds: the cluster has no room for them, or is slow"
+                )
+            found.add(self._get(done[0], "opening an encoder"))
+        strange = {one.version for one in found} - {version("longmatch")}
+        if strange:
+            raise ClusterError(
+                f"{PURPOSE}: its machines have Longmatch {', '.join(sorted(strange))}, this has "
+                f"{version('longmatch')}"
+            )
+        if len(found) > 1:
+            raise ClusterError(
+                f"{PURPOSE}: machines differ, and so would their vectors "
+                f"({'; '.join(sorted(map(str, found)))})"
+            )
+
+    def __call__(
+        self, batches: Iterable[Batch], progress: Progress
+    ) -> Iterator[tuple[Batch, Sequence[EncodedDocument]]]:
+        """Encode batches: see `BatchEncoder`."""
+        most = BATCHES_AN_ACTOR * len(self._actors)
+        for batch in batches:
+            if not batch.new:
+                yield batch, []
+                continue
+            self._send(batch)
+            while len(self._sent) >= most or self._first_is_done():
+                yield self._receive(progress)
+        while self._sent:
+            yield self._receive(progress)
+
+    def _send(self, batch: Batch) -> None:
+        """Send a batch to the actor that has the least to do."""
+        _, unfinished = self._wait([one.result for one in self._sent])
+        busy = [one.actor for one in self._sent if one.result in unfinished]
+        actor = min(range(len(self._actors)), key=busy.count)
+        result = self._actors[actor].encode.remote(list(batch.new))
+        self._sent.append(_Sent(batch, actor, result))
+
+    def _first_is_done(self) -> bool:
+        return bool(self._sent) and bool(self._wait([self._sent[0].result])[0])
+
+    def _wait(self, results: Sequence[Any]) -> tuple[Sequence[Any], set[Any]]:
+        """Return which results are there now, and which are not."""
+        if not results:
+            return [], set()
+        done, unfinished = self._ray.wait(
+            list(results), num_returns=len(results), timeout=0, fetch_local=False
+        )
+        return done, set(unfinished)
+
+    def _receive(self, progress: Progress) -> tuple[Batch, Sequence[EncodedDocument]]:
+        """Wait for the first batch of those that were sent."""
+        first = self._sent.popleft()
+        ids = first.batch.new[0].id, first.batch.new[-1].id
+        encoded: EncodedBatch = self._get(first.result, f"documents {ids[0]!r} to {ids[1]!r}")
+        for one in encoded.skipped:
+            progress.skipped(one)
+        progress.advanced(len(first.batch.new), tokens=encoded.tokens)
+        return first.batch, encoded.documents
+
+    def _get(self, result: Any, work: str) -> Any:
+        """Return a result.
+
+        Raises:
+            ClusterError: there is none; says of what work.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(result)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, EncodingError):
+                raise ClusterError(f"{PURPOSE}: {error.cause}") from error
+            raise ClusterError(f"{PURPOSE}: {work}: {error.cause!r}") from error
+        except errors.ActorUnavailableError as error:
+            raise ClusterError(
+                f"{PURPOSE}: {work}: the process ended {ATTEMPTS} times, or its machine is lost: "
+                f"{reason_of(error)}"
+            ) from error
+        except errors.RayError as error:
+            raise ClusterError(f"{PURPOSE}: {work}: {reason_of(error)}") from error

@@ -1,0 +1,158 @@
+"""What runs on the machines of a cluster: an actor that holds one encoder.
+
+`index.distributed.encoder_pool` makes an actor of the class.
+"""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from encoder.adapter import Adapter
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.errors import CheckpointError, EncoderError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.selection.block_selection import open_document_tokenizer
+from encoder.selection.reading_share import with_reading_share
+from encoder.tokenizer import BlockTokenizer
+from index.build import encode_documents
+from index.document import Document, SkippedInput
+from index.store.records import EncodedDocument
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderOrder:
+    """Which encoder an actor is to open.
+
+    Attributes:
+        checkpoint: its directory, the same on every machine; None for the one that ships.
+        fingerprint: that its document vectors must have.
+        reading_share: of the sentence blocks, that are encoded.
+        precision: of the graphs; None for the best one of the device.
+        providers: execution providers in the order of preference; None for the default.
+        threads: of each encoder.
+    """
+
+    checkpoint: Path | None
+    fingerprint: str
+    reading_share: float
+    precision: str | None
+    providers: tuple[str, ...] | None
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEncoder:
+    """What an actor has opened, which must be the same in all of them.
+
+    Attributes:
+        version: of Longmatch.
+        precision: of the graphs.
+        provider: the execution provider.
+    """
+
+    version: str
+    precision: str
+    provider: str
+
+    def __str__(self) -> str:
+        return f"Longmatch {self.version}, {self.precision} by {self.provider}"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Documents as an actor has encoded them, and those that have no token."""
+
+    documents: Sequence[EncodedDocument]
+    skipped: Sequence[SkippedInput]
+    tokens: int
+
+
+class EncodingError(Exception):
+    """An encoder cannot be opened or used; the message names the machine."""
+
+
+class EncodingActor:
+    """Holds one encoder, opened at the first call: also when its process was started again.
+
+    Args:
+        order: which encoder to open.
+        adapter: a reference of Ray to the `Adapter` of the corpus, or nothing. In a list, where
+            Ray does not resolve it: what a process is started with again may be no reference.
+    """
+
+    def __init__(self, order: EncoderOrder, adapter: Sequence[Any]) -> None:
+        self._order = order
+        self._adapter = adapter
+
+    def describe(self) -> OpenedEncoder:
+        """Open the encoder.
+
+        Raises:
+            EncodingError: it cannot be opened.
+        """
+        _, encoder = _named(lambda: self._opened)
+        return OpenedEncoder(version("longmatch"), encoder.precision, encoder.provider)
+
+    def encode(self, documents: Sequence[Document]) -> EncodedBatch:
+        """Encode the documents of a batch with all threads.
+
+        Raises:
+            EncodingError: the encoder fails.
+        """
+        counts = _Counts()
+        encoded = _named(lambda: encode_documents(documents, *self._opened, counts))
+        return EncodedBatch(encoded, counts.left_out, counts.tokens)
+
+    @cached_property
+    def _opened(self) -> tuple[BlockTokenizer, OnnxEncoder]:
+        import ray
+
+        order = self._order
+        adapter: Adapter | None = ray.get(self._adapter[0]) if self._adapter else None
+        checkpoint = with_reading_share(
+            load_checkpoint(order.checkpoint or DEFAULT_CHECKPOINT), order.reading_share
+        )
+        encoder = OnnxEncoder(
+            checkpoint,
+            precision=order.precision,
+            providers=order.providers,
+            threads=order.threads,
+            adapter=adapter,
+        )
+        if encoder.fingerprint != order.fingerprint:
+            raise CheckpointError(
+                f"{checkpoint.directory}: is another checkpoint than the one that was asked for"
+            )
+        encoder.warm_up()
+        return open_document_tokenizer(checkpoint), encoder
+
+
+class _Counts:
+    """Collects what a job reports, to be reported where the job is."""
+
+    def __init__(self) -> None:
+        self.left_out: list[SkippedInput] = []
+        self.tokens = 0
+
+    def skipped(self, skipped: SkippedInput) -> None:
+        self.left_out.append(skipped)
+
+    def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
+        """Ignore it."""
+
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
+        self.tokens += tokens
+
+
+def _named(work: Callable[[], T]) -> T:
+    """Name the machine in the error of a piece of work."""
+    try:
+        return work()
+    except (EncoderError, OSError, ImportError) as error:
+        raise EncodingError(f"an encoder on {socket.gethostname()}: {error}") from error

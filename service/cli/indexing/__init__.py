@@ -1,0 +1,1 @@
+"""Where `longmatch index` encodes: in its own process, or on a Ray cluster."""

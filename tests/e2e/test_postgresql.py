@@ -1,0 +1,150 @@
+"""Real servers that share one PostgreSQL: what one is given, the others find, at once."""
+
+import json
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.e2e.test_milvus import MODES, TEXTS, index, match
+from tests.tools.postgresql import PostgreSQLServer, run_postgresql
+from tests.tools.process_fixtures import Server
+
+Serve = Callable[..., Any]
+STORE = {"store_seconds": 1, "maintenance_seconds": 3600}
+
+
+@contextmanager
+def stopped(database: PostgreSQLServer) -> Iterator[None]:
+    """Let no process of a server run during a block."""
+    processes = database.processes()
+    try:
+        for one in processes:
+            os.kill(one, signal.SIGSTOP)
+        yield
+    finally:
+        for one in processes:
+            os.kill(one, signal.SIGCONT)
+
+
+def wait_for_readyz(server: Server, status: int, seconds: float = 30) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found, answer = server.request("GET", "/readyz")
+        if found == status:
+            return answer
+        time.sleep(0.05)
+    pytest.fail(f"/readyz says {found}: {answer}")
+
+
+def test_what_one_server_stores_the_other_finds_at_once(
+    serve: Serve, tiny_checkpoint: Path, tmp_path: Path, postgresql_server: PostgreSQLServer
+) -> None:
+    shared = {"store": postgresql_server.url, "store_schema": f"e{uuid4().hex}", **STORE}
+    with ExitStack() as servers:
+        one, other = (
+            servers.enter_context(serve(tmp_path / name, tiny_checkpoint, **shared))
+            for name in ("one", "other")
+        )
+        for writer, reader in ((one, other), (other, one)):
+            assert index(writer, TEXTS) == 200
+            for mode in MODES:
+                assert match(reader, TEXTS["bees"], mode=mode)[0] == "bees"
+            short = {"field": "length", "range": {"lt": len(TEXTS["ants"])}}
+            assert set(match(reader, TEXTS["ants"], filter=short)) == {"bees", "ice"}
+            copy = [{"id": "copy", "text": TEXTS["ice"], "title": "Ice"}]
+            assert writer.request("POST", "/index", {"documents": copy})[0] == 200
+            family = reader.request("GET", "/documents/copy/family")[1]["documents"]
+            assert [one["id"] for one in family] == ["copy", "ice"]
+            copy[0]["title"] = "Ice again"
+            assert writer.request("POST", "/index", {"documents": copy})[0] == 200
+            assert reader.request("GET", "/documents/copy")[1]["title"] == "Ice again"
+            for name in ("copy", *TEXTS):
+                assert writer.request("DELETE", f"/documents/{name}")[0] == 204
+                assert name not in match(reader, TEXTS.get(name, TEXTS["ice"]))
+        verdict = {"query": {"text": TEXTS["ants"]}, "match": "ants", "grade": 3}
+        assert index(one, TEXTS) == 200
+        status, refused = one.request("POST", "/feedback", verdict)
+        assert (status, "max_feedback" in refused["detail"]) == (409, True)
+        assert one.request("PUT", "/collections/new")[0] == 409
+
+
+def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
+    serve: Serve, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with (
+        run_postgresql() as database,
+        serve(tmp_path / "data", tiny_checkpoint, store=database.url, **STORE) as server,
+    ):
+        assert index(server, {"ants": TEXTS["ants"]}) == 200
+        database.kill()
+        assert index(server, {"bees": TEXTS["bees"]}) == 503
+        problem = wait_for_readyz(server, 503)
+        assert "the database cannot be used" in problem["detail"]
+        assert server.request("POST", "/match", {"text": TEXTS["ants"]})[0] == 503
+        assert server.request("GET", "/livez")[0] == 200
+        database.start()
+        wait_for_readyz(server, 200)
+        assert match(server, TEXTS["bees"]) == ["ants"]
+        with stopped(database):  # it accepts connections, and answers nothing
+            asked = time.monotonic()
+            assert server.request("POST", "/match", {"text": TEXTS["ants"]})[0] == 503
+            assert time.monotonic() - asked < 10 * STORE["store_seconds"]
+            wait_for_readyz(server, 503)
+        wait_for_readyz(server, 200)
+        assert match(server, TEXTS["bees"]) == ["ants"]
+
+
+def lines(documents: dict[str, str]) -> bytes:
+    return b"".join(
+        json.dumps({"id": n, "text": text}).encode() + b"\n" for n, text in documents.items()
+    )
+
+
+def upload(server: Server, body: bytes, **headers: str) -> tuple[str, bool]:
+    """Return the id of the job, and whether the response is a replay."""
+    request = urllib.request.Request(
+        f"{server.url}/index", body, {"Content-Type": "application/x-ndjson", **headers}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        replayed = answer.headers.get("Idempotency-Replayed") == "true"
+        return answer.headers["Location"].rpartition("/")[2], replayed
+
+
+def wait_for_job(server: Server, job: str, state: str, seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = server.request("GET", f"/jobs/{job}")[1]
+        if answer["state"] == state:
+            return answer
+        time.sleep(0.1)
+    pytest.fail(f"the job is {answer}")
+
+
+@pytest.mark.slow
+def test_the_upload_of_a_server_that_dies_is_indexed_by_another(
+    serve: Serve, tiny_checkpoint: Path, tmp_path: Path, postgresql_server: PostgreSQLServer
+) -> None:
+    shared = {"store": postgresql_server.url, "store_schema": f"e{uuid4().hex}", **STORE}
+    shared["job_lease_seconds"] = 1
+    many = {f"d{n}": f"{TEXTS['ice']} It has the number {n}." for n in range(400)}
+    with ExitStack() as servers:
+        one, other = (
+            servers.enter_context(serve(tmp_path / name, tiny_checkpoint, **shared))
+            for name in ("one", "other")
+        )
+        key = {"Idempotency-Key": "once"}
+        job, _ = upload(one, lines(many), **key)
+        assert upload(other, lines(many), **key) == (job, True)
+        one.stop(signal.SIGKILL)
+        ended = wait_for_job(other, job, "done")
+        assert (ended["indexed"], ended["failed"]) == (400, 0)
+        assert other.request("GET", "/readyz")[1]["documents"] == 400
+        assert match(other, many["d7"], top_k=1) == ["d7"]

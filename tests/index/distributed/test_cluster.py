@@ -1,0 +1,65 @@
+"""What encoders get of the machines of a cluster, and addresses where nothing listens."""
+
+import pytest
+
+from index.distributed.cluster import (
+    Allotment,
+    ClusterOptions,
+    Machine,
+    allot,
+    check_cluster,
+    reason_of,
+)
+from index.errors import ClusterError
+from tests.tools.process_fixtures import free_port
+
+HEAD = Machine(0.0)  # of a cluster whose head does no work
+PLAIN = Machine(8.0)
+LARGE = Machine(32.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "machines", "expected"),
+    [
+        (ClusterOptions(), [PLAIN], Allotment(1, 8, 8.0, 0.0)),
+        (ClusterOptions(), [HEAD, PLAIN, LARGE], Allotment(2, 8, 8.0, 0.0)),
+        (ClusterOptions(actors=4), [PLAIN], Allotment(4, 2, 2.0, 0.0)),
+        (ClusterOptions(actors=2, threads=3), [PLAIN], Allotment(2, 3, 3.0, 0.0)),
+        (ClusterOptions(actors=8, threads=4, cpus=0.5), [PLAIN], Allotment(8, 4, 0.5, 0.0)),
+        (ClusterOptions(gpus=1.0), [PLAIN, LARGE], Allotment(4, 8, 8.0, 1.0)),
+        (ClusterOptions(gpus=0.5), [LARGE], Allotment(8, 4, 4.0, 0.5)),
+    ],
+)
+def test_encoders_share_the_machines(
+    options: ClusterOptions, machines: list[Machine], expected: Allotment
+) -> None:
+    assert allot(options, machines) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "machines"),
+    [
+        (ClusterOptions(), []),
+        (ClusterOptions(), [HEAD]),
+        (ClusterOptions(threads=9), [PLAIN, PLAIN]),
+        (ClusterOptions(actors=3, threads=5), [PLAIN, PLAIN]),
+        (ClusterOptions(gpus=1.0), [PLAIN]),
+        (ClusterOptions(actors=5, gpus=1.0), [LARGE]),
+    ],
+)
+def test_too_few_machines_are_refused(options: ClusterOptions, machines: list[Machine]) -> None:
+    with pytest.raises(ClusterError, match="no room for"):
+        allot(options, machines)
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nothing_listens_is_refused(scheme: str) -> None:
+    address = f"{scheme}127.0.0.1:{free_port()}"
+    with pytest.raises(ClusterError, match=f"Ray at {address}: cannot be reached"):
+        check_cluster(ClusterOptions(address))
+
+
+def test_a_reason_is_one_line() -> None:
+    assert reason_of(ValueError("first\nsecond")) == "first"
+    assert reason_of(ValueError('a trace\n  File "x.py", line 3\nKeyError: 5\n')) == "KeyError: 5"
+    assert reason_of(TimeoutError()) == "TimeoutError"

@@ -1,0 +1,1 @@
+"""Data sets of labelled pairs whose files hold both texts of a pair."""
